@@ -7,10 +7,13 @@
 //! and [`suggest()`] makes a policy of them.
 
 mod answers;
+mod caller_id;
 mod callers;
 mod curve;
+mod describe;
 mod keyed;
 mod limits;
+mod not_judged;
 mod notes;
 mod past_judge;
 mod paths;

@@ -1,9 +1,10 @@
 //! `tollgate simulate`: what limits would have done to the requests of an access log.
 
 use std::{
+    collections::BTreeSet,
     fs::File,
     io::{BufWriter, IsTerminal, Write},
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -15,6 +16,7 @@ use super::{
 };
 use crate::{
     history::{Format, ReadOptions},
+    policy::Policies,
     simulate::{
         CallerField, PolicySet, Progress, Report, Simulation,
         report::{html, json, markdown, text},
@@ -69,7 +71,7 @@ pub(super) struct Reading {
     #[arg(long = "caller", value_name = "KIND=FIELD", value_parser = parse_pair)]
     callers: Vec<(String, String)>,
     /// The host of requests whose log has none; else that of the policy, if there is one policy
-    #[arg(long, value_name = "HOST")]
+    #[arg(long, value_name = "HOST", value_parser = parse_host)]
     host: Option<String>,
 }
 
@@ -83,6 +85,9 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let configured = Configured::read(policy, &sources)?;
     let other = against.as_ref().map(|against| Configured::read(against, &sources)).transpose()?;
     let other = other.as_ref().zip(other_name.as_deref());
+    check_kinds(&reading.callers, &configured.policies)?;
+    // What cannot be written is told before the logs are read, which may take long.
+    let page = arguments.html.as_deref().map(open_page).transpose()?;
     let simulation = Simulation {
         read: reading.options(logs),
         callers: reading.callers(),
@@ -94,19 +99,53 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let report = simulation.run(&mut |progress| bar.show(progress)).map_err(|error| anyhow!(error));
     bar.clear();
     let report = report?;
-    if let Some(file) = &arguments.html {
-        let place = || format!("cannot write {}", file.display());
-        let mut page = BufWriter::new(File::create(file).with_context(place)?);
-        html::write(&report, &mut page).and_then(|()| page.flush()).with_context(place)?;
+    if let Some((file, place)) = page {
+        let write = || -> std::io::Result<()> {
+            file.set_len(0)?;
+            let mut page = BufWriter::new(file);
+            html::write(&report, &mut page)?;
+            page.flush()
+        };
+        write().context(place)?;
     }
     match (arguments.json, arguments.markdown) {
         (true, _) => json::write(&report, output)?,
         (_, true) => markdown::write(&report, output)?,
         _ => text::write(&report, output)?,
     }
-    match exceeds(&report, arguments.max_denied) {
-        true => Err(Failure::Reported(Exit::TooManyDenied)),
-        false => Ok(()),
+    if exceeds(&report, arguments.max_denied) {
+        return Err(Failure::Reported(Exit::TooManyDenied));
+    }
+    if arguments.max_denied.is_some() && report.outcome.requests == 0 && report.read.lines > 0 {
+        let text =
+            "--max-denied: no line of the logs is a request, so nothing is known of the limits";
+        return Err(anyhow!(text).into());
+    }
+    Ok(())
+}
+
+/// Opens the page that is to be written, and leaves what is there: the run may fail.
+fn open_page(file: &Path) -> anyhow::Result<(File, String)> {
+    let place = format!("cannot write {}", file.display());
+    let page = File::options().write(true).create(true).truncate(false).open(file);
+    Ok((page.with_context(|| place.clone())?, place))
+}
+
+/// Checks that policies have callers of the kinds that fields of the log name: else no limit would
+/// count one of them.
+fn check_kinds(callers: &[(String, String)], policies: &Policies) -> Result<(), Failure> {
+    let known = policies.iter().flat_map(|policy| &policy.identity.callers);
+    let known: BTreeSet<&str> = known.map(|caller| &*caller.name).collect();
+    match callers.iter().find(|(kind, _)| !known.contains(kind.as_str())) {
+        None => Ok(()),
+        Some((kind, field)) => {
+            let known = known.into_iter().collect::<Vec<_>>().join(", ");
+            Err(Failure::Usage(format!(
+                "--caller {kind}={field}: no entry of `callers` in the policies is called `{kind}`: \
+                 there are {}\n",
+                if known.is_empty() { "none" } else { &known }
+            )))
+        }
     }
 }
 
@@ -189,6 +228,14 @@ fn parse_pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// A host, perhaps with a port.
+fn parse_host(text: &str) -> Result<String, String> {
+    match text.parse::<http::uri::Authority>() {
+        Ok(host) if !host.as_str().contains('@') => Ok(text.to_owned()),
+        _ => Err("write a host, such as api.example.com".to_owned()),
+    }
+}
+
 /// `0.1%`, or `0.001`.
 fn parse_share(text: &str) -> Result<f64, String> {
     let advice = || "write a percentage, such as 0.1%".to_owned();
@@ -197,6 +244,9 @@ fn parse_share(text: &str) -> Result<f64, String> {
         None => (text, 1.0),
     };
     let number: f64 = digits.trim().parse().map_err(|_| advice())?;
+    if scale == 1.0 && number == 1.0 {
+        return Err("write 1%, or 100% for all requests".to_owned());
+    }
     let share = number / scale;
     if (0.0..=1.0).contains(&share) { Ok(share) } else { Err(advice()) }
 }
@@ -206,11 +256,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn hosts_are_hosts() {
+        for good in ["api.example.com", "api.example.com:8443", "[2001:db8::1]", "192.0.2.1"] {
+            assert_eq!(parse_host(good).as_deref(), Ok(good));
+        }
+        for bad in ["", "exa mple", "http://api.example.com", "me@api.example.com", "a/b"] {
+            assert!(parse_host(bad).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
     fn shares_are_percentages_or_parts() {
         assert_eq!(parse_share("0.1%"), Ok(0.001));
         assert_eq!(parse_share("0.25"), Ok(0.25));
         assert_eq!(parse_share("100 %"), Ok(1.0));
-        for bad in ["", "%", "-1%", "101%", "NaN", "much"] {
+        for bad in ["", "1", "%", "-1%", "101%", "NaN", "much"] {
             assert!(parse_share(bad).is_err(), "{bad}");
         }
     }

@@ -154,8 +154,11 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         }
         let keys = KeyBuilder { context: self, per: &limit.per, identity };
         let Some((owner, entry)) = keys.hash() else {
-            if self.dry_run.is_none() {
-                warn_of_unfit_claim(self.policy, limit, identity, self.identifier, self.now);
+            match self.dry_run {
+                Some(dry_run) => dry_run.unkeyed.borrow_mut().push(limit.position),
+                None => {
+                    warn_of_unfit_claim(self.policy, limit, identity, self.identifier, self.now);
+                }
             }
             return match limit.per.on_missing {
                 OnMissing::Deny if self.is_enforced(limit, identity) => {

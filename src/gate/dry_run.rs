@@ -1,5 +1,9 @@
 //! What is different about requests that no client has sent.
 
+use std::cell::RefCell;
+
+use smallvec::SmallVec;
+
 use crate::identity::{AssumedCaller, AssumedToken};
 
 /// A request that no client has sent: for explanations, for the tests in policies, and for requests
@@ -12,4 +16,6 @@ pub(crate) struct DryRun {
     pub(crate) caller: Option<AssumedCaller>,
     /// Whether charges are taken; else it is only computed what they would come to.
     pub(crate) is_charged: bool,
+    /// The positions of limits that it is not charged to because it lacks what they count by.
+    pub(crate) unkeyed: RefCell<SmallVec<[usize; 2]>>,
 }

@@ -23,6 +23,11 @@ impl Claims {
         parse_object(json).map(Claims)
     }
 
+    /// All claims.
+    pub fn members(&self) -> &Map<String, Value> {
+        &self.0
+    }
+
     /// The claim with exactly this name.
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)

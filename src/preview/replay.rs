@@ -39,6 +39,9 @@ pub struct Judged<'p> {
     pub identity: Option<Identity<'p>>,
     /// What it was charged to.
     pub charges: SmallVec<[JudgedCharge<'p>; 4]>,
+    /// The positions of limits of its policy that it was not charged to because the log does not have
+    /// what they count by.
+    pub unkeyed: SmallVec<[usize; 2]>,
     /// What would have been done with it.
     pub verdict: PastVerdict,
     /// What it holds of limits of requests in flight, until this is dropped.
@@ -62,6 +65,15 @@ pub enum PastVerdict {
 }
 
 impl Judged<'_> {
+    /// Whether it was denied, or would have been, were limits in shadow mode enforced. Candidates stand
+    /// beside a rate that is in force, and do not count.
+    pub fn would_deny_enforced(&self) -> bool {
+        let is_rate = |charge: &JudgedCharge<'_>| charge.mode != ChargeMode::Candidate;
+        self.verdict == PastVerdict::Denied
+            || self.verdict == PastVerdict::Admitted
+                && self.charges.iter().any(|charge| is_rate(charge) && !charge.fits)
+    }
+
     /// Whether it would have been denied, were all limits enforced, and was not.
     pub fn would_deny(&self) -> bool {
         let is_observed = |charge: &JudgedCharge<'_>| charge.mode != ChargeMode::Enforce;
@@ -143,12 +155,14 @@ impl Rehearsal {
         judged: &mut Judged<'p>,
     ) {
         let now = self.now();
+        past.dry_run.unkeyed.borrow_mut().clear();
         let mut state = RequestState::default();
         let action = self.decide(policies, &past.draft, &past.dry_run, now, &mut state).await;
         judged.verdict = match action {
             Action::Refuse(rejection) => verdict(&rejection, past.has_caller()),
             _ => PastVerdict::Admitted,
         };
+        std::mem::swap(&mut judged.unkeyed, &mut past.dry_run.unkeyed.borrow_mut());
         judged.charges.clear();
         judged.charges.extend(state.tally.iter().flat_map(judged_charges));
         judged.leases = match judged.verdict {

@@ -106,7 +106,7 @@ pub struct Outcome {
     pub would_deny: u64,
     /// Those that the policy refuses for another reason, by that reason, such as `no route`.
     pub refused: std::collections::BTreeMap<String, u64>,
-    /// Those that the log says were denied with 429 then.
+    /// Those that the log says were denied by a limit then, or with 429.
     pub denied_in_log: u64,
     /// Callers: users, keys or addresses, as the policy names them.
     pub callers: u64,
@@ -119,7 +119,7 @@ pub struct Outcome {
 pub struct LimitAnswer {
     /// The limit's name.
     pub limit: String,
-    /// The tier.
+    /// The tier; `override` for those who have an override.
     pub tier: String,
     /// `enforce`, `shadow` or `candidate`.
     pub mode: String,
@@ -179,6 +179,9 @@ pub struct Curve {
     /// Whether the points are exact. Else they are those of fixed windows of the same length, which
     /// begin with a caller's first request: the nearest that can be told without another run.
     pub is_exact: bool,
+    /// Whether callers of other tiers use some of the same counters: what they use is not in the
+    /// points, which are too low for it.
+    pub shares_counters: bool,
     /// What the limit allows now.
     pub present: u32,
     /// What is suggested: the 99.9th percentile of callers' peaks, rounded up to a number that
@@ -234,12 +237,14 @@ pub struct Moment {
 pub struct Against {
     /// The other policies, as they were named.
     pub policies: String,
-    /// Requests that the other ones deny, or would by limits that only count.
+    /// Requests that the other ones deny. Here and below, limits in shadow mode are taken as if they
+    /// were enforced, and candidates are left out.
     pub denied: u64,
+    /// Requests that these deny.
+    pub denied_by_these: u64,
     /// `denied` of all requests.
     pub denied_share: f64,
-    /// Callers that are denied less by these policies than by the others. For this, limits that only
-    /// count are taken as if they denied.
+    /// Callers that are denied less by these policies than by the others.
     pub callers_better: u64,
     /// Callers that are denied more.
     pub callers_worse: u64,
@@ -258,9 +263,9 @@ pub struct CallerChange {
     pub caller: String,
     /// Its requests.
     pub requests: u64,
-    /// Requests that these policies deny, or would by limits that only count.
+    /// Requests that these policies deny.
     pub denied: u64,
-    /// Requests that the others deny, or would.
+    /// Requests that the others deny.
     pub denied_against: u64,
 }
 

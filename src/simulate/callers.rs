@@ -32,8 +32,11 @@ pub(super) struct CallerCounts {
 struct CallerCount {
     requests: u64,
     /// Requests that were denied, or would have been by limits that only count.
-    denied: u64,
-    denied_against: u64,
+    denied: u32,
+    /// The same without candidates: what is compared with other policies.
+    compared: u32,
+    /// The same by the other policies.
+    against: u32,
     /// Whether an enforced limit has denied one.
     is_denied: bool,
 }
@@ -94,7 +97,9 @@ impl CallerCounts {
         describe: impl FnOnce() -> DeniedCaller,
     ) {
         let count = self.all.entry(caller).or_default();
-        count.denied += 1;
+        count.denied = count.denied.saturating_add(1);
+        let is_compared = judged.would_deny_enforced();
+        count.compared = count.compared.saturating_add(is_compared.into());
         count.is_denied |= judged.verdict == PastVerdict::Denied;
         self.name(caller, describe);
         let Some(named) = self.names.get_mut(&caller) else { return };
@@ -109,7 +114,8 @@ impl CallerCounts {
         caller: u64,
         describe: impl FnOnce() -> DeniedCaller,
     ) {
-        self.all.entry(caller).or_default().denied_against += 1;
+        let against = &mut self.all.entry(caller).or_default().against;
+        *against = against.saturating_add(1);
         self.name(caller, describe);
     }
 
@@ -142,8 +148,8 @@ impl CallerCounts {
                 tier: named.tier.clone(),
                 limit: limit.map(|(name, _)| name.to_string()).unwrap_or_default(),
                 requests: count.requests,
-                denied: count.denied,
-                denied_share: share(count.denied, count.requests),
+                denied: count.denied.into(),
+                denied_share: share(count.denied.into(), count.requests),
                 first_denied: named.first.to_string(),
                 explain: named.explain.clone(),
             })
@@ -154,16 +160,15 @@ impl CallerCounts {
     /// In comparison with the other policies.
     pub(super) fn against(&self, policies: String, requests: u64) -> Against {
         let mut against = Against { policies, ..Against::default() };
-        let mut better: Vec<(u64, u64)> = Vec::new();
-        let mut worse: Vec<(u64, u64)> = Vec::new();
+        let mut better: Vec<(u32, u64)> = Vec::new();
+        let mut worse: Vec<(u32, u64)> = Vec::new();
         for (caller, count) in &self.all {
-            against.denied += count.denied_against;
-            match count.denied.cmp(&count.denied_against) {
-                std::cmp::Ordering::Less => {
-                    better.push((count.denied_against - count.denied, *caller));
-                }
+            against.denied += u64::from(count.against);
+            against.denied_by_these += u64::from(count.compared);
+            match count.compared.cmp(&count.against) {
+                std::cmp::Ordering::Less => better.push((count.against - count.compared, *caller)),
                 std::cmp::Ordering::Greater => {
-                    worse.push((count.denied - count.denied_against, *caller));
+                    worse.push((count.compared - count.against, *caller));
                 }
                 std::cmp::Ordering::Equal => against.callers_same += 1,
             }
@@ -176,15 +181,20 @@ impl CallerCounts {
         against
     }
 
-    fn changes(&self, mut by: Vec<(u64, u64)>) -> Vec<CallerChange> {
+    fn changes(&self, mut by: Vec<(u32, u64)>) -> Vec<CallerChange> {
         let requests = |caller: &u64| self.all.get(caller).map(|count| count.requests);
         by.sort_by_key(|(change, caller)| {
             (std::cmp::Reverse(*change), std::cmp::Reverse(requests(caller)), *caller)
         });
         let named = by.into_iter().filter_map(|(_, caller)| {
             let named = self.names.get(&caller)?;
-            let CallerCount { requests, denied, denied_against, .. } = *self.all.get(&caller)?;
-            Some(CallerChange { caller: named.caller.clone(), requests, denied, denied_against })
+            let CallerCount { requests, compared, against, .. } = *self.all.get(&caller)?;
+            Some(CallerChange {
+                caller: named.caller.clone(),
+                requests,
+                denied: compared.into(),
+                denied_against: against.into(),
+            })
         });
         named.take(NAMED).collect()
     }

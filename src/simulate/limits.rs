@@ -1,18 +1,22 @@
 //! What each limit would have done, for each tier and window.
 
-use std::collections::HashMap;
+use std::time::Duration;
 
 use super::{
     Curve, LimitAnswer,
     curve::{Usage, share},
     keyed::Keyed,
+    not_judged::NotJudged,
 };
 use crate::{
     clock::Timestamp,
     limit::{Align, Quota, Retry},
-    policy::{Allowance, Limit, Policies, Policy, Route},
+    policy::{Allowance, Enforcement, Limit, Policies, Policy},
     preview::{ChargeMode, JudgedCharge},
 };
+
+/// What stands in place of a tier's name for an override.
+const OVERRIDE: &str = "override";
 
 /// Charges that are counted together.
 const WAITING: usize = 64;
@@ -25,8 +29,8 @@ pub(super) struct LimitCounts<'p> {
     /// Charges that are not counted yet, each with the position of its limit and its time. The memory
     /// that several of them need is waited for together, where it is not in a cache of the processor.
     waiting: Vec<(usize, JudgedCharge<'p>, Timestamp)>,
-    /// Requests that a limit could not be judged for.
-    not_judged: HashMap<usize, u64>,
+    /// Requests that limits could not be judged for.
+    pub(super) not_judged: NotJudged<'p>,
 }
 
 /// What was counted of a limit, for a tier, in one window.
@@ -44,6 +48,8 @@ struct LimitCount<'p> {
     usage: Usage,
     /// Whether all requests cost one unit in the end: what is counted does not depend on the limit.
     is_plain: bool,
+    /// Whether some of its counters also count requests of other tiers.
+    is_shared: bool,
 }
 
 /// What was counted of a caller, or whatever else the limit counts by.
@@ -63,7 +69,8 @@ impl<'p> LimitCounts<'p> {
     pub(super) fn add(&mut self, policy: &'p Policy, charge: &JudgedCharge<'p>, now: Timestamp) {
         let place = std::ptr::from_ref(charge.allowance).addr();
         let position = *self.positions.entry((place, charge.mode as u8)).or_insert_with(|| {
-            self.all.push(LimitCount::new(policy, charge));
+            let JudgedCharge { limit, allowance, mode, tier, .. } = *charge;
+            self.all.push(LimitCount::new(policy, limit, allowance, mode, tier));
             self.all.len() - 1
         });
         self.waiting.push((position, *charge, now));
@@ -80,56 +87,63 @@ impl<'p> LimitCounts<'p> {
         }
     }
 
-    /// Counts a request for which the limits of its route could not be judged, but for those that
-    /// were charged.
-    pub(super) fn add_not_judged(&mut self, policy: &Policy, route: &Route) {
-        let limits = route.limits.iter().filter_map(|at| policy.limits.get(*at));
-        for limit in limits.filter(|limit| !limit.is_by_address()) {
-            *self.not_judged.entry(std::ptr::from_ref(limit).addr()).or_default() += 1;
-        }
-    }
-
-    /// Counts a request that was refused because the log does not have what this limit counts by.
-    pub(super) fn add_without_key(&mut self, policy: &Policy, limit: &str) {
-        if let Some(limit) = policy.limits.iter().find(|own| *own.name == *limit) {
-            *self.not_judged.entry(std::ptr::from_ref(limit).addr()).or_default() += 1;
-        }
-    }
-
     /// The answers, and how many each limit would deny, were it another one: the limit that denies
     /// most first.
     pub(super) fn report(mut self, policies: &Policies) -> (Vec<LimitAnswer>, Vec<Curve>) {
         self.count_waiting();
         let has_several = policies.iter().nth(1).is_some();
-        let not_judged = self.not_judged;
-        let mut all = self.all;
+        let full_name = |policy: &Policy, limit: &Limit| match has_several {
+            true => format!("{}/{}", policy.name, limit.name),
+            false => limit.name.to_string(),
+        };
+        let LimitCounts { not_judged, mut all, .. } = self;
+        mark_shared(&mut all);
         all.sort_by(|one, other| {
             let rank = |count: &LimitCount<'_>| (count.denied, count.requests);
             rank(other).cmp(&rank(one)).then_with(|| one.limit.name.cmp(&other.limit.name))
         });
         let mut answers = Vec::new();
         let mut curves = Vec::new();
+        let mut shown = Vec::new();
         for mut count in all {
             count.end_windows();
-            let name = match has_several {
-                true => format!("{}/{}", count.policy.name, count.limit.name),
-                false => count.limit.name.to_string(),
-            };
-            let missed = not_judged.get(&std::ptr::from_ref(count.limit).addr());
-            answers.push(count.answer(&name, missed.copied().unwrap_or_default()));
+            let name = full_name(count.policy, count.limit);
+            answers.push(count.answer(&name, not_judged.of(count.limit, count.tier)));
             curves.extend(count.curve(&name));
+            shown.push(count.limit);
+        }
+        let is_shown = |limit: &Limit| shown.iter().any(|shown| std::ptr::eq(*shown, limit));
+        for (of_limit, tier) in not_judged.rest(is_shown) {
+            let name = full_name(of_limit.policy, of_limit.limit);
+            let requests = not_judged.of(of_limit.limit, tier);
+            let Some(allowance) = of_limit.limit.rates.get(tier).and_then(|rates| rates.last())
+            else {
+                continue;
+            };
+            let mode = match of_limit.limit.enforcement {
+                Enforcement::Shadow => ChargeMode::Shadow,
+                Enforcement::AllCallers | Enforcement::Percent(_) => ChargeMode::Enforce,
+            };
+            let count = LimitCount::new(of_limit.policy, of_limit.limit, allowance, mode, tier);
+            answers.push(count.answer(&name, requests));
         }
         (answers, curves)
     }
 }
 
 impl<'p> LimitCount<'p> {
-    fn new(policy: &'p Policy, charge: &JudgedCharge<'p>) -> LimitCount<'p> {
+    fn new(
+        policy: &'p Policy,
+        limit: &'p Limit,
+        allowance: &'p Allowance,
+        mode: ChargeMode,
+        tier: usize,
+    ) -> LimitCount<'p> {
         LimitCount {
-            limit: charge.limit,
-            allowance: charge.allowance,
-            mode: charge.mode,
-            tier: charge.tier,
+            limit,
+            allowance,
+            mode,
+            tier,
             policy,
             requests: 0,
             denied: 0,
@@ -138,6 +152,7 @@ impl<'p> LimitCount<'p> {
             longest_lockout: 0,
             usage: Usage::default(),
             is_plain: true,
+            is_shared: false,
         }
     }
 
@@ -148,7 +163,7 @@ impl<'p> LimitCount<'p> {
         let key = self.keys.entry(charge.key).or_default();
         if micros >= key.window_end {
             end_window(&mut self.usage, key);
-            key.window_end = window_end(&charge.allowance.quota, now).as_micros();
+            key.window_end = window_end(charge.allowance, now).as_micros();
         }
         key.used = key.used.saturating_add(charge.cost);
         if charge.fits {
@@ -206,7 +221,8 @@ impl<'p> LimitCount<'p> {
             limit: name.to_owned(),
             tier: self.tier_name().to_owned(),
             window_seconds,
-            is_exact: is_fixed && self.is_plain,
+            is_exact: is_fixed && self.is_plain && !self.is_shared,
+            shares_counters: self.is_shared,
             present,
             suggested,
             callers: self.keys.len() as u64,
@@ -215,7 +231,12 @@ impl<'p> LimitCount<'p> {
         })
     }
 
+    /// The name of the tier, or that it is an override, whose callers may be of several tiers.
     fn tier_name(&self) -> &'p str {
+        let is_own = |own: &Allowance| std::ptr::eq(own, self.allowance);
+        if self.limit.overrides.0.iter().any(|own| own.allowances.iter().any(is_own)) {
+            return OVERRIDE;
+        }
         self.policy.identity.tiers.names().nth(self.tier).unwrap_or_default()
     }
 }
@@ -229,10 +250,38 @@ fn end_window(usage: &mut Usage, key: &mut KeyCount) {
 }
 
 /// The end of the window that a charge at `now` is in, if it is the first in it. Other algorithms
-/// have no such windows: for them, they begin with the caller's first request.
-fn window_end(quota: &Quota, now: Timestamp) -> Timestamp {
-    match quota {
-        Quota::FixedWindow(window) => window.align.end(now),
-        quota => Align::FirstRequest(quota.longest()).end(now),
+/// have no such windows: for them, they begin with the caller's first request, and are as long as the
+/// time in which all that is allowed comes back.
+fn window_end(allowance: &Allowance, now: Timestamp) -> Timestamp {
+    match (&allowance.quota, allowance.window_secs) {
+        (Quota::FixedWindow(window), _) => window.align.end(now),
+        (_, Some(seconds)) => Align::FirstRequest(Duration::from_secs(seconds)).end(now),
+        (quota, None) => Align::FirstRequest(quota.longest()).end(now),
+    }
+}
+
+/// Marks those that share counters with another tier: where callers of several tiers come from one
+/// address, a limit by address counts them together.
+fn mark_shared(all: &mut [LimitCount<'_>]) {
+    let is_same_limit = |one: &LimitCount<'_>, other: &LimitCount<'_>| {
+        std::ptr::eq(one.limit, other.limit)
+            && (one.allowance.id, one.mode) == (other.allowance.id, other.mode)
+    };
+    for at in 1..all.len() {
+        let (before, rest) = all.split_at_mut(at);
+        let Some(own) = rest.first_mut() else { continue };
+        for other in before {
+            if !is_same_limit(own, other) {
+                continue;
+            }
+            let (few, many) = match own.keys.len() < other.keys.len() {
+                true => (&own.keys, &other.keys),
+                false => (&other.keys, &own.keys),
+            };
+            if few.keys().any(|key| many.contains_key(key)) {
+                own.is_shared = true;
+                other.is_shared = true;
+            }
+        }
     }
 }

@@ -97,7 +97,7 @@ pub(super) fn notes(read: &Read, lacks: &Lacks, needs: Needs, outcome: &Outcome)
     }
     if outcome.denied_in_log > 0 {
         notes.push(format!(
-            "{} of the requests were denied with 429 then. What their clients would have sent \
+            "{} of the requests were denied by a limit then, or with 429. What their clients would have sent \
              otherwise is not known, nor what the upstream would have answered: 200 is assumed.",
             of(outcome.denied_in_log)
         ));
@@ -122,6 +122,7 @@ fn grain(files: &[FileRead]) -> Option<String> {
     let first = coarse.first()?;
     let others = match coarse.len() {
         1 => String::new(),
+        2 => " and 1 other file".to_owned(),
         count => format!(" and {} other files", count - 1),
     };
     Some(format!(

@@ -1,13 +1,13 @@
 //! Reads a history and judges it: from the first request to the answers.
 
-use std::{collections::BTreeMap, fmt::Write as _, net::IpAddr, time::Instant};
-
-use xxhash_rust::xxh3::xxh3_64;
+use std::{collections::BTreeMap, time::Instant};
 
 use super::{
     Need, Outcome, Read, Report,
-    callers::{CallerCounts, DeniedCaller, quoted},
+    caller_id::CallerIds,
+    callers::CallerCounts,
     curve::share,
+    describe::describe,
     limits::LimitCounts,
     notes::{Needs, notes},
     past_judge::PastJudge,
@@ -17,7 +17,6 @@ use super::{
 use crate::{
     clock::Timestamp,
     history::{HistoryAhead, HistoryError, HistorySummary, ReadOptions, Record},
-    identity::CallerKey,
     policy::Policies,
     preview::{Judged, PastRequest, PastVerdict},
     settings::Settings,
@@ -35,8 +34,8 @@ const LINES_A_REPORT: u64 = 1 << 13;
 /// Bytes of memory that a counter takes in the process, with room for what its table keeps free.
 const BYTES_A_KEY: u64 = 64;
 
-/// The most requests that one line may stand for.
-const MOST_IN_A_LINE: u32 = 100_000;
+/// The most requests that one line may stand for: as many as `access_log.denials` allows.
+const MOST_IN_A_LINE: u32 = 1_000_000;
 
 /// What is to be simulated.
 pub struct Simulation<'q> {
@@ -135,6 +134,7 @@ struct Counts<'s, 'q> {
     judge: PastJudge<'q>,
     against: Option<PastJudge<'q>>,
     translator: Translator,
+    caller_ids: CallerIds,
     outcome: Outcome,
     limits: LimitCounts<'q>,
     callers: CallerCounts,
@@ -161,6 +161,7 @@ impl<'s, 'q> Counts<'s, 'q> {
             judge: PastJudge::new(candidate.policies, candidate.settings),
             against: against.map(|against| PastJudge::new(against.policies, against.settings)),
             translator: Translator::new(callers, host.as_deref(), candidate.policies),
+            caller_ids: CallerIds::new(callers, candidate.policies),
             outcome: Outcome::default(),
             limits: LimitCounts::default(),
             callers: CallerCounts::default(),
@@ -184,7 +185,7 @@ impl<'s, 'q> Counts<'s, 'q> {
         let times = record.own.as_ref().map_or(1, |own| own.stands_for).clamp(1, MOST_IN_A_LINE);
         self.outcome.requests += u64::from(times);
         self.moments.at(now).requests += u64::from(times);
-        let caller = caller_id(record);
+        let caller = self.caller_ids.of(record);
         self.callers.add(caller, times);
         let filled = self.translator.fill(past, record, times);
         for _ in 0..times {
@@ -205,21 +206,26 @@ impl<'s, 'q> Counts<'s, 'q> {
         let now = record.time;
         let took = duration(record);
         self.judge.judge(past, now, took, judged).await;
-        self.count(past, record, caller, judged);
+        self.count(past, now, caller, judged);
+        let policies = self.simulation.candidate.name;
         if let Some(against) = &mut self.against {
             against.judge(past, now, took, judged).await;
-            if judged.verdict == PastVerdict::Denied || judged.would_deny() {
-                let describe = || describe(self.simulation, past, record, judged);
+            if judged.would_deny_enforced() {
+                let describe = || describe(policies, past, now, judged);
                 self.callers.add_denial_against(caller, describe);
             }
         }
     }
 
-    fn count(&mut self, past: &PastRequest, record: &Record, caller: u64, judged: &Judged<'q>) {
-        let now = record.time;
+    fn count(&mut self, past: &PastRequest, now: Timestamp, caller: u64, judged: &Judged<'q>) {
+        let policies = self.simulation.candidate.name;
         if let Some(policy) = judged.policy {
             for charge in &judged.charges {
                 self.limits.add(policy, charge, now);
+            }
+            let tier = judged.identity.as_ref().map(|identity| identity.tier);
+            for limit in judged.unkeyed.iter().filter_map(|at| policy.limits.get(*at)) {
+                self.limits.not_judged.add(policy, limit, tier);
             }
         }
         if !judged.charges.is_empty() {
@@ -229,7 +235,7 @@ impl<'s, 'q> Counts<'s, 'q> {
             PastVerdict::Denied => {
                 self.outcome.denied += 1;
                 self.moments.at(now).denied += 1;
-                let describe = || describe(self.simulation, past, record, judged);
+                let describe = || describe(policies, past, now, judged);
                 self.callers.add_denial(caller, judged, describe);
             }
             PastVerdict::Admitted => {
@@ -237,19 +243,16 @@ impl<'s, 'q> Counts<'s, 'q> {
                 if judged.would_deny() {
                     self.outcome.would_deny += 1;
                     self.moments.at(now).would_deny += 1;
-                    let describe = || describe(self.simulation, past, record, judged);
+                    let describe = || describe(policies, past, now, judged);
                     self.callers.add_denial(caller, judged, describe);
                 }
             }
             PastVerdict::NoKey(limit) => {
-                if let Some(policy) = judged.policy {
-                    self.limits.add_without_key(policy, limit);
-                }
                 self.refuse(&format!("the log does not have what limit {limit} counts by"));
             }
             PastVerdict::NoCaller => {
                 if let Some((policy, route)) = judged.policy.zip(judged.route) {
-                    self.limits.add_not_judged(policy, route);
+                    self.limits.not_judged.add_route(policy, route);
                 }
                 self.refuse("the log does not say who called, and the route needs a token");
             }
@@ -318,70 +321,4 @@ impl Calls {
         self.all += 1;
         self.most = self.most.max(self.in_second);
     }
-}
-
-/// A hash of what the log calls the caller: the same for all policies.
-fn caller_id(record: &Record) -> u64 {
-    let own = record.own.as_ref().and_then(|own| own.caller.as_deref());
-    let field = || record.fields.iter().flatten().next().map(|field| &**field);
-    match (field().or(own), record.client) {
-        (Some(name), _) => xxh3_64(name.as_bytes()),
-        (None, Some(IpAddr::V4(address))) => xxh3_64(&address.octets()),
-        // A client has a network of 64 bits.
-        (None, Some(IpAddr::V6(address))) => {
-            xxh3_64(&((address.to_bits() >> 64) as u64).to_be_bytes())
-        }
-        (None, None) => 0,
-    }
-}
-
-/// What is told of a caller who is denied for the first time.
-fn describe(
-    simulation: &Simulation<'_>,
-    past: &PastRequest,
-    record: &Record,
-    judged: &Judged<'_>,
-) -> DeniedCaller {
-    let identity = judged.identity.as_ref();
-    let resolved = identity.and_then(|identity| identity.caller.as_ref());
-    let caller = match resolved {
-        Some(caller) => format!("{}:{}", caller.kind, caller.value),
-        None => past.draft.address.to_string(),
-    };
-    let tiers = judged.policy.map(|policy| &policy.identity.tiers);
-    let tier = identity.and_then(|identity| tiers?.names().nth(identity.tier));
-    let mut explain = format!(
-        "tollgate explain --policy {} --address {}",
-        quoted(simulation.candidate.name),
-        past.draft.address
-    );
-    if let Some(claims) = claims_of(judged) {
-        let _ = write!(explain, " --claims {}", quoted(&claims));
-    }
-    let head = &past.draft.head;
-    let url = match head.headers.get("host").and_then(|host| host.to_str().ok()) {
-        Some(host) => format!("http://{host}{}", head.uri),
-        None => head.uri.to_string(),
-    };
-    let _ = write!(explain, " {} {}", quoted(head.method.as_str()), quoted(&url));
-    DeniedCaller::new(caller, tier.unwrap_or_default().to_owned(), record.time, explain)
-}
-
-/// Claims of a token that names the caller, if a token does.
-fn claims_of(judged: &Judged<'_>) -> Option<String> {
-    let rules = &judged.policy?.identity;
-    let identity = judged.identity.as_ref()?;
-    let caller = identity.caller.as_ref()?;
-    let rule = rules.callers.iter().find(|rule| *rule.name == *caller.kind)?;
-    let CallerKey::Claim(claim) = &rule.key else { return None };
-    let mut claims = serde_json::Map::new();
-    claims.insert(claim.to_string(), caller.value.to_string().into());
-    if let Some(claim) = rule.tier.claim() {
-        let known = identity.token.as_ref().and_then(|known| known.token.claims.lookup(claim));
-        let tier = || Some(rules.tiers.names().nth(identity.tier)?.into());
-        if let Some(value) = known.cloned().or_else(tier) {
-            claims.insert(claim.to_owned(), value);
-        }
-    }
-    serde_json::to_string(&claims).ok()
 }

@@ -1,5 +1,7 @@
 //! Logs of tollgate, judged again.
 
+mod honest;
+
 use std::{fmt::Write as _, fs, path::Path};
 
 use super::{CallerField, PolicySet, Report, Simulation, suggest};

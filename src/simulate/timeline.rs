@@ -3,8 +3,12 @@
 use super::{Moment, Timeline};
 use crate::clock::Timestamp;
 
-/// The lengths of buckets, in seconds. Each one divides the next.
-const LENGTHS: [u64; 10] = [1, 5, 15, 60, 300, 900, 3600, 21_600, 86_400, 604_800];
+/// The lengths of buckets, in seconds, from one to ten years of 52 weeks. Each one divides the next.
+const LENGTHS: [u64; 13] =
+    [1, 5, 15, 60, 300, 900, 3600, 21_600, 86_400, 604_800, 2_419_200, 31_449_600, LONGEST];
+
+/// The last of these: with it, few enough buckets reach from 1970 to after the year 4000.
+const LONGEST: u64 = 314_496_000;
 
 /// The most buckets.
 const MOST: usize = 240;
@@ -30,7 +34,7 @@ impl Moments {
             // What comes late is counted in the first one.
             let at = number.saturating_sub(self.first) as usize;
             if at < MOST || self.length + 1 == LENGTHS.len() {
-                let at = at.min(100 * MOST);
+                let at = at.min(MOST - 1);
                 if at >= self.buckets.len() {
                     self.buckets.resize(at + 1, Moment::default());
                 }
@@ -54,7 +58,7 @@ impl Moments {
     }
 
     fn seconds(&self) -> u64 {
-        LENGTHS.get(self.length).copied().unwrap_or(604_800)
+        LENGTHS.get(self.length).copied().unwrap_or(LONGEST)
     }
 
     /// Makes the buckets longer: several of them become one.

@@ -10,6 +10,7 @@ use crate::{
     identity::AssumedCaller,
     policy::{HostPattern, Policies},
     preview::{Draft, PastRequest},
+    response::DenialReason,
 };
 
 /// Where a log has the names of callers.
@@ -35,7 +36,7 @@ pub(super) struct Lacks {
     pub(super) facts: u64,
     /// Lines of others, which have no facts.
     pub(super) foreign: u64,
-    /// Answered with 429 then.
+    /// Denied by a limit then, or answered with 429.
     pub(super) denied: u64,
     /// Without a duration.
     pub(super) duration: u64,
@@ -113,7 +114,10 @@ impl Translator {
         self.lacks.client += count(record.client.is_none());
         past.draft.address = record.client.unwrap_or(Ipv4Addr::UNSPECIFIED.into());
         let status = record.status.and_then(|status| StatusCode::from_u16(status).ok());
-        let is_denied = status == Some(StatusCode::TOO_MANY_REQUESTS);
+        let own_denial = record.own.as_ref().and_then(|own| own.denied.as_deref());
+        // A policy may deny with another status.
+        let is_denied = own_denial == Some(DenialReason::Limit.name())
+            || status == Some(StatusCode::TOO_MANY_REQUESTS);
         self.lacks.denied += count(is_denied);
         // What the upstream would have answered to a request that was denied then is not known.
         let status = status.filter(|_| !is_denied).unwrap_or(StatusCode::OK);

@@ -30,6 +30,7 @@ fn curve_of(limit: &str, window_seconds: u64, points: &[(u32, u64)]) -> Curve {
         tier: "default".into(),
         window_seconds,
         is_exact: true,
+        shares_counters: false,
         present: 60,
         suggested: 100,
         callers: 1_000,
@@ -163,6 +164,7 @@ pub(super) fn report() -> Report {
         against: Some(Against {
             policies: "config/policies".into(),
             denied: 20_000,
+            denied_by_these: 12_345,
             denied_share: 0.0162,
             callers_better: 31,
             callers_worse: 2,

@@ -5,7 +5,7 @@ use super::{
     safe, times,
     words::{self, count, duration, number, share},
 };
-use crate::simulate::{Against, Need, Outcome, Read, Report};
+use crate::simulate::{Against, Curve, Need, Outcome, Read, Report};
 
 /// What was read, from when to when.
 pub(super) fn read(read: &Read) -> String {
@@ -36,7 +36,7 @@ pub(super) fn faults(read: &Read) -> Vec<String> {
     if read.bad > 0 {
         let lines = count(read.bad, "line", "lines");
         let part = share(read.bad as f64 / read.lines as f64);
-        faults.push(format!("{lines} ({part}) could not be read, and is not in here."));
+        faults.push(format!("{lines} ({part}) could not be read: not counted here."));
     }
     if read.reordered > 0 {
         let requests = count(read.reordered, "request was", "requests were");
@@ -89,7 +89,9 @@ pub(super) fn besides(outcome: &Outcome) -> Vec<String> {
     }
     if outcome.denied_in_log > 0 {
         let requests = count(outcome.denied_in_log, "request", "requests");
-        sentences.push(format!("{requests} were denied with 429 when the log was written."));
+        sentences.push(format!(
+            "{requests} were denied by a limit, or with 429, when the log was written."
+        ));
     }
     sentences
 }
@@ -108,9 +110,16 @@ pub(super) const NO_CURVES: &str =
 
 /// How the points of a curve were found; none, if they are what would have happened.
 pub(super) fn inexact(choice: &Choice<'_>) -> Option<&'static str> {
-    (!choice.curve.is_exact).then_some(
-        "Close, not exact: counted in fixed windows that begin with a caller's first request.",
-    )
+    let Curve { is_exact, shares_counters, .. } = choice.curve;
+    match (is_exact, shares_counters) {
+        (true, _) => None,
+        (false, true) => Some(
+            "Not exact, too low: callers of other tiers use the same counters, and are not in here.",
+        ),
+        (false, false) => Some(
+            "Close, not exact: counted in fixed windows that begin with a caller's first request.",
+        ),
+    }
 }
 
 /// In comparison with other policies.
@@ -120,8 +129,8 @@ pub(super) fn against(own: &Against, outcome: &Outcome) -> String {
          less by these, {} more, and {} the same.",
         count(own.denied, "request", "requests"),
         share(own.denied_share),
-        number(outcome.denied),
-        share(outcome.denied_share),
+        number(own.denied_by_these),
+        share(own.denied_by_these as f64 / outcome.requests.max(1) as f64),
         number(own.callers_better),
         number(own.callers_worse),
         number(own.callers_same),
