@@ -172,7 +172,8 @@ fn write_charts(page: &mut String, choices: &[Choice<'_>]) {
     }
     *page += "</div>\n";
     if choices.len() > shown {
-        hint(page, "Further limits are in the table above, and in the answers as JSON.");
+        let more = choices.len() - shown;
+        hint(page, &format!("{more} more limits have no chart here: see the answers as JSON."));
     }
 }
 
@@ -241,6 +242,19 @@ mod tests {
             assert!(page.matches(limit.limit.as_str()).count() >= 4, "{}", limit.limit);
         }
         assert_eq!(page.matches("role=\"img\"").count(), 102);
+    }
+
+    #[test]
+    fn a_thousand_limits_are_below_300_kilobytes() {
+        let mut report = example::large();
+        for limit in &mut report.limits {
+            limit.not_judged = 1;
+        }
+        report.limits = report.limits.iter().cycle().take(1000).cloned().collect();
+        report.curves = report.curves.iter().cycle().take(1000).cloned().collect();
+        let page = written(&report);
+        assert!(page.len() < 300_000, "{}", page.len());
+        assert!(page.contains("And 860 more, in the answers as JSON."));
     }
 
     #[test]

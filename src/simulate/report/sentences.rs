@@ -149,10 +149,18 @@ pub(super) fn need(need: &Need) -> String {
     )
 }
 
+/// Limits of which it is said how many requests they could not be judged for.
+const NOT_JUDGED: usize = 20;
+
 /// Requests of limits that could not be judged, for limits that have some.
 pub(super) fn not_judged(report: &Report) -> Vec<(String, String)> {
     let limits = report.limits.iter().filter(|limit| limit.not_judged > 0);
+    let more = limits.clone().count().saturating_sub(NOT_JUDGED);
+    let more = (more > 0).then(|| {
+        (count(more as u64, "more limit", "more limits"), "see the answers as JSON".into())
+    });
     limits
+        .take(NOT_JUDGED)
         .map(|limit| {
             let all = limit.not_judged + limit.requests;
             let part = share(limit.not_judged as f64 / all as f64);
@@ -160,6 +168,7 @@ pub(super) fn not_judged(report: &Report) -> Vec<(String, String)> {
             let name = format!("{}, tier {}", limit.limit, limit.tier);
             (name, format!("{requests} ({part}), since the log does not say what it counts by"))
         })
+        .chain(more)
         .collect()
 }
 

@@ -15,6 +15,9 @@ use crate::simulate::{
     },
 };
 
+/// Limits that are listed: with more, the page would not stay below 300 KB.
+const LIMITS: usize = 140;
+
 /// Files that are listed.
 const FILES: usize = 20;
 
@@ -47,7 +50,16 @@ pub(super) fn write_choices(page: &mut String, choices: &[Choice<'_>]) {
         ])
     };
     let table = Table { caption: "Which limit to choose", class: "choice", head: &head };
-    table.write_scrolling(page, choices.iter().map(row));
+    table.write_scrolling(page, choices.iter().take(LIMITS).map(row));
+    more_limits(page, choices.len());
+}
+
+/// Says how many limits are not listed.
+fn more_limits(page: &mut String, all: usize) {
+    if all > LIMITS {
+        let more = number((all - LIMITS) as u64);
+        hint(page, &format!("And {more} more, in the answers as JSON."));
+    }
 }
 
 fn callers(point: &CurvePoint) -> String {
@@ -136,7 +148,8 @@ pub(super) fn write_limits(page: &mut String, limits: &[LimitAnswer]) {
         ])
     };
     let table = Table { caption: "The limits as they are", class: "", head: &head };
-    table.write_scrolling(page, limits.iter().map(row));
+    table.write_scrolling(page, limits.iter().take(LIMITS).map(row));
+    more_limits(page, limits.len());
 }
 
 /// Those who would notice first.
