@@ -42,8 +42,13 @@ pub(super) fn describe(
 fn explain(policies: &str, past: &PastRequest, judged: &Judged<'_>) -> String {
     let mut command =
         format!("tollgate explain --policy {} --address {}", quoted(policies), past.draft.address);
-    if let Some(claims) = claims_of(judged) {
-        let _ = write!(command, " --claims {}", quoted(&claims));
+    match credential_of(judged) {
+        Some(Credential::Claims(claims)) => {
+            let _ = write!(command, " --claims {}", quoted(&claims));
+        }
+        // No log has it.
+        Some(Credential::ApiKey) => command.push_str(" --api-key KEY"),
+        None => {}
     }
     let head = &past.draft.head;
     for name in judged.policy.map(counted_headers).unwrap_or_default() {
@@ -75,14 +80,26 @@ fn counted_headers(policy: &Policy) -> Vec<HeaderName> {
     names
 }
 
-/// The claims of the caller's token, if it has one: those that the log has, and those that its name
-/// and its tier follow from.
-fn claims_of(judged: &Judged<'_>) -> Option<String> {
+/// What shows who the caller is.
+enum Credential {
+    /// A token with these claims, as JSON.
+    Claims(String),
+    /// An API key.
+    ApiKey,
+}
+
+/// What shows who the caller is, if it is more than an address. Claims are those that the log has, and
+/// those that the caller's name and tier follow from.
+fn credential_of(judged: &Judged<'_>) -> Option<Credential> {
     let rules = &judged.policy?.identity;
     let identity = judged.identity.as_ref()?;
     let caller = identity.caller.as_ref()?;
     let rule = rules.callers.iter().find(|rule| *rule.name == *caller.kind)?;
-    let CallerKey::Claim(claim) = &rule.key else { return None };
+    let claim = match &rule.key {
+        CallerKey::Claim(claim) => claim,
+        CallerKey::ApiKey(_) => return Some(Credential::ApiKey),
+        CallerKey::Address { .. } | CallerKey::Certificate(_) => return None,
+    };
     let known = identity.token.as_ref().map(|known| &known.token.claims);
     let mut claims = known.map(|known| known.members().clone()).unwrap_or_default();
     if let Some(issuer) = caller.issuer.filter(|_| rules.issuers.len() > 1) {
@@ -100,7 +117,7 @@ fn claims_of(judged: &Judged<'_>) -> Option<String> {
     if let Some((claim, value)) = tier {
         add(&mut claims, claim, value);
     }
-    serde_json::to_string(&claims).ok()
+    serde_json::to_string(&claims).ok().map(Credential::Claims)
 }
 
 /// Adds a claim, unless the log has it.
