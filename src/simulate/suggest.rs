@@ -82,7 +82,7 @@ fn look(
     let mut seen = Seen::default();
     while let Some(record) = history.next_record() {
         seen.requests += 1;
-        seen.paths.add(record.target.as_str());
+        seen.paths.add(record.target.as_str(), 1);
         let own = record.own.as_ref();
         let named = callers.iter().zip(&record.fields).find(|(_, field)| field.is_some());
         let of_own = own.and_then(|own| own.caller.as_deref()).and_then(|name| {
