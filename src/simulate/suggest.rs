@@ -15,12 +15,12 @@ mod seen;
 mod tests;
 mod words;
 
-use std::path::Path;
+use std::{fs, io, path::Path};
 
-use self::{draft::Draft, seen::Seen};
+use self::{draft::Draft, seen::Seen, words::is_name};
 use super::{PolicySet, Progress, Simulation, SimulationError, translate::CallerField};
 use crate::{
-    history::ReadOptions,
+    history::{HistoryError, ReadOptions},
     policy::{Policies, Policy, load},
     yaml::Sources,
 };
@@ -38,10 +38,12 @@ pub fn suggest(
     host: Option<&str>,
     progress: &mut dyn FnMut(Progress),
 ) -> Result<String, SimulationError> {
-    if read.files.iter().any(|file| file == Path::new("-")) {
-        return Err(SimulationError::NotTwice);
-    }
+    check(read, callers)?;
     let seen = Seen::of(read, callers, progress)?;
+    let read_once = seen.records;
+    if seen.requests == 0 {
+        return Err(no_request(read));
+    }
     let draft = Draft::of(seen);
     let policies = Policies::new(vec![parse(&draft.policy(None))?]);
     let candidate = PolicySet { policies: &policies, settings: None, name: NAME };
@@ -52,12 +54,53 @@ pub fn suggest(
         candidate,
         against: None,
     };
-    let report = simulation.run(progress)?;
+    let report = simulation.run(&mut |second| progress(goes_on(read_once, second)))?;
     let text = draft.policy(Some(&report));
     parse(&text)?;
     Ok(text)
 }
 
+/// Refuses what cannot be read twice, and kinds of callers that no policy can have.
+fn check(read: &ReadOptions, callers: &[CallerField]) -> Result<(), SimulationError> {
+    // A file that is not there, or a folder, is told of by who opens it.
+    let is_read_once = |file: &Path| {
+        let found = fs::metadata(file);
+        file == Path::new("-") || found.is_ok_and(|found| !found.is_file() && !found.is_dir())
+    };
+    if read.files.iter().any(|file| is_read_once(file)) {
+        return Err(SimulationError::NotTwice);
+    }
+    match callers.iter().find(|caller| !is_name(&caller.kind)) {
+        None => Ok(()),
+        Some(CallerField { kind, .. }) => {
+            let message = format!(
+                "no caller can be called `{kind}`: use up to 64 letters, digits, `-` and `_`"
+            );
+            Err(SimulationError::System(io::Error::new(io::ErrorKind::InvalidInput, message)))
+        }
+    }
+}
+
+/// Numbers for limits would be made up.
+fn no_request(read: &ReadOptions) -> SimulationError {
+    let message = match read.files.len() {
+        0 | 1 => "no request is in it, so nothing can be suggested",
+        _ => "no request is in it, nor in the other files, so nothing can be suggested",
+    };
+    let file = read.files.first().cloned().unwrap_or_default();
+    HistoryError::Read { file, source: io::Error::other(message) }.into()
+}
+
 fn parse(text: &str) -> Result<Policy, SimulationError> {
     load(Path::new(NAME), text, &Sources::system()).map_err(SimulationError::Draft)
+}
+
+/// The progress of the second time, which goes on where the first one ended.
+fn goes_on(read_once: u64, second: Progress) -> Progress {
+    let Progress { requests, bytes, all_bytes } = second;
+    Progress {
+        requests: read_once + requests,
+        bytes: all_bytes.unwrap_or_default() + bytes,
+        all_bytes: all_bytes.map(|all| all * 2),
+    }
 }

@@ -202,7 +202,10 @@ fn any_path_gives_a_policy() {
     combined(&paths).simulated();
     for path in paths {
         combined(&["/other", path, path]).simulated();
-        combined(&[path]).simulated();
+        // Some of these are no requests.
+        let found = combined(&[path]).suggest();
+        let is_empty = matches!(found, Err(SimulationError::History(HistoryError::Read { .. })));
+        assert!(is_empty || found.is_ok(), "{path}: {found:?}");
     }
 }
 
@@ -220,4 +223,54 @@ fn evidence_of_a_deep_path_is_that_of_its_requests() {
     assert!(text.contains("/a/b/c/d/e/f/g/h/** has 100.0 % of the requests"), "{text}");
     assert!(!text.contains("nobody used it"), "{text}");
     assert!(report.limits.iter().all(|limit| limit.requests == 20), "{:?}", report.limits);
+}
+
+#[test]
+fn what_cannot_be_read_twice_is_refused() {
+    let read = |file: &str| ReadOptions { files: vec![file.into()], ..ReadOptions::default() };
+    for file in ["-", "/dev/null"] {
+        let found = suggest(&read(file), &[], None, &mut |_| {});
+        assert!(matches!(found, Err(SimulationError::NotTwice)), "{file}: {found:?}");
+    }
+    let found = suggest(&read("/nowhere"), &[], None, &mut |_| {});
+    assert!(matches!(found, Err(SimulationError::History(_))), "{found:?}");
+}
+
+#[test]
+fn log_without_requests_suggests_nothing() {
+    let found = Log::new("").suggest();
+    assert!(matches!(found, Err(SimulationError::History(HistoryError::Read { .. }))), "{found:?}");
+}
+
+#[test]
+fn requests_that_no_limit_counts_are_said_at_the_top() {
+    let (text, _) = combined(&["/a", "/%zz"]).simulated();
+    let note =
+        "# - 20 of the requests are in no number here, because they would be refused before limits";
+    assert!(text.contains(note), "{text}");
+}
+
+#[test]
+fn kind_that_no_policy_can_have_is_said() {
+    let callers = [CallerField { kind: "my user".to_owned(), field: "remote_user".to_owned() }];
+    let log = combined(&["/a"]);
+    let found = suggest(&log.read(), &callers, None, &mut |_| {});
+    assert!(found.unwrap_err().to_string().contains("`my user`"));
+}
+
+#[test]
+fn progress_goes_on_in_the_second_reading() {
+    let paths: Vec<String> = (0..1500).map(|number| format!("/a/{number}")).collect();
+    let log = combined(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut seen: Vec<(u64, u64)> = Vec::new();
+    let mut most = 0;
+    let mut progress = |now: Progress| {
+        seen.push((now.requests, now.bytes));
+        most = now.all_bytes.unwrap();
+    };
+    suggest(&log.read(), &[], None, &mut progress).unwrap();
+    assert!(seen.len() >= 4 && seen.is_sorted(), "{seen:?}");
+    let half = fs::metadata(&log.file).unwrap().len();
+    assert_eq!(most, 2 * half);
+    assert!(seen.last().is_some_and(|(_, bytes)| *bytes > half && *bytes <= most), "{seen:?}");
 }
