@@ -1,0 +1,174 @@
+//! The section `identity` of a suggested policy, and its tiers.
+
+use std::fmt::Write as _;
+
+use super::{
+    seen::{Counts, Kind, Whose},
+    words::{yaml_name, yaml_text},
+};
+
+/// The most issuers, kinds of callers, and tiers that a policy gets.
+const MOST_ISSUERS: usize = 8;
+const MOST_KINDS: usize = 20;
+const MOST_TIERS: usize = 20;
+
+/// Who calls, as the policy knows them.
+pub(super) struct Callers {
+    issuers: Vec<Issuer>,
+    /// Callers who are named by tokens.
+    named: Vec<Entry>,
+    /// Callers who are addresses: at least one.
+    addresses: Vec<Entry>,
+    /// The first one is that of callers without one.
+    pub(super) tiers: Vec<String>,
+}
+
+struct Issuer {
+    /// What it is called in the names of callers.
+    name: String,
+    id: String,
+}
+
+/// An entry of `callers`.
+struct Entry {
+    name: String,
+    /// Of addresses, theirs; none: the first one.
+    tier: Option<String>,
+    has_keys: bool,
+}
+
+impl Callers {
+    pub(super) fn of(kinds: Counts<String, Kind>, issuers: &Counts<Whose, u64>) -> Callers {
+        let mut kinds: Vec<(String, Kind)> = kinds.0.into_iter().collect();
+        kinds.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.requests));
+        let (mut named, mut addresses): (Vec<_>, Vec<_>) =
+            kinds.into_iter().partition(|(_, kind)| kind.has_names);
+        named.truncate(MOST_KINDS);
+        addresses.truncate(MOST_KINDS);
+        let tiers = tiers(&named, &addresses);
+        let entry = |(name, kind): (String, Kind), tier: Option<String>| Entry {
+            name,
+            tier,
+            has_keys: kind.has_keys,
+        };
+        let named: Vec<Entry> = named.into_iter().map(|kind| entry(kind, None)).collect();
+        let fixed = |kind: &Kind| {
+            let tier = kind.tiers.names().into_iter().next()?;
+            tiers.iter().skip(1).any(|other| *other == tier).then_some(tier)
+        };
+        let mut addresses: Vec<Entry> = addresses
+            .into_iter()
+            .map(|(name, kind)| {
+                let tier = fixed(&kind);
+                entry((name, kind), tier)
+            })
+            .collect();
+        if addresses.is_empty() {
+            let is_free = |name: &&str| !named.iter().any(|entry| entry.name == **name);
+            // One of them is: a log with both as names of users has other users, too.
+            let name = ["anonymous", "address", "other-address"].into_iter().find(is_free);
+            let name = name.unwrap_or("any-other-address").to_owned();
+            addresses.push(Entry { name, tier: None, has_keys: false });
+        }
+        let issuers = if named.is_empty() { Vec::new() } else { known_issuers(issuers) };
+        Callers { issuers, named, addresses, tiers }
+    }
+
+    /// Whether there are callers who are named by tokens.
+    pub(super) const fn has_named(&self) -> bool {
+        !self.named.is_empty()
+    }
+
+    pub(super) fn write(&self, text: &mut String) -> std::fmt::Result {
+        writeln!(text, "identity:")?;
+        if self.has_named() {
+            writeln!(text, "  jwt:")?;
+        }
+        for Issuer { name, id } in &self.issuers {
+            writeln!(text, "    - name: {}", yaml_name(name))?;
+            writeln!(text, "      issuer: {}   # put your issuer here", yaml_text(id))?;
+            writeln!(text, "      jwks_url: https://id.example.com/jwks.json   # and its keys")?;
+        }
+        writeln!(text, "  callers:")?;
+        for (position, Entry { name, has_keys, .. }) in self.named.iter().enumerate() {
+            let claim = if position == 0 { "sub" } else { name };
+            if *has_keys {
+                writeln!(
+                    text,
+                    "    # The log has API keys for this one: it needs `api_keys` in `identity`, and a \
+                     key\n    # such as `api_key.id`."
+                )?;
+            }
+            let tier = if self.tiers.is_empty() { "" } else { ", tier: jwt.plan" };
+            let note = "   # the claim that names the caller, and its tier";
+            let name = yaml_name(name);
+            writeln!(text, "    - {{ name: {name}, key: jwt.{claim}{tier} }}{note}")?;
+        }
+        for Entry { name, tier, .. } in &self.addresses {
+            let tier = tier.as_deref().map(|tier| format!(", tier: {}", yaml_name(tier)));
+            let (name, tier) = (yaml_name(name), tier.unwrap_or_default());
+            writeln!(text, "    - {{ name: {name}, key: client.ip{tier} }}")?;
+        }
+        if let Some(default) = self.tiers.first() {
+            let names: Vec<String> = self.tiers.iter().map(|tier| yaml_name(tier)).collect();
+            let (default, names) = (yaml_name(default), names.join(", "));
+            writeln!(text, "\ntiers: {{ default: {default}, names: [{names}] }}")?;
+        }
+        Ok(())
+    }
+}
+
+/// The tiers of named callers, and then those of addresses. None, if all callers are in one: named
+/// callers without a tier would get one that is for addresses.
+fn tiers(named: &[(String, Kind)], addresses: &[(String, Kind)]) -> Vec<String> {
+    let counted = |kinds: &[(String, Kind)]| {
+        let mut counts = Counts::<String, u64>::default();
+        for (tier, count) in kinds.iter().flat_map(|(_, kind)| &kind.tiers.0) {
+            *counts.0.entry(tier.clone()).or_default() += count;
+        }
+        counts.names()
+    };
+    let mut tiers = counted(named);
+    if tiers.is_empty() {
+        return tiers;
+    }
+    for tier in counted(addresses) {
+        if !tiers.contains(&tier) {
+            tiers.push(tier);
+        }
+    }
+    tiers.truncate(MOST_TIERS);
+    tiers
+}
+
+/// The issuers of named callers: at least one, with addresses to be replaced where the log has none.
+fn known_issuers(seen: &Counts<Whose, u64>) -> Vec<Issuer> {
+    let mut found: Vec<Issuer> = Vec::new();
+    for Whose { prefix, id } in seen.names() {
+        let id = id.filter(|id| is_url(id)).or_else(|| prefix.clone().filter(|name| is_url(name)));
+        if prefix.is_none() && id.is_none() && !found.is_empty() {
+            continue;
+        }
+        let number = found.len() + 1;
+        let place = if number == 1 { String::new() } else { format!("-{number}") };
+        let id = id.unwrap_or_else(|| format!("https://id{place}.example.com/"));
+        let usual = || format!("main{place}");
+        let name = prefix.unwrap_or_else(usual);
+        if found.len() < MOST_ISSUERS
+            && !found.iter().any(|other| other.name == name || other.id == id)
+        {
+            found.push(Issuer { name, id });
+        }
+    }
+    if found.is_empty() {
+        let (name, id) = ("main".to_owned(), "https://id.example.com/".to_owned());
+        found.push(Issuer { name, id });
+    }
+    found
+}
+
+/// Whether a text is a URL that can stand in a policy as it is.
+fn is_url(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:/".contains(&byte);
+    text.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && rest.bytes().all(is_plain))
+}
