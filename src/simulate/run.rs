@@ -12,7 +12,7 @@ use super::{
     notes::{Needs, notes},
     past_judge::PastJudge,
     timeline::Moments,
-    translate::{CallerField, Translator, duration},
+    translate::{CallerField, Translator, duration, stands_for},
 };
 use crate::{
     clock::Timestamp,
@@ -33,9 +33,6 @@ const LINES_A_REPORT: u64 = 1 << 13;
 
 /// Bytes of memory that a counter takes in the process, with room for what its table keeps free.
 const BYTES_A_KEY: u64 = 64;
-
-/// The most requests that one line may stand for: as many as `access_log.denials` allows.
-const MOST_IN_A_LINE: u32 = 1_000_000;
 
 /// What is to be simulated.
 pub struct Simulation<'q> {
@@ -83,8 +80,14 @@ pub enum SimulationError {
     #[error("cannot start: {0}")]
     System(#[from] std::io::Error),
     /// Standard input is read once.
-    #[error("the logs are read twice: name files, not standard input")]
+    #[error("the logs are read twice: name regular files, not standard input or a pipe")]
     NotTwice,
+    /// There is nothing to suggest by.
+    #[error("no request is in the logs, so nothing can be suggested")]
+    NoRequest,
+    /// No policy can have callers of this kind.
+    #[error("no caller can be called `{0}`: use up to 64 letters, digits, `-` and `_`")]
+    CallerKind(String),
     /// What was made of the log is no policy.
     #[error("the log has names that no policy can have: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
     Draft(Vec<crate::yaml::Problem>),
@@ -182,7 +185,7 @@ impl<'s, 'q> Counts<'s, 'q> {
         let now = record.time;
         self.first.get_or_insert(now);
         self.last = now;
-        let times = record.own.as_ref().map_or(1, |own| own.stands_for).clamp(1, MOST_IN_A_LINE);
+        let times = stands_for(record);
         self.outcome.requests += u64::from(times);
         self.moments.at(now).requests += u64::from(times);
         let caller = self.caller_ids.of(record);

@@ -15,12 +15,12 @@ mod seen;
 mod tests;
 mod words;
 
-use std::{fs, io, path::Path};
+use std::{fs, path::Path};
 
 use self::{draft::Draft, seen::Seen, words::is_name};
 use super::{PolicySet, Progress, Simulation, SimulationError, translate::CallerField};
 use crate::{
-    history::{HistoryError, ReadOptions},
+    history::ReadOptions,
     policy::{Policies, Policy, load},
     yaml::Sources,
 };
@@ -42,7 +42,8 @@ pub fn suggest(
     let seen = Seen::of(read, callers, progress)?;
     let read_once = seen.records;
     if seen.requests == 0 {
-        return Err(no_request(read));
+        // Numbers for limits would be made up.
+        return Err(SimulationError::NoRequest);
     }
     let draft = Draft::of(seen);
     let policies = Policies::new(vec![parse(&draft.policy(None))?]);
@@ -72,23 +73,8 @@ fn check(read: &ReadOptions, callers: &[CallerField]) -> Result<(), SimulationEr
     }
     match callers.iter().find(|caller| !is_name(&caller.kind)) {
         None => Ok(()),
-        Some(CallerField { kind, .. }) => {
-            let message = format!(
-                "no caller can be called `{kind}`: use up to 64 letters, digits, `-` and `_`"
-            );
-            Err(SimulationError::System(io::Error::new(io::ErrorKind::InvalidInput, message)))
-        }
+        Some(CallerField { kind, .. }) => Err(SimulationError::CallerKind(kind.clone())),
     }
-}
-
-/// Numbers for limits would be made up.
-fn no_request(read: &ReadOptions) -> SimulationError {
-    let message = match read.files.len() {
-        0 | 1 => "no request is in it, so nothing can be suggested",
-        _ => "no request is in it, nor in the other files, so nothing can be suggested",
-    };
-    let file = read.files.first().cloned().unwrap_or_default();
-    HistoryError::Read { file, source: io::Error::other(message) }.into()
 }
 
 fn parse(text: &str) -> Result<Policy, SimulationError> {

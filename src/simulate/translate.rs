@@ -166,6 +166,14 @@ impl Translator {
     }
 }
 
+/// The most requests that one line may stand for: as many as `access_log.denials` allows.
+const MOST_IN_A_LINE: u32 = 1_000_000;
+
+/// How many requests a line stands for.
+pub(super) fn stands_for(record: &Record) -> u32 {
+    record.own.as_ref().map_or(1, |own| own.stands_for).clamp(1, MOST_IN_A_LINE)
+}
+
 /// How long a request took: until then it counts for limits of requests in flight.
 pub(super) fn duration(record: &Record) -> Duration {
     record.took.unwrap_or_default()

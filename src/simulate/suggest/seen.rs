@@ -2,15 +2,15 @@
 
 use std::{collections::BTreeMap, net::IpAddr};
 
+use super::words::{is_name, is_tier};
 use crate::{
     history::{HistoryAhead, OwnFields, ReadOptions, Record, Target},
-    simulate::{Progress, SimulationError, paths::Paths, translate::CallerField},
+    simulate::{
+        Progress, SimulationError,
+        paths::Paths,
+        translate::{CallerField, stands_for},
+    },
 };
-
-use super::words::{is_name, is_tier};
-
-/// The most requests that one line may stand for, as in a simulation.
-const MOST_IN_A_LINE: u32 = 100_000;
 
 /// Different names of one sort that are counted: a log may have any text for them.
 const MOST_NAMES: usize = 1000;
@@ -105,7 +105,7 @@ impl Seen {
 
     fn add(&mut self, record: &Record, callers: &[CallerField]) {
         let own = record.own.as_ref();
-        let times = own.map_or(1, |own| own.stands_for).clamp(1, MOST_IN_A_LINE).into();
+        let times = u64::from(stands_for(record));
         self.records += 1;
         self.requests += times;
         if let Target::Valid(target) = &record.target {
