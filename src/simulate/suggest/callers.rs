@@ -99,8 +99,10 @@ impl Callers {
                      key\n    # such as `api_key.id`."
                 )?;
             }
-            let tier = if self.tiers.is_empty() { "" } else { ", tier: jwt.plan" };
-            let note = "   # the claim that names the caller, and its tier";
+            let (tier, note) = match self.tiers.is_empty() {
+                true => ("", "   # the claim that names the caller"),
+                false => (", tier: jwt.plan", "   # the claim that names the caller, and its tier"),
+            };
             let name = yaml_name(name);
             writeln!(text, "    - {{ name: {name}, key: jwt.{claim}{tier} }}{note}")?;
         }

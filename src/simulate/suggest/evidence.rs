@@ -9,8 +9,10 @@ pub(super) fn evidence(curve: &Curve, of_tier: &str) -> String {
     let busiest = busiest.map_or(0, |point| point.allows);
     let (callers_denied, part) =
         at.map_or((0, 0.0), |point| (point.callers_denied, point.requests_share * 100.0));
+    let requests = if curve.requests == 1 { "request" } else { "requests" };
+    let callers = if curve.callers == 1 { "caller" } else { "callers" };
     format!(
-        "{} requests, {} callers{of_tier}; the busiest used {busiest} in {}. {}/{} denies {} of \
+        "{} {requests}, {} {callers}{of_tier}; the busiest used {busiest} in {}. {}/{} denies {} of \
          them, {part:.2} % of the requests.",
         curve.requests,
         curve.callers,

@@ -134,7 +134,7 @@ fn addresses_keep_their_tier() {
     assert!(text.contains(entry), "{text}");
     assert!(text.contains("tiers: { default: free, names: [free, anonymous] }"), "{text}");
     assert_eq!(tiers(&report), BTreeSet::from(["anonymous", "free"]));
-    assert!(text.contains("20 requests, 1 callers of tier free;"), "{text}");
+    assert!(text.contains("20 requests, 1 caller of tier free;"), "{text}");
 }
 
 #[test]
