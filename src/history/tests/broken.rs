@@ -107,6 +107,22 @@ fn bytes_that_are_no_text_are_harmless() {
 }
 
 #[test]
+fn what_drives_a_terminal_is_not_printed() {
+    let open = |file: &str| {
+        let options = ReadOptions { files: vec![file.into()], ..ReadOptions::default() };
+        History::open(&options).err().unwrap().to_string()
+    };
+    for error in [
+        Logs::of("\u{1b}]0;title\u{7}\u{1b}[31m \u{202e}\"x\" what is this\n").error(),
+        open("/nowhere/\u{1b}[31m\u{202e}.log"),
+        Logs::of("a\u{1b}[31m,\u{202e}b\n1,2\n").format(Format::Csv).error(),
+    ] {
+        assert!(!error.contains(|c: char| c.is_control() || c == '\u{202e}'), "{error}");
+        assert!(error.contains("\\u{1b}[31m") && error.contains("\\u{202e}"), "{error}");
+    }
+}
+
+#[test]
 fn lines_of_more_than_a_mebibyte_are_bad() {
     let long = |length: usize| combined(1, &format!("/{}", "x".repeat(length)));
     let text = combined(0, "/a")
