@@ -123,6 +123,18 @@ fn what_drives_a_terminal_is_not_printed() {
 }
 
 #[test]
+fn contents_that_do_not_fit_their_checksum_are_damaged() {
+    let mut bytes = zstd(&combined(0, "/a"));
+    let outcome = Logs::of(&bytes).read();
+    assert_eq!(outcome.summary.bad, 0);
+    // The checksum is the last four bytes.
+    *bytes.last_mut().unwrap() ^= 1;
+    let outcome = Logs::of(&bytes).read();
+    assert_eq!(outcome.targets(), ["/a"]);
+    assert!(outcome.reasons()[0].1.contains("damaged"), "{:?}", outcome.reasons());
+}
+
+#[test]
 fn lines_of_more_than_a_mebibyte_are_bad() {
     let long = |length: usize| combined(1, &format!("/{}", "x".repeat(length)));
     let text = combined(0, "/a")
