@@ -62,6 +62,8 @@ const TOO_LONG: &str = "the line is longer than 1 MiB: no program logs so long a
                         are missing, or the file is no log";
 const NUL: &str = "the line has NUL bytes: a part of the file was lost (a crash, a full disk), or it \
                    is UTF-16; convert that with iconv";
+const NO_FORMAT: &str = "the start of the file is empty, so that its format cannot be told: pass it as \
+                         --format";
 const CUT: &str = "the compressed file ends here, in the midst, or is damaged: all before this is \
                    counted; copy the file again";
 
@@ -158,6 +160,7 @@ impl LogFile {
             }
             Some(Piece::Line(line)) if line.len() <= MAX_LINE_BYTES => (line, None),
             Some(Piece::Line(line) | Piece::TooLong(line)) => (line, Some(TOO_LONG)),
+            Some(Piece::Hole) => (&[][..], Some(NUL)),
             Some(Piece::Cut(line)) => (line, Some(CUT)),
         };
         let text = match (text(line), fault) {
@@ -172,8 +175,7 @@ impl LogFile {
             (Some(fault), _) => Err(Fault::from(fault)),
             _ if text.is_empty() || memchr::memchr(0, text.as_bytes()).is_some() => Err(NUL.into()),
             (None, Some(reader)) => reader.read(&text, repeated),
-            // The file had no line when it was opened, and grows.
-            (None, None) => Err("the file was empty when it was opened".into()),
+            (None, None) => Err(NO_FORMAT.into()),
         };
         match read {
             Ok(Line::Request { mut record, written, has_named_client }) => {
@@ -274,6 +276,7 @@ fn header(lines: &mut Lines) -> std::io::Result<Option<String>> {
     loop {
         match lines.next()? {
             None => return Ok(None),
+            Some(Piece::Hole) => {}
             Some(Piece::Line(line) | Piece::TooLong(line) | Piece::Cut(line)) => {
                 if let Some(text) = text(line) {
                     return Ok(Some(text.into_owned()));
