@@ -11,6 +11,7 @@ use std::borrow::Cow;
 
 use super::{
     draft::{Draft, Fault, Line, known, status, time_of, wanted_value},
+    duration::{millis, seconds},
     escapes::unescape,
     instant,
     repeated::Repeated,
@@ -36,8 +37,11 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
     if let Some(agent) = parts.user_agent {
         draft.set_user_agent(agent);
     }
-    draft.took = nginx_time(parts.rest).and_then(instant::seconds);
+    draft.took = nginx_time(parts.rest).and_then(seconds);
     draft.is_end = draft.took.is_some();
+    if !draft.is_end {
+        draft.took = traefik_time(parts.rest).and_then(millis);
+    }
     draft.fields = wanted.iter().map(|name| parts.wanted(name)).collect();
     draft.finish(repeated)
 }
@@ -168,6 +172,13 @@ fn split_quoted(text: &str) -> Option<(&str, &str)> {
 /// Whether what follows a text is escaped: by an odd number of backslashes.
 fn is_escaped(before: &str) -> bool {
     before.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+}
+
+/// The duration that Traefik has at the end: `12ms`.
+fn traefik_time(rest: &str) -> Option<&str> {
+    let word = rest.rsplit(' ').next()?;
+    let number = word.strip_suffix("ms")?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(word)
 }
 
 /// The `$request_time` of nginx among what is behind the known fields.

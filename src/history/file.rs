@@ -11,6 +11,7 @@ use super::{
     detect::{Found, detect},
     draft::{Fault, Line},
     lines::{Lines, MAX_LINE_BYTES, Piece},
+    notes::Note,
     reader::{Reader, text},
     repeated::Repeated,
     source::Source,
@@ -49,6 +50,8 @@ struct Counts {
     requests: u64,
     /// Requests whose client is written as a name.
     named_clients: u64,
+    /// Requests whose duration is in no form that is read.
+    unread_durations: u64,
     /// The finest unit of a time that was written, in microseconds; zero: there was none.
     grain_micros: u64,
     /// Whether a time did not say its offset from UTC.
@@ -178,11 +181,12 @@ impl LogFile {
             (None, None) => Err(NO_FORMAT.into()),
         };
         match read {
-            Ok(Line::Request { mut record, written, has_named_client }) => {
+            Ok(Line::Request { mut record, written, has_named_client, has_unread_took }) => {
                 record.place = Place { file: self.index, line: number };
                 self.counts.requests += 1;
                 self.counts.lacks_offset |= !written.has_offset;
                 self.counts.named_clients += u64::from(has_named_client);
+                self.counts.unread_durations += u64::from(has_unread_took);
                 let grain = grain_micros(written.time);
                 if self.counts.grain_micros == 0 || grain < self.counts.grain_micros {
                     self.counts.grain_micros = grain;
@@ -230,36 +234,19 @@ impl LogFile {
         self.counts.requests
     }
 
-    /// What a reader of a report has to know of it: a sentence each.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let Counts { requests, named_clients, lacks_offset, overflowed, .. } = self.counts;
-        let name = self.name();
-        let mut notes = Vec::new();
-        if requests > 0 && matches!(self.format(), Some(Format::Common | Format::Combined)) {
-            notes.push(format!(
-                "{name}: the format does not say whether its times are those of the request (Apache) \
-                 or of the end of the response (nginx); they are taken as those of the request."
-            ));
-        }
-        if lacks_offset {
-            notes.push(format!(
-                "{name}: its times do not say their offset from UTC, and are taken as UTC; where the \
-                 clock was changed for daylight saving, requests are an hour off."
-            ));
-        }
-        if named_clients > 0 {
-            notes.push(format!(
-                "{name}: of {named_clients} requests the client is written as a name and not as an \
-                 address, so no limit can count them by address."
-            ));
-        }
-        if overflowed {
-            notes.push(format!(
-                "{name}: it has more requests in ten seconds than are kept to put them in order; some \
-                 may be out of order."
-            ));
-        }
-        notes
+    /// What a reader of a report has to know of it.
+    pub(super) fn notes(&self) -> impl Iterator<Item = (String, Note)> {
+        let Counts { requests, named_clients, unread_durations, .. } = self.counts;
+        let has_no_side =
+            requests > 0 && matches!(self.format(), Some(Format::Common | Format::Combined));
+        let notes = [
+            has_no_side.then_some(Note::NoSide),
+            self.counts.lacks_offset.then_some(Note::NoOffset),
+            (named_clients > 0).then_some(Note::NamedClients(named_clients)),
+            (unread_durations > 0).then_some(Note::UnreadDurations(unread_durations)),
+            self.counts.overflowed.then_some(Note::Overflowed),
+        ];
+        notes.into_iter().flatten().map(|note| (self.name(), note))
     }
 
     fn name(&self) -> String {

@@ -1,10 +1,11 @@
 //! Logs of JSON of other programs: the names that each of them uses, and one reader for all.
 
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 
 use super::{
     Format,
     draft::{Draft, Fault, Line, any_time, forwarded_for, status},
+    duration::{MILLIS, NANOS, SECONDS, duration},
     json_fields::JsonFields,
     repeated::Repeated,
 };
@@ -30,10 +31,6 @@ struct Names {
     user_agent: &'static [&'static str],
     referer: &'static [&'static str],
 }
-
-const SECONDS: f64 = 1e9;
-const MILLIS: f64 = 1e6;
-const NANOS: f64 = 1.0;
 
 /// nginx writes when the response has ended: all of its times are that. `msec` has the finest grain.
 const NGINX: Names = Names {
@@ -104,11 +101,22 @@ const ENVOY: Names = Names {
     referer: &["referer"],
 };
 
-/// HAProxy ships no JSON; these are names that are usual. Its dates are when the request came.
+/// HAProxy ships no JSON; these are names that are usual. Its dates are when the request came, and its
+/// timers have milliseconds: the active time (`%Ta`), or the total one (`%Tt`), which also has what was
+/// idle before.
 const HAPROXY: Names = Names {
     starts: &["accept_date", "request_date", "date_time", "time", "timestamp", "date", "ts"],
     ends: &[],
-    took: &[],
+    took: &[
+        ("Ta", MILLIS),
+        ("ta", MILLIS),
+        ("time_active", MILLIS),
+        ("Tt", MILLIS),
+        ("tt", MILLIS),
+        ("time_total", MILLIS),
+        ("total_time", MILLIS),
+        ("duration", MILLIS),
+    ],
     client: &["client_ip", "client", "clientip", "src"],
     method: &["http_method", "method", "request_method"],
     host: &["http_host", "host", "hdr_host"],
@@ -169,7 +177,6 @@ fn draft<'f>(fields: &'f JsonFields<'_>, names: &Names) -> Result<Draft<'f>, Fau
     let mut draft = Draft {
         written: Some(any_time(time)?),
         is_end: start.is_none(),
-        took: names.took.iter().find_map(|(name, unit)| duration(fields.value(name)?, *unit)),
         client: fields.first(names.client).or_else(forwarded),
         host: fields.first(names.host).map(Cow::Borrowed),
         status: fields.first(names.status).and_then(status),
@@ -177,6 +184,11 @@ fn draft<'f>(fields: &'f JsonFields<'_>, names: &Names) -> Result<Draft<'f>, Fau
         referer: fields.first(names.referer).map(Cow::Borrowed),
         ..Draft::default()
     };
+    // HAProxy says by -1 that a duration was never known, and by a plus that it is the least.
+    let took = names.took.iter().find_map(|(name, unit)| Some((fields.value(name)?, unit)));
+    if let Some((took, unit)) = took.filter(|(took, _)| *took != "-1") {
+        draft.set_took(duration(took.trim_start_matches('+'), *unit));
+    }
     // The request line has the target as it came; nginx's `uri` is rewritten.
     match (fields.first(names.method), fields.first(names.target)) {
         (Some(method), Some(target)) => {
@@ -208,19 +220,4 @@ fn draft<'f>(fields: &'f JsonFields<'_>, names: &Names) -> Result<Draft<'f>, Fau
         },
     }
     Ok(draft)
-}
-
-/// A duration in units of so many nanoseconds, or as Go writes it: `1.5ms`.
-fn duration(text: &str, unit_nanos: f64) -> Option<Duration> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match text.get(digits.len()..)? {
-        "" => unit_nanos,
-        "ns" => NANOS,
-        "µs" | "us" => 1e3,
-        "ms" => MILLIS,
-        "s" => SECONDS,
-        _ => return None,
-    };
-    let nanos: f64 = digits.parse().ok()?;
-    Duration::try_from_secs_f64(nanos * unit / SECONDS).ok()
 }

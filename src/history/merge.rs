@@ -5,6 +5,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use super::{
     HistoryError, HistorySummary, ReadOptions, Record,
     file::{LogFile, Tally},
+    notes,
     repeated::Repeated,
 };
 use crate::clock::Timestamp;
@@ -96,7 +97,7 @@ impl History {
                 .collect(),
             reordered: self.tally.reordered,
             late: self.tally.late,
-            notes: self.files.iter().flat_map(LogFile::notes).collect(),
+            notes: notes::sentences(self.files.iter().flat_map(LogFile::notes)),
         }
     }
 
