@@ -51,6 +51,11 @@ pub(super) fn is_combined(line: &str) -> bool {
     Parts::of(line).is_ok_and(|parts| parts.user_agent.is_some())
 }
 
+/// Whether a line has the form, whatever its request is.
+pub(super) fn has_shape(line: &str) -> bool {
+    Parts::of(line).is_ok_and(|parts| instant::clf(parts.time).is_some())
+}
+
 /// The parts of a line.
 struct Parts<'l> {
     /// The virtual host in front, as in Apache's `vhost_combined`.

@@ -9,9 +9,10 @@
 use std::borrow::Cow;
 
 use super::{
+    Format,
     draft::{Draft, Fault, Line, address, forwarded_for, known, status, time_of, wanted_value},
     duration::millis,
-    instant,
+    instant, json_log,
     repeated::Repeated,
 };
 
@@ -64,6 +65,17 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
     };
     draft.fields = wanted.iter().map(|name| wanted_value(value(name))).collect();
     draft.finish(repeated)
+}
+
+/// Whether a line has the form at its start, whatever its request is.
+pub(super) fn has_shape(line: &str) -> bool {
+    if line.starts_with('{') {
+        return json_log::has_shape(Format::Envoy, line);
+    }
+    let parts = line.strip_prefix('[').and_then(|rest| rest.split_once("] \""));
+    parts.is_some_and(|(time, rest)| {
+        instant::iso(time).is_some() && rest.starts_with("- - ") && rest.contains("\" \"")
+    })
 }
 
 /// The request line: `- - -` if the head was never read.

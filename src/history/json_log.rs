@@ -131,6 +131,16 @@ const HAPROXY: Names = Names {
 /// The headers by which a proxy says for whom it asks, as logs name them.
 const FORWARDED: &[&str] = &["http_x_forwarded_for", "x_forwarded_for", "xff"];
 
+const fn names(format: Format) -> &'static Names {
+    match format {
+        Format::Caddy => &CADDY,
+        Format::Traefik => &TRAEFIK,
+        Format::Envoy => &ENVOY,
+        Format::Haproxy => &HAPROXY,
+        _ => &NGINX,
+    }
+}
+
 /// Reads a line of JSON of another program than ours.
 ///
 /// # Errors
@@ -142,25 +152,38 @@ pub(super) fn read(
     repeated: &mut Repeated,
 ) -> Result<Line, Fault> {
     let fields = JsonFields::read(line)?;
-    let names = match format {
-        Format::Caddy => &CADDY,
-        Format::Traefik => &TRAEFIK,
-        Format::Envoy => &ENVOY,
-        Format::Haproxy => &HAPROXY,
-        _ => &NGINX,
-    };
-    // Both log their own events into the same file, unless they are told not to.
-    let is_event = match format {
-        Format::Caddy => !fields.has("request") && fields.has("level"),
-        Format::Traefik => !fields.has("RequestMethod") && fields.has("level"),
-        _ => false,
-    };
-    if is_event {
+    let names = names(format);
+    if is_event(format, &fields) {
         return Ok(Line::Skipped("an event of the program, not a request"));
     }
     let mut draft = draft(&fields, names)?;
     draft.fields = fields.wanted(wanted);
     draft.finish(repeated)
+}
+
+/// Whether a line tells of what the program has done: both log that into the same file, unless they
+/// are told not to. The name of the time tells them apart; a request of the one is no event of the
+/// other.
+fn is_event(format: Format, fields: &JsonFields<'_>) -> bool {
+    let time = match format {
+        Format::Caddy => "ts",
+        Format::Traefik => "time",
+        _ => return false,
+    };
+    fields.has("level")
+        && fields.has(time)
+        && (format == Format::Caddy || !fields.has("ts"))
+        && !fields.has("request")
+        && !fields.has("RequestMethod")
+}
+
+/// Whether a line has a time and a status by the names of this format, whatever its request is.
+pub(super) fn has_shape(format: Format, line: &str) -> bool {
+    let names = names(format);
+    JsonFields::read(line).is_ok_and(|fields| {
+        fields.first(names.starts).or_else(|| fields.first(names.ends)).is_some()
+            && fields.first(names.status).is_some()
+    })
 }
 
 /// What the fields say, by these names.
