@@ -29,6 +29,7 @@ mod notes;
 mod options;
 mod own_json;
 mod own_text;
+mod prefix;
 mod reader;
 mod record;
 mod repeated;

@@ -14,6 +14,7 @@ use super::{
     duration::{millis, seconds},
     escapes::unescape,
     instant,
+    prefix::{is_client, is_host, without_prefix},
     repeated::Repeated,
 };
 
@@ -74,10 +75,14 @@ struct Parts<'l> {
 const SHAPE: &str = "it does not have the form of common or combined: `address - user [time] \
                      \"request\" status bytes`; a line of another program, or cut off";
 
+const PREFIX: &str = "it does not begin with the client's address or name: another program has put \
+                      something in front; cut that off, as with `sed 's/^PREFIX//'`";
+
 impl<'l> Parts<'l> {
     fn of(line: &'l str) -> Result<Parts<'l>, Fault> {
         let (front, rest) = line.split_once(" [").ok_or(SHAPE)?;
         let (time, rest) = rest.split_once(']').ok_or(SHAPE)?;
+        let front = without_prefix(front);
         let mut words = front.splitn(4, ' ');
         let (mut client, second) = (words.next().ok_or(SHAPE)?, words.next().ok_or(SHAPE)?);
         let third = words.next().ok_or(SHAPE)?;
@@ -85,12 +90,15 @@ impl<'l> Parts<'l> {
         // `host:port address - user`; a user's name may have spaces, too, so that the second word
         // decides.
         if let Some(fourth) = words.next() {
-            if third == "-" && super::draft::address(second).is_some() {
+            if third == "-" && is_host(client) && super::draft::address(second).is_some() {
                 (host, client, user) = (Some(client), second, fourth);
             } else {
                 let start = front.len() - third.len() - 1 - fourth.len();
                 user = front.get(start..).ok_or(SHAPE)?;
             }
+        }
+        if !is_client(client) {
+            return Err(PREFIX.into());
         }
         let rest = rest.strip_prefix(" \"").ok_or(SHAPE)?;
         let (request, rest) = split_request(rest).ok_or(SHAPE)?;

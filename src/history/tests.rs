@@ -6,6 +6,8 @@ use super::*;
 
 /// What cannot be read: lines, files and their ends.
 mod broken;
+/// How the format of a file is found.
+mod detection;
 /// In which order requests come, and at which times.
 mod order;
 /// Lines of each program.
