@@ -30,6 +30,7 @@ mod options;
 mod own_json;
 mod own_text;
 mod prefix;
+mod reached;
 mod reader;
 mod record;
 mod repeated;

@@ -125,7 +125,7 @@ impl LogFile {
         tally: &mut Tally,
         repeated: &mut Repeated,
     ) -> Result<(), HistoryError> {
-        while !self.is_over && !self.window.is_settled() {
+        while !self.is_over && !self.window.is_settled(max_bytes / 4) {
             if self.window.bytes() >= max_bytes {
                 self.counts.overflowed = true;
                 break;
@@ -191,13 +191,7 @@ impl LogFile {
                 if self.counts.grain_micros == 0 || grain < self.counts.grain_micros {
                     self.counts.grain_micros = grain;
                 }
-                if record.time < given {
-                    record.time = given;
-                    tally.late += 1;
-                    self.window.push(record);
-                } else if self.window.push(record) {
-                    tally.reordered += 1;
-                }
+                self.push(record, given, tally);
             }
             Ok(Line::Skipped(reason)) => *tally.skipped.entry(reason).or_default() += 1,
             Err(reason) => {
@@ -213,6 +207,20 @@ impl LogFile {
             }
         }
         Ok(())
+    }
+
+    /// Puts a request among the others.
+    fn push(&mut self, mut record: Box<Record>, given: Timestamp, tally: &mut Tally) {
+        if record.time < given {
+            // It comes later than it did, and ends when it did.
+            let late_by = given.saturating_since(record.time);
+            record.took = record.took.map(|took| took.saturating_sub(late_by));
+            record.time = given;
+            tally.late += 1;
+            self.window.push(record);
+        } else if self.window.push(record) {
+            tally.reordered += 1;
+        }
     }
 
     /// Bytes that were read of it, and that it has; none: it is a pipe.

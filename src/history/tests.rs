@@ -8,6 +8,8 @@ use super::*;
 mod broken;
 /// How the format of a file is found.
 mod detection;
+/// How long requests took, and the order that follows from it.
+mod durations;
 /// In which order requests come, and at which times.
 mod order;
 /// Lines of each program.
