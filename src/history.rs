@@ -24,6 +24,7 @@ mod instant;
 mod json_fields;
 mod json_log;
 mod lines;
+mod local_clock;
 mod merge;
 mod notes;
 mod options;

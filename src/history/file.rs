@@ -1,7 +1,7 @@
 //! A log that is open: its lines become requests, in order, and what cannot be read is counted.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
@@ -11,6 +11,7 @@ use super::{
     detect::{Found, detect},
     draft::{Fault, Line},
     lines::{Lines, MAX_LINE_BYTES, Piece},
+    local_clock::LocalClock,
     notes::Note,
     reader::{Reader, text},
     repeated::Repeated,
@@ -37,6 +38,9 @@ pub(super) struct LogFile {
     lines: Lines,
     /// None: the file is empty.
     reader: Option<Reader>,
+    clock: LocalClock,
+    /// What the clock gives out; empty in between.
+    ready: VecDeque<Box<Record>>,
     window: Window,
     is_over: bool,
     counts: Counts,
@@ -107,6 +111,8 @@ impl LogFile {
             index,
             lines,
             reader,
+            clock: LocalClock::default(),
+            ready: VecDeque::new(),
             window: Window::default(),
             is_over: false,
             counts: Counts::default(),
@@ -159,6 +165,8 @@ impl LogFile {
         let (line, fault) = match piece {
             None => {
                 self.is_over = true;
+                self.clock.finish(&mut self.ready);
+                self.push_ready(given, tally);
                 return Ok(());
             }
             Some(Piece::Line(line)) if line.len() <= MAX_LINE_BYTES => (line, None),
@@ -191,7 +199,12 @@ impl LogFile {
                 if self.counts.grain_micros == 0 || grain < self.counts.grain_micros {
                     self.counts.grain_micros = grain;
                 }
-                self.push(record, given, tally);
+                if written.has_offset {
+                    self.push(record, given, tally);
+                } else {
+                    self.clock.take(record, &mut self.ready);
+                    self.push_ready(given, tally);
+                }
             }
             Ok(Line::Skipped(reason)) => *tally.skipped.entry(reason).or_default() += 1,
             Err(reason) => {
@@ -207,6 +220,15 @@ impl LogFile {
             }
         }
         Ok(())
+    }
+
+    /// Puts what the clock gives out among the others.
+    fn push_ready(&mut self, given: Timestamp, tally: &mut Tally) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for record in ready.drain(..) {
+            self.push(record, given, tally);
+        }
+        self.ready = ready;
     }
 
     /// Puts a request among the others.
@@ -250,6 +272,7 @@ impl LogFile {
         let notes = [
             has_no_side.then_some(Note::NoSide),
             self.counts.lacks_offset.then_some(Note::NoOffset),
+            self.clock.line().map(Note::WentBack),
             (named_clients > 0).then_some(Note::NamedClients(named_clients)),
             (unread_durations > 0).then_some(Note::UnreadDurations(unread_durations)),
             self.counts.overflowed.then_some(Note::Overflowed),

@@ -10,6 +10,8 @@ pub(super) enum Note {
     NoSide,
     /// The times have no offset from UTC.
     NoOffset,
+    /// At this line, a clock without an offset went back by an hour.
+    WentBack(u64),
     /// Of so many requests the client is written as a name.
     NamedClients(u64),
     /// Of so many requests the duration could not be read.
@@ -70,8 +72,15 @@ impl Group {
             ),
             Note::NoOffset => format!(
                 "{files}: the times do not say their offset from UTC, and are taken as UTC; where the \
-                 clock was changed for daylight saving, requests are an hour off."
+                 clock was changed between two files, the requests of one are an hour off."
             ),
+            Note::WentBack(line) => {
+                let file = if *others > 0 { format!(" of {first}") } else { String::new() };
+                format!(
+                    "{files}: the clock went back by an hour at line {line}{file}, as at the end of \
+                     daylight saving time; times from there on are taken as an hour later."
+                )
+            }
             Note::NamedClients(requests) => format!(
                 "{files}: of {requests} requests the client is written as a name and not as an \
                  address, so no limit can count them by address."
