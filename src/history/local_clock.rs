@@ -16,7 +16,8 @@ const STEPS: std::ops::RangeInclusive<Duration> =
     Duration::from_secs(50 * 60)..=Duration::from_secs(70 * 60);
 /// Lines that go on from the step must be no further out of order.
 const REACH: Duration = Duration::from_secs(10);
-/// So many lines make a step.
+/// So many lines make a step; and so many more for each line that says that time went on as before,
+/// since a few may have been written a little late. As many of those say that there was no step.
 const ENOUGH: usize = 3;
 /// The clock does not go back twice within this time.
 const SELDOM: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -45,6 +46,8 @@ struct Waiting {
     from: Timestamp,
     to: Timestamp,
     records: VecDeque<Box<Record>>,
+    /// Lines between them that say that time went on as before.
+    others: usize,
 }
 
 impl LocalClock {
@@ -64,19 +67,19 @@ impl LocalClock {
         if let Some(waiting) = &mut self.waiting {
             if written + REACH >= waiting.to && written + REACH < waiting.from {
                 waiting.records.push_back(record);
-                if waiting.records.len() >= ENOUGH {
+                if waiting.records.len() >= ENOUGH * (1 + waiting.others) {
                     self.step(ready);
                 }
                 return;
             }
-            if record.time > waiting.from {
-                // Time goes on as before.
+            waiting.others += usize::from(record.time > waiting.from);
+            if waiting.others >= ENOUGH {
                 self.is_mixed = true;
                 self.finish(ready);
             }
         } else if self.is_step(written) {
             let (from, to) = (self.latest, written);
-            self.waiting = Some(Waiting { from, to, records: [record].into() });
+            self.waiting = Some(Waiting { from, to, records: [record].into(), others: 0 });
             return;
         }
         self.latest = self.latest.max(written);
