@@ -5,8 +5,8 @@
 //! log does not say of a request is `None` in its record.
 //!
 //! The way of a line: `source` decompresses, `lines` cuts, `reader` hands the line to its format,
-//! which fills a `draft`, and `window` puts what came of it in order. `merge` gives out the earliest
-//! request of all files, and `ahead` reads while others judge.
+//! which fills a `draft`, `local_clock` follows clocks that are set, and `window` puts what came of it in
+//! order. `merge` gives out the earliest request of all files, and `ahead` reads while others judge.
 
 mod ahead;
 mod clf;
