@@ -5,14 +5,15 @@
 //! log does not say of a request is `None` in its record.
 //!
 //! The way of a line: `source` decompresses, `lines` cuts, `reader` hands the line to its format,
-//! which fills a `draft`, and `window` puts what came of it in order. `merge` gives out the earliest
-//! request of all files, and `ahead` reads while others judge.
+//! which fills a `draft`, `local_clock` follows clocks that are set, and `window` puts what came of it in
+//! order. `merge` gives out the earliest request of all files, and `ahead` reads while others judge.
 
 mod ahead;
 mod clf;
 mod csv;
 mod detect;
 mod draft;
+mod duration;
 mod envoy;
 mod error;
 mod escapes;
@@ -23,10 +24,14 @@ mod instant;
 mod json_fields;
 mod json_log;
 mod lines;
+mod local_clock;
 mod merge;
+mod notes;
 mod options;
 mod own_json;
 mod own_text;
+mod prefix;
+mod reached;
 mod reader;
 mod record;
 mod repeated;

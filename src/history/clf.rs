@@ -11,8 +11,10 @@ use std::borrow::Cow;
 
 use super::{
     draft::{Draft, Fault, Line, known, status, time_of, wanted_value},
+    duration::{millis, seconds},
     escapes::unescape,
     instant,
+    prefix::{is_client, is_host, without_prefix},
     repeated::Repeated,
 };
 
@@ -36,8 +38,11 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
     if let Some(agent) = parts.user_agent {
         draft.set_user_agent(agent);
     }
-    draft.took = nginx_time(parts.rest).and_then(instant::seconds);
+    draft.took = nginx_time(parts.rest).and_then(seconds);
     draft.is_end = draft.took.is_some();
+    if !draft.is_end {
+        draft.took = traefik_time(parts.rest).and_then(millis);
+    }
     draft.fields = wanted.iter().map(|name| parts.wanted(name)).collect();
     draft.finish(repeated)
 }
@@ -45,6 +50,11 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
 /// Whether a line has the two fields more that combined has.
 pub(super) fn is_combined(line: &str) -> bool {
     Parts::of(line).is_ok_and(|parts| parts.user_agent.is_some())
+}
+
+/// Whether a line has the form, whatever its request is.
+pub(super) fn has_shape(line: &str) -> bool {
+    Parts::of(line).is_ok_and(|parts| instant::clf(parts.time).is_some())
 }
 
 /// The parts of a line.
@@ -65,10 +75,14 @@ struct Parts<'l> {
 const SHAPE: &str = "it does not have the form of common or combined: `address - user [time] \
                      \"request\" status bytes`; a line of another program, or cut off";
 
+const PREFIX: &str = "it does not begin with the client's address or name: another program has put \
+                      something in front; cut that off, as with `sed 's/^PREFIX//'`";
+
 impl<'l> Parts<'l> {
     fn of(line: &'l str) -> Result<Parts<'l>, Fault> {
         let (front, rest) = line.split_once(" [").ok_or(SHAPE)?;
         let (time, rest) = rest.split_once(']').ok_or(SHAPE)?;
+        let front = without_prefix(front);
         let mut words = front.splitn(4, ' ');
         let (mut client, second) = (words.next().ok_or(SHAPE)?, words.next().ok_or(SHAPE)?);
         let third = words.next().ok_or(SHAPE)?;
@@ -76,12 +90,15 @@ impl<'l> Parts<'l> {
         // `host:port address - user`; a user's name may have spaces, too, so that the second word
         // decides.
         if let Some(fourth) = words.next() {
-            if third == "-" && super::draft::address(second).is_some() {
+            if third == "-" && is_host(client) && super::draft::address(second).is_some() {
                 (host, client, user) = (Some(client), second, fourth);
             } else {
                 let start = front.len() - third.len() - 1 - fourth.len();
                 user = front.get(start..).ok_or(SHAPE)?;
             }
+        }
+        if !is_client(client) {
+            return Err(PREFIX.into());
         }
         let rest = rest.strip_prefix(" \"").ok_or(SHAPE)?;
         let (request, rest) = split_request(rest).ok_or(SHAPE)?;
@@ -168,6 +185,13 @@ fn split_quoted(text: &str) -> Option<(&str, &str)> {
 /// Whether what follows a text is escaped: by an odd number of backslashes.
 fn is_escaped(before: &str) -> bool {
     before.bytes().rev().take_while(|byte| *byte == b'\\').count() % 2 == 1
+}
+
+/// The duration that Traefik has at the end: `12ms`.
+fn traefik_time(rest: &str) -> Option<&str> {
+    let word = rest.rsplit(' ').next()?;
+    let number = word.strip_suffix("ms")?;
+    (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())).then_some(word)
 }
 
 /// The `$request_time` of nginx among what is behind the known fields.

@@ -6,8 +6,8 @@ use csv_core::ReadRecordResult;
 
 use super::{
     OwnFields,
-    draft::{Draft, Fault, Line, any_time, known, millis, status},
-    instant,
+    draft::{Draft, Fault, Line, any_time, known, status},
+    duration::{millis, seconds},
     repeated::Repeated,
 };
 
@@ -121,11 +121,10 @@ impl Csv {
             (None, Some(time)) => (time, true),
             (None, None) => return Err("it has no time".into()),
         };
-        let took = field("duration").and_then(instant::seconds);
+        let took = field("duration").map(seconds).or_else(|| field("duration_ms").map(millis));
         let mut draft = Draft {
             written: Some(any_time(time)?),
             is_end,
-            took: took.or_else(|| millis(field("duration_ms")?)),
             client: field("client"),
             // Without a column, nothing else is likelier.
             method: field("method").unwrap_or("GET").into(),
@@ -136,6 +135,9 @@ impl Csv {
             referer: field("referer").map(Cow::Borrowed),
             ..Draft::default()
         };
+        if let Some(took) = took {
+            draft.set_took(took);
+        }
         if draft.target.is_empty() {
             draft.read_request_line(field("request").unwrap_or("-"))?;
         }

@@ -4,12 +4,22 @@ use super::{
     Format, ReadOptions, clf,
     csv::Csv,
     draft::Line,
+    envoy, haproxy, json_log,
     reader::{Reader, text},
     repeated::Repeated,
 };
 
-/// So many lines are tried.
+/// So many lines are tried at once. More are only if none of them was a request: a program may have
+/// written its events for long before the first one came, or scanners may have been the first.
 const TRIED_LINES: usize = 50;
+
+/// What a line counts for, by what the reader of a format says of it. The numbers make one request
+/// count more than all other lines of a batch.
+const REQUEST: u32 = 1000;
+/// A line of the format whose request was malformed.
+const MALFORMED: u32 = 2;
+/// An event of the program: those of one look more like those of another than requests do.
+const EVENT: u32 = 1;
 
 /// Of formats that read the same number of lines, the first is taken: the ones before are the
 /// narrower.
@@ -39,27 +49,24 @@ pub(super) enum Found {
 pub(super) fn detect(start: &[u8], options: &ReadOptions) -> Found {
     // What is behind the last line end may be a part of a line; of a short file it is all there is.
     let whole = memchr::memrchr(b'\n', start).and_then(|at| start.get(..at)).unwrap_or(start);
-    let lines: Vec<_> =
-        whole.split(|byte| *byte == b'\n').filter_map(text).take(TRIED_LINES).collect();
+    let lines: Vec<_> = whole.split(|byte| *byte == b'\n').filter_map(text).collect();
     let Some(first) = lines.first() else { return Found::Empty };
     if Csv::open(first, &options.columns, &[]).is_ok() {
         return Found::Format(Format::Csv);
     }
-    // Requests count more than what is skipped: events of one program look like those of another.
-    // Not so in our own formats, whose lines all have the same fields, by which others may read them.
     let mut best = (0, None);
     let mut repeated = Repeated::default();
-    for format in CANDIDATES {
-        let mut reader = Reader::new(format, &[]);
-        let points = lines.iter().map(|line| match reader.read(line, &mut repeated) {
-            Ok(Line::Request { .. }) => 100,
-            Ok(Line::Skipped(_)) if is_own(format) => 100,
-            Ok(Line::Skipped(_)) => 1,
-            Err(_) => 0,
-        });
-        let points: u32 = points.sum();
-        if points > best.0 {
-            best = (points, Some(format));
+    for lines in lines.chunks(TRIED_LINES) {
+        for format in CANDIDATES {
+            let mut reader = Reader::new(format, &[]);
+            let points: u32 =
+                lines.iter().map(|line| points(&mut reader, line, &mut repeated)).sum();
+            if points > best.0 {
+                best = (points, Some(format));
+            }
+        }
+        if best.0 >= REQUEST {
+            break;
         }
     }
     match best.1 {
@@ -70,6 +77,32 @@ pub(super) fn detect(start: &[u8], options: &ReadOptions) -> Found {
         // So that it is said which of the named columns is missing.
         None if !options.columns.is_empty() => Found::Format(Format::Csv),
         None => Found::Unknown(first.chars().take(120).collect()),
+    }
+}
+
+/// What a line counts for.
+fn points(reader: &mut Reader, line: &str, repeated: &mut Repeated) -> u32 {
+    let format = reader.format();
+    match reader.read(line, repeated) {
+        Ok(Line::Request { .. }) => REQUEST,
+        // All lines of our own formats have the same fields, by which other formats may read them.
+        Ok(Line::Skipped(_)) if is_own(format) => REQUEST,
+        Ok(Line::Skipped(_)) => EVENT,
+        Err(_) if has_shape(format, line) => MALFORMED,
+        Err(_) => 0,
+    }
+}
+
+/// Whether a line that tells of no request that can be read is one of the format all the same.
+fn has_shape(format: Format, line: &str) -> bool {
+    match format {
+        Format::Combined | Format::Common => clf::has_shape(line),
+        Format::Haproxy => haproxy::has_shape(line),
+        Format::Envoy => envoy::has_shape(line),
+        Format::NginxJson => json_log::has_shape(format, line),
+        // Their programs log no request whose head could not be read, or log it as one.
+        Format::TollgateJson | Format::TollgateText | Format::Traefik | Format::Caddy => false,
+        Format::Csv => false,
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
     instant::{self, Instant},
     repeated::Repeated,
 };
+use crate::clock::Timestamp;
 
 /// What a line tells of.
 pub(super) enum Line {
@@ -20,6 +21,8 @@ pub(super) enum Line {
         written: Instant,
         /// Whether the client is written as a name, and so has no address.
         has_named_client: bool,
+        /// Whether a duration is written that is in no form that is read.
+        has_unread_took: bool,
     },
     /// Something that no limit counts: why.
     Skipped(&'static str),
@@ -37,6 +40,8 @@ pub(super) struct Draft<'l> {
     pub(super) is_end: bool,
     /// How long the request took.
     pub(super) took: Option<Duration>,
+    /// Whether it is written, and cannot be read.
+    pub(super) has_unread_took: bool,
     /// The client's address, perhaps with a port.
     pub(super) client: Option<&'l str>,
     pub(super) method: Cow<'l, str>,
@@ -84,6 +89,12 @@ impl<'l> Draft<'l> {
         Ok(())
     }
 
+    /// Sets how long the request took, as it was read; none: it could not be.
+    pub(super) fn set_took(&mut self, read: Option<Duration>) {
+        self.took = read;
+        self.has_unread_took = read.is_none();
+    }
+
     /// Sets the field of a header.
     pub(super) fn set_user_agent(&mut self, value: &'l str) {
         self.user_agent = known(value).map(unescape);
@@ -122,7 +133,11 @@ impl<'l> Draft<'l> {
             _ => return Err("its method is not one of HTTP".into()),
         };
         let host = self.host.as_deref().and_then(known).or(of_target).map(without_port);
-        let time = match self.took {
+        // It would have begun before 1970: the unit is another one, or the number is wrong.
+        let has_long_took =
+            self.is_end && self.took > Some(written.time.saturating_since(Timestamp::default()));
+        let took = self.took.filter(|_| !has_long_took);
+        let time = match took {
             Some(took) if self.is_end => written.time.saturating_sub(took),
             _ => written.time,
         };
@@ -144,13 +159,14 @@ impl<'l> Draft<'l> {
             host,
             target,
             status: self.status,
-            took: self.took,
+            took,
             user_agent,
             referer,
             own: self.own,
             fields: self.fields,
         });
-        Ok(Line::Request { record, written, has_named_client })
+        let has_unread_took = self.has_unread_took || has_long_took;
+        Ok(Line::Request { record, written, has_named_client, has_unread_took })
     }
 }
 
@@ -250,11 +266,4 @@ pub(super) fn any_time(text: &str) -> Result<Instant, Fault> {
 /// The value of a wanted field.
 pub(super) fn wanted_value(value: Option<&str>) -> Option<Box<str>> {
     value.and_then(known).map(Box::from)
-}
-
-/// Milliseconds as a decimal number: `1.377`, with or without a unit.
-pub(super) fn millis(text: &str) -> Option<Duration> {
-    let text = text.strip_suffix("ms").unwrap_or(text);
-    let millis: f64 = text.trim().parse().ok()?;
-    Duration::try_from_secs_f64(millis / 1000.0).ok()
 }

@@ -9,8 +9,10 @@
 use std::borrow::Cow;
 
 use super::{
+    Format,
     draft::{Draft, Fault, Line, address, forwarded_for, known, status, time_of, wanted_value},
-    instant,
+    duration::millis,
+    instant, json_log,
     repeated::Repeated,
 };
 
@@ -32,7 +34,9 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
     // What clients send may have quotes, which are not escaped: the fields that they cannot choose as
     // freely are found from both ends, and the user agent is what is left.
     let (front, rest) = rest.split_once("\" \"").ok_or(SHAPE)?;
-    let (_, forwarded) = front.rsplit_once('"').ok_or(SHAPE)?;
+    let (numbers, forwarded) = front.rsplit_once('"').ok_or(SHAPE)?;
+    // The duration, and the time of the upstream, which is a hyphen if there was none.
+    let took = numbers.trim_end().rsplit(' ').nth(1).and_then(known);
     let mut parts = rest.rsplitn(4, "\" \"");
     let (last, authority, id) =
         (parts.next().ok_or(SHAPE)?, parts.next().ok_or(SHAPE)?, parts.next().ok_or(SHAPE)?);
@@ -48,6 +52,9 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
         user_agent: known(user_agent).map(Cow::Borrowed),
         ..Draft::default()
     };
+    if let Some(took) = took {
+        draft.set_took(millis(took));
+    }
     read_request(&mut draft, request)?;
     let value = |name: &str| match name {
         "x_forwarded_for" => Some(forwarded),
@@ -58,6 +65,17 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
     };
     draft.fields = wanted.iter().map(|name| wanted_value(value(name))).collect();
     draft.finish(repeated)
+}
+
+/// Whether a line has the form at its start, whatever its request is.
+pub(super) fn has_shape(line: &str) -> bool {
+    if line.starts_with('{') {
+        return json_log::has_shape(Format::Envoy, line);
+    }
+    let parts = line.strip_prefix('[').and_then(|rest| rest.split_once("] \""));
+    parts.is_some_and(|(time, rest)| {
+        instant::iso(time).is_some() && rest.starts_with("- - ") && rest.contains("\" \"")
+    })
 }
 
 /// The request line: `- - -` if the head was never read.

@@ -1,6 +1,9 @@
 //! Why logs cannot be read at all.
 
-use std::{io, path::PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
 /// Why logs cannot be read at all. A line that cannot be read is none of these: it is counted.
 #[derive(Debug, thiserror::Error)]
@@ -12,7 +15,7 @@ pub enum HistoryError {
     #[error("cannot start a thread that reads")]
     Thread(#[source] io::Error),
     /// A file cannot be opened.
-    #[error("cannot open {}", file.display())]
+    #[error("cannot open {}", shown(file))]
     Open {
         /// The file.
         file: PathBuf,
@@ -20,7 +23,7 @@ pub enum HistoryError {
         source: io::Error,
     },
     /// A file can be read no further.
-    #[error("cannot read {}", file.display())]
+    #[error("cannot read {}", shown(file))]
     Read {
         /// The file.
         file: PathBuf,
@@ -31,7 +34,7 @@ pub enum HistoryError {
     #[error(
         "{} is compressed with {by}, which is not read (gzip and zstd are): decompress it into \
          standard input, as with `{by} -dc FILE | tollgate simulate --log -`",
-        file.display()
+        shown(file)
     )]
     Compression {
         /// The file.
@@ -43,8 +46,9 @@ pub enum HistoryError {
     #[error(
         "cannot tell the format of {} from its first lines: pass it as --format (one of {known}), or \
          describe the columns of a CSV, as with --column time=when --column path=url; the first line \
-         is `{first}`",
-        file.display()
+         is `{}`",
+        shown(file),
+        printable(first)
     )]
     Undetected {
         /// The file.
@@ -56,8 +60,9 @@ pub enum HistoryError {
     },
     /// A CSV lacks a column that it must have.
     #[error(
-        "{} has no column for {what}: name it, as with --column {what}=NAME; its columns are {found}",
-        file.display()
+        "{} has no column for {what}: name it, as with --column {what}=NAME; its columns are {}",
+        shown(file),
+        printable(found)
     )]
     Column {
         /// The file.
@@ -67,4 +72,23 @@ pub enum HistoryError {
         /// The columns that there are.
         found: String,
     },
+}
+
+/// The name of a file, printable.
+fn shown(file: &Path) -> String {
+    printable(&file.to_string_lossy())
+}
+
+/// A text from a log, or a name that may come from one, without what would drive a terminal or reorder
+/// what it shows.
+fn printable(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            // Rust escapes these besides, as its own strings need it.
+            '"' | '\'' | '\\' => shown.push(c),
+            c => shown.extend(c.escape_debug()),
+        }
+    }
+    shown
 }

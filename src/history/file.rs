@@ -1,7 +1,7 @@
 //! A log that is open: its lines become requests, in order, and what cannot be read is counted.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, VecDeque},
     path::{Path, PathBuf},
     sync::atomic::Ordering,
 };
@@ -11,6 +11,8 @@ use super::{
     detect::{Found, detect},
     draft::{Fault, Line},
     lines::{Lines, MAX_LINE_BYTES, Piece},
+    local_clock::LocalClock,
+    notes::Note,
     reader::{Reader, text},
     repeated::Repeated,
     source::Source,
@@ -36,6 +38,9 @@ pub(super) struct LogFile {
     lines: Lines,
     /// None: the file is empty.
     reader: Option<Reader>,
+    clock: LocalClock,
+    /// What the clock gives out; empty in between.
+    ready: VecDeque<Box<Record>>,
     window: Window,
     is_over: bool,
     counts: Counts,
@@ -49,6 +54,8 @@ struct Counts {
     requests: u64,
     /// Requests whose client is written as a name.
     named_clients: u64,
+    /// Requests whose duration is in no form that is read.
+    unread_durations: u64,
     /// The finest unit of a time that was written, in microseconds; zero: there was none.
     grain_micros: u64,
     /// Whether a time did not say its offset from UTC.
@@ -62,6 +69,8 @@ const TOO_LONG: &str = "the line is longer than 1 MiB: no program logs so long a
                         are missing, or the file is no log";
 const NUL: &str = "the line has NUL bytes: a part of the file was lost (a crash, a full disk), or it \
                    is UTF-16; convert that with iconv";
+const NO_FORMAT: &str = "the start of the file is empty, so that its format cannot be told: pass it as \
+                         --format";
 const CUT: &str = "the compressed file ends here, in the midst, or is damaged: all before this is \
                    counted; copy the file again";
 
@@ -102,6 +111,8 @@ impl LogFile {
             index,
             lines,
             reader,
+            clock: LocalClock::default(),
+            ready: VecDeque::new(),
             window: Window::default(),
             is_over: false,
             counts: Counts::default(),
@@ -120,7 +131,7 @@ impl LogFile {
         tally: &mut Tally,
         repeated: &mut Repeated,
     ) -> Result<(), HistoryError> {
-        while !self.is_over && !self.window.is_settled() {
+        while !self.is_over && !self.window.is_settled(max_bytes / 4) {
             if self.window.bytes() >= max_bytes {
                 self.counts.overflowed = true;
                 break;
@@ -154,10 +165,13 @@ impl LogFile {
         let (line, fault) = match piece {
             None => {
                 self.is_over = true;
+                self.clock.finish(&mut self.ready);
+                self.push_ready(given, tally);
                 return Ok(());
             }
             Some(Piece::Line(line)) if line.len() <= MAX_LINE_BYTES => (line, None),
             Some(Piece::Line(line) | Piece::TooLong(line)) => (line, Some(TOO_LONG)),
+            Some(Piece::Hole) => (&[][..], Some(NUL)),
             Some(Piece::Cut(line)) => (line, Some(CUT)),
         };
         let text = match (text(line), fault) {
@@ -172,25 +186,24 @@ impl LogFile {
             (Some(fault), _) => Err(Fault::from(fault)),
             _ if text.is_empty() || memchr::memchr(0, text.as_bytes()).is_some() => Err(NUL.into()),
             (None, Some(reader)) => reader.read(&text, repeated),
-            // The file had no line when it was opened, and grows.
-            (None, None) => Err("the file was empty when it was opened".into()),
+            (None, None) => Err(NO_FORMAT.into()),
         };
         match read {
-            Ok(Line::Request { mut record, written, has_named_client }) => {
+            Ok(Line::Request { mut record, written, has_named_client, has_unread_took }) => {
                 record.place = Place { file: self.index, line: number };
                 self.counts.requests += 1;
                 self.counts.lacks_offset |= !written.has_offset;
                 self.counts.named_clients += u64::from(has_named_client);
+                self.counts.unread_durations += u64::from(has_unread_took);
                 let grain = grain_micros(written.time);
                 if self.counts.grain_micros == 0 || grain < self.counts.grain_micros {
                     self.counts.grain_micros = grain;
                 }
-                if record.time < given {
-                    record.time = given;
-                    tally.late += 1;
-                    self.window.push(record);
-                } else if self.window.push(record) {
-                    tally.reordered += 1;
+                if written.has_offset {
+                    self.push(record, given, tally);
+                } else {
+                    self.clock.take(record, &mut self.ready);
+                    self.push_ready(given, tally);
                 }
             }
             Ok(Line::Skipped(reason)) => *tally.skipped.entry(reason).or_default() += 1,
@@ -207,6 +220,29 @@ impl LogFile {
             }
         }
         Ok(())
+    }
+
+    /// Puts what the clock gives out among the others.
+    fn push_ready(&mut self, given: Timestamp, tally: &mut Tally) {
+        let mut ready = std::mem::take(&mut self.ready);
+        for record in ready.drain(..) {
+            self.push(record, given, tally);
+        }
+        self.ready = ready;
+    }
+
+    /// Puts a request among the others.
+    fn push(&mut self, mut record: Box<Record>, given: Timestamp, tally: &mut Tally) {
+        if record.time < given {
+            // It comes later than it did, and ends when it did.
+            let late_by = given.saturating_since(record.time);
+            record.took = record.took.map(|took| took.saturating_sub(late_by));
+            record.time = given;
+            tally.late += 1;
+            self.window.push(record);
+        } else if self.window.push(record) {
+            tally.reordered += 1;
+        }
     }
 
     /// Bytes that were read of it, and that it has; none: it is a pipe.
@@ -228,36 +264,20 @@ impl LogFile {
         self.counts.requests
     }
 
-    /// What a reader of a report has to know of it: a sentence each.
-    pub(super) fn notes(&self) -> Vec<String> {
-        let Counts { requests, named_clients, lacks_offset, overflowed, .. } = self.counts;
-        let name = self.name();
-        let mut notes = Vec::new();
-        if requests > 0 && matches!(self.format(), Some(Format::Common | Format::Combined)) {
-            notes.push(format!(
-                "{name}: the format does not say whether its times are those of the request (Apache) \
-                 or of the end of the response (nginx); they are taken as those of the request."
-            ));
-        }
-        if lacks_offset {
-            notes.push(format!(
-                "{name}: its times do not say their offset from UTC, and are taken as UTC; where the \
-                 clock was changed for daylight saving, requests are an hour off."
-            ));
-        }
-        if named_clients > 0 {
-            notes.push(format!(
-                "{name}: of {named_clients} requests the client is written as a name and not as an \
-                 address, so no limit can count them by address."
-            ));
-        }
-        if overflowed {
-            notes.push(format!(
-                "{name}: it has more requests in ten seconds than are kept to put them in order; some \
-                 may be out of order."
-            ));
-        }
-        notes
+    /// What a reader of a report has to know of it.
+    pub(super) fn notes(&self) -> impl Iterator<Item = (String, Note)> {
+        let Counts { requests, named_clients, unread_durations, .. } = self.counts;
+        let has_no_side =
+            requests > 0 && matches!(self.format(), Some(Format::Common | Format::Combined));
+        let notes = [
+            has_no_side.then_some(Note::NoSide),
+            self.counts.lacks_offset.then_some(Note::NoOffset),
+            self.clock.line().map(Note::WentBack),
+            (named_clients > 0).then_some(Note::NamedClients(named_clients)),
+            (unread_durations > 0).then_some(Note::UnreadDurations(unread_durations)),
+            self.counts.overflowed.then_some(Note::Overflowed),
+        ];
+        notes.into_iter().flatten().map(|note| (self.name(), note))
     }
 
     fn name(&self) -> String {
@@ -274,6 +294,7 @@ fn header(lines: &mut Lines) -> std::io::Result<Option<String>> {
     loop {
         match lines.next()? {
             None => return Ok(None),
+            Some(Piece::Hole) => {}
             Some(Piece::Line(line) | Piece::TooLong(line) | Piece::Cut(line)) => {
                 if let Some(text) = text(line) {
                     return Ok(Some(text.into_owned()));

@@ -7,9 +7,12 @@
 //! has no year, is not read. Lines are cut off at 1,024 bytes unless HAProxy is told otherwise, so a
 //! long target may lack its end, and its quote.
 
+use std::time::Duration;
+
 use super::{
     Format,
     draft::{Draft, Fault, Line, status, time_of},
+    duration::millis,
     instant, json_log,
     repeated::Repeated,
 };
@@ -23,33 +26,67 @@ const SHAPE: &str = "it does not have the form of HAProxy's `option httplog`: `a
 /// # Errors
 /// What is wrong with it.
 pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
-    match line.find('{') {
-        // Behind what syslog puts in front.
-        Some(at) if !line.contains(" [") || at == 0 => {
-            json_log::read(Format::Haproxy, line.get(at..).unwrap_or(line), wanted, repeated)
-        }
-        _ => read_text(line, wanted, repeated),
+    match json_start(line) {
+        Some(json) => json_log::read(Format::Haproxy, json, wanted, repeated),
+        None => read_text(line, wanted, repeated),
+    }
+}
+
+/// Whether a line has the form, whatever its request is.
+pub(super) fn has_shape(line: &str) -> bool {
+    match json_start(line) {
+        Some(json) => json_log::has_shape(Format::Haproxy, json),
+        None => Parts::of(line).is_some_and(|parts| instant::clf(parts.date).is_some()),
+    }
+}
+
+/// Where the JSON of a line begins, behind what syslog puts in front; none: it is text.
+fn json_start(line: &str) -> Option<&str> {
+    let at = line.find('{').filter(|at| *at == 0 || !line.contains(" ["))?;
+    line.get(at..)
+}
+
+/// The parts of a line of text.
+struct Parts<'l> {
+    client: &'l str,
+    date: &'l str,
+    server: &'l str,
+    /// `TR/Tw/Tc/Tr/Ta`, each in milliseconds.
+    timers: &'l str,
+    status: &'l str,
+    request: &'l str,
+}
+
+impl<'l> Parts<'l> {
+    fn of(line: &'l str) -> Option<Parts<'l>> {
+        let (front, date, rest) = split_at_date(line)?;
+        let (client, _port) = front.rsplit(' ').next()?.rsplit_once(':')?;
+        let mut words = rest.split_ascii_whitespace();
+        let _frontend = words.next()?;
+        let server = words.next().filter(|word| word.contains('/'))?;
+        // A line of `option tcplog` has two times less and no status.
+        let timers = words.next().filter(|word| word.split('/').count() >= 5)?;
+        let status = words.next().filter(|word| word.parse::<i32>().is_ok())?;
+        let request = rest.split('"').nth(1)?;
+        Some(Parts { client, date, server, timers, status, request })
+    }
+
+    /// How long the request was active: the last timer, which counts from the date on. It is -1 if it
+    /// was never known, and has a plus in front if the line was written before the end
+    /// (`option logasap`): the request took longer then, and that is the least of it.
+    fn took(&self) -> Option<Duration> {
+        millis(self.timers.rsplit('/').next()?.trim_start_matches('+'))
     }
 }
 
 fn read_text(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
-    let (front, date, rest) = split_at_date(line).ok_or(SHAPE)?;
-    let client = front.rsplit(' ').next().unwrap_or_default();
-    let (client, _port) = client.rsplit_once(':').ok_or(SHAPE)?;
-    let mut words = rest.split_ascii_whitespace();
-    let _frontend = words.next().ok_or(SHAPE)?;
-    let server = words.next().filter(|word| word.contains('/')).ok_or(SHAPE)?;
-    let times = words.next().filter(|word| word.contains('/')).ok_or(SHAPE)?;
-    let answer = words.next().ok_or(SHAPE)?;
-    // A line of `option tcplog` has two times less and no status.
-    if times.split('/').count() < 5 || answer.parse::<i32>().is_err() {
-        return Err(SHAPE.into());
-    }
-    let request = rest.split('"').nth(1).ok_or(SHAPE)?;
+    let parts = Parts::of(line).ok_or(SHAPE)?;
+    let Parts { client, date, server, request, .. } = parts;
     let mut draft = Draft {
         written: Some(time_of(instant::clf(date), date)?),
         client: Some(client),
-        status: status(answer),
+        status: status(parts.status),
+        took: parts.took(),
         ..Draft::default()
     };
     if request == "<BADREQ>" {

@@ -1,10 +1,11 @@
 //! Logs of JSON of other programs: the names that each of them uses, and one reader for all.
 
-use std::{borrow::Cow, time::Duration};
+use std::borrow::Cow;
 
 use super::{
     Format,
     draft::{Draft, Fault, Line, any_time, forwarded_for, status},
+    duration::{MILLIS, NANOS, SECONDS, duration},
     json_fields::JsonFields,
     repeated::Repeated,
 };
@@ -30,10 +31,6 @@ struct Names {
     user_agent: &'static [&'static str],
     referer: &'static [&'static str],
 }
-
-const SECONDS: f64 = 1e9;
-const MILLIS: f64 = 1e6;
-const NANOS: f64 = 1.0;
 
 /// nginx writes when the response has ended: all of its times are that. `msec` has the finest grain.
 const NGINX: Names = Names {
@@ -104,11 +101,22 @@ const ENVOY: Names = Names {
     referer: &["referer"],
 };
 
-/// HAProxy ships no JSON; these are names that are usual. Its dates are when the request came.
+/// HAProxy ships no JSON; these are names that are usual. Its dates are when the request came, and its
+/// timers have milliseconds: the active time (`%Ta`), or the total one (`%Tt`), which also has what was
+/// idle before.
 const HAPROXY: Names = Names {
     starts: &["accept_date", "request_date", "date_time", "time", "timestamp", "date", "ts"],
     ends: &[],
-    took: &[],
+    took: &[
+        ("Ta", MILLIS),
+        ("ta", MILLIS),
+        ("time_active", MILLIS),
+        ("Tt", MILLIS),
+        ("tt", MILLIS),
+        ("time_total", MILLIS),
+        ("total_time", MILLIS),
+        ("duration", MILLIS),
+    ],
     client: &["client_ip", "client", "clientip", "src"],
     method: &["http_method", "method", "request_method"],
     host: &["http_host", "host", "hdr_host"],
@@ -123,6 +131,16 @@ const HAPROXY: Names = Names {
 /// The headers by which a proxy says for whom it asks, as logs name them.
 const FORWARDED: &[&str] = &["http_x_forwarded_for", "x_forwarded_for", "xff"];
 
+const fn names(format: Format) -> &'static Names {
+    match format {
+        Format::Caddy => &CADDY,
+        Format::Traefik => &TRAEFIK,
+        Format::Envoy => &ENVOY,
+        Format::Haproxy => &HAPROXY,
+        _ => &NGINX,
+    }
+}
+
 /// Reads a line of JSON of another program than ours.
 ///
 /// # Errors
@@ -134,25 +152,38 @@ pub(super) fn read(
     repeated: &mut Repeated,
 ) -> Result<Line, Fault> {
     let fields = JsonFields::read(line)?;
-    let names = match format {
-        Format::Caddy => &CADDY,
-        Format::Traefik => &TRAEFIK,
-        Format::Envoy => &ENVOY,
-        Format::Haproxy => &HAPROXY,
-        _ => &NGINX,
-    };
-    // Both log their own events into the same file, unless they are told not to.
-    let is_event = match format {
-        Format::Caddy => !fields.has("request") && fields.has("level"),
-        Format::Traefik => !fields.has("RequestMethod") && fields.has("level"),
-        _ => false,
-    };
-    if is_event {
+    let names = names(format);
+    if is_event(format, &fields) {
         return Ok(Line::Skipped("an event of the program, not a request"));
     }
     let mut draft = draft(&fields, names)?;
     draft.fields = fields.wanted(wanted);
     draft.finish(repeated)
+}
+
+/// Whether a line tells of what the program has done: both log that into the same file, unless they
+/// are told not to. The name of the time tells them apart; a request of the one is no event of the
+/// other.
+fn is_event(format: Format, fields: &JsonFields<'_>) -> bool {
+    let time = match format {
+        Format::Caddy => "ts",
+        Format::Traefik => "time",
+        _ => return false,
+    };
+    fields.has("level")
+        && fields.has(time)
+        && (format == Format::Caddy || !fields.has("ts"))
+        && !fields.has("request")
+        && !fields.has("RequestMethod")
+}
+
+/// Whether a line has a time and a status by the names of this format, whatever its request is.
+pub(super) fn has_shape(format: Format, line: &str) -> bool {
+    let names = names(format);
+    JsonFields::read(line).is_ok_and(|fields| {
+        fields.first(names.starts).or_else(|| fields.first(names.ends)).is_some()
+            && fields.first(names.status).is_some()
+    })
 }
 
 /// What the fields say, by these names.
@@ -169,7 +200,6 @@ fn draft<'f>(fields: &'f JsonFields<'_>, names: &Names) -> Result<Draft<'f>, Fau
     let mut draft = Draft {
         written: Some(any_time(time)?),
         is_end: start.is_none(),
-        took: names.took.iter().find_map(|(name, unit)| duration(fields.value(name)?, *unit)),
         client: fields.first(names.client).or_else(forwarded),
         host: fields.first(names.host).map(Cow::Borrowed),
         status: fields.first(names.status).and_then(status),
@@ -177,6 +207,11 @@ fn draft<'f>(fields: &'f JsonFields<'_>, names: &Names) -> Result<Draft<'f>, Fau
         referer: fields.first(names.referer).map(Cow::Borrowed),
         ..Draft::default()
     };
+    // HAProxy says by -1 that a duration was never known, and by a plus that it is the least.
+    let took = names.took.iter().find_map(|(name, unit)| Some((fields.value(name)?, unit)));
+    if let Some((took, unit)) = took.filter(|(took, _)| *took != "-1") {
+        draft.set_took(duration(took.trim_start_matches('+'), *unit));
+    }
     // The request line has the target as it came; nginx's `uri` is rewritten.
     match (fields.first(names.method), fields.first(names.target)) {
         (Some(method), Some(target)) => {
@@ -208,19 +243,4 @@ fn draft<'f>(fields: &'f JsonFields<'_>, names: &Names) -> Result<Draft<'f>, Fau
         },
     }
     Ok(draft)
-}
-
-/// A duration in units of so many nanoseconds, or as Go writes it: `1.5ms`.
-fn duration(text: &str, unit_nanos: f64) -> Option<Duration> {
-    let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
-    let unit = match text.get(digits.len()..)? {
-        "" => unit_nanos,
-        "ns" => NANOS,
-        "µs" | "us" => 1e3,
-        "ms" => MILLIS,
-        "s" => SECONDS,
-        _ => return None,
-    };
-    let nanos: f64 = digits.parse().ok()?;
-    Duration::try_from_secs_f64(nanos * unit / SECONDS).ok()
 }

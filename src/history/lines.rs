@@ -20,6 +20,8 @@ pub(super) struct Lines {
     end: usize,
     /// The number of the latest line, from 1.
     number: u64,
+    /// Whether NULs were left out in front of the next line.
+    is_behind_hole: bool,
     /// How it ended, once it has.
     ending: Option<Ending>,
     /// The start of a line that was too long: the buffer has moved on.
@@ -42,6 +44,8 @@ pub(super) enum Piece<'l> {
     Line(&'l [u8]),
     /// The start of a line of more than [`MAX_LINE_BYTES`].
     TooLong(&'l [u8]),
+    /// Nothing but NULs.
+    Hole,
     /// What is left of the last line where a compressed file is cut off or damaged.
     Cut(&'l [u8]),
 }
@@ -49,7 +53,16 @@ pub(super) enum Piece<'l> {
 impl Lines {
     pub(super) fn new(source: Source) -> Lines {
         let buffer = vec![0; BUFFER_BYTES];
-        Lines { source, buffer, start: 0, end: 0, number: 0, ending: None, shown: Vec::new() }
+        Lines {
+            source,
+            buffer,
+            start: 0,
+            end: 0,
+            number: 0,
+            is_behind_hole: false,
+            ending: None,
+            shown: Vec::new(),
+        }
     }
 
     /// The number of the latest line, from 1.
@@ -67,7 +80,8 @@ impl Lines {
     /// # Errors
     /// If the file cannot be read.
     pub(super) fn peek(&mut self) -> io::Result<&[u8]> {
-        while self.ending.is_none() && self.end < self.buffer.len() {
+        self.skip_nuls()?;
+        while self.ending.is_none() && self.end - self.start < self.buffer.len() {
             self.fill()?;
         }
         // Windows begins UTF-8 with a mark.
@@ -83,6 +97,8 @@ impl Lines {
     /// # Errors
     /// If the file cannot be read.
     pub(super) fn next(&mut self) -> io::Result<Option<Piece<'_>>> {
+        self.skip_nuls()?;
+        let is_behind_hole = std::mem::take(&mut self.is_behind_hole);
         let mut searched = 0;
         loop {
             let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
@@ -93,14 +109,43 @@ impl Lines {
                 self.start = line_end + 1;
                 self.number += 1;
                 let line = self.buffer.get(begin..line_end).unwrap_or_default();
-                return Ok(Some(Piece::Line(line)));
+                let is_hole = is_behind_hole && line.trim_ascii().is_empty();
+                return Ok(Some(if is_hole { Piece::Hole } else { Piece::Line(line) }));
             }
             searched = rest.len();
             if let Some(ending) = self.ending {
+                if is_behind_hole && rest.is_empty() && ending == Ending::Whole {
+                    self.number += 1;
+                    return Ok(Some(Piece::Hole));
+                }
                 return Ok(self.last(ending));
             }
             if searched > MAX_LINE_BYTES {
                 return self.skip_long().map(Some);
+            }
+            self.fill()?;
+        }
+    }
+
+    /// Leaves out the NULs in front of a line: a file that was cut while its writer had it open
+    /// (`copytruncate`) has as many of them as it had bytes before. They are no part of the line.
+    fn skip_nuls(&mut self) -> io::Result<()> {
+        loop {
+            let rest = self.buffer.get(self.start..self.end).unwrap_or_default();
+            match rest.iter().position(|byte| *byte != 0) {
+                Some(0) => return Ok(()),
+                Some(at) => {
+                    self.is_behind_hole = true;
+                    self.start += at;
+                    return Ok(());
+                }
+                None => {
+                    self.is_behind_hole |= !rest.is_empty();
+                    self.start = self.end;
+                }
+            }
+            if self.ending.is_some() {
+                return Ok(());
             }
             self.fill()?;
         }

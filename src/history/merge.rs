@@ -5,6 +5,7 @@ use std::{cmp::Reverse, collections::BinaryHeap};
 use super::{
     HistoryError, HistorySummary, ReadOptions, Record,
     file::{LogFile, Tally},
+    notes,
     repeated::Repeated,
 };
 use crate::clock::Timestamp;
@@ -15,8 +16,8 @@ const MAX_BYTES: usize = 512 * 1024 * 1024;
 
 /// The requests of all logs, in the order of their time.
 ///
-/// Of each file it keeps the requests of ten seconds of its log, so memory does not grow with the
-/// files' length.
+/// Of each file it keeps the requests of ten seconds of its log, and of as long as requests took, so
+/// memory does not grow with the files' length.
 pub struct History {
     files: Vec<LogFile>,
     /// The earliest request of each file that has one left, by time and position of the file.
@@ -30,7 +31,7 @@ pub struct History {
 }
 
 impl History {
-    /// Opens the files, finds out their formats, and reads the first ten seconds of each.
+    /// Opens the files, finds out their formats, and reads the first requests of each.
     ///
     /// # Errors
     /// [`HistoryError`].
@@ -96,7 +97,7 @@ impl History {
                 .collect(),
             reordered: self.tally.reordered,
             late: self.tally.late,
-            notes: self.files.iter().flat_map(LogFile::notes).collect(),
+            notes: notes::sentences(self.files.iter().flat_map(LogFile::notes)),
         }
     }
 

@@ -6,7 +6,8 @@ use serde_json::{Map, Value};
 
 use super::{
     OwnFields,
-    draft::{Draft, Fault, Line, known, millis, status, time_of},
+    draft::{Draft, Fault, Line, known, status, time_of},
+    duration::millis,
     escapes::unescape,
     instant,
     own_json::skipped,

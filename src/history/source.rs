@@ -163,6 +163,16 @@ impl<R: Read> Zstd<R> {
         }
         Ok(false)
     }
+
+    /// Compares what a frame had with its checksum, if it has one: the decoder leaves that to others.
+    fn check(&self) -> io::Result<()> {
+        match self.decoder.get_checksum_from_data() {
+            Some(sum) if self.decoder.get_calculated_checksum() != Some(sum) => {
+                Err(io::Error::other("the checksum is not that of the contents"))
+            }
+            _ => Ok(()),
+        }
+    }
 }
 
 impl<R: Read> Read for Zstd<R> {
@@ -181,6 +191,7 @@ impl<R: Read> Read for Zstd<R> {
                 return self.decoder.read(buffer);
             }
             self.is_within = false;
+            self.check()?;
         }
     }
 }

@@ -6,6 +6,12 @@ use super::*;
 
 /// What cannot be read: lines, files and their ends.
 mod broken;
+/// Clocks that are set, and clocks that are wrong.
+mod clocks;
+/// How the format of a file is found.
+mod detection;
+/// How long requests took, and the order that follows from it.
+mod durations;
 /// In which order requests come, and at which times.
 mod order;
 /// Lines of each program.

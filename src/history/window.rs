@@ -1,4 +1,9 @@
-//! The requests of a file that may not be in order yet: those of the last ten seconds of its log.
+//! The requests of a file that may not be in order yet: those of the last ten seconds of its log, and
+//! of as long as its requests take.
+//!
+//! Lines are written when responses have ended, and judged in the order in which requests came. So a
+//! request of a minute comes a minute late. How long requests take is only known from those that were
+//! read: the first long one of a log may come too late, those that follow do not.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -6,11 +11,21 @@ use std::{
     time::Duration,
 };
 
-use super::Record;
+use super::{
+    Record,
+    reached::{JUMP, Reached},
+};
 use crate::clock::Timestamp;
 
 /// Lines that are out of order by so much are put in order.
 const REACH: Duration = Duration::from_secs(10);
+
+/// A request that took longer is not waited for: the log would have to be kept for as long.
+const LONGEST: Duration = Duration::from_secs(600);
+
+/// Of a log with durations, so many requests are read before the first is given out, so that the first
+/// long one is likely to be among them.
+const LEARNED: u32 = 1000;
 
 /// The requests of a file that were read and not given out.
 ///
@@ -20,8 +35,16 @@ const REACH: Duration = Duration::from_secs(10);
 pub(super) struct Window {
     in_order: VecDeque<Box<Record>>,
     strays: BinaryHeap<Reverse<Stray>>,
-    /// The latest time that was read.
+    /// The latest time of the queue.
     latest: Timestamp,
+    /// The latest request that was far ahead of all others.
+    ahead: Timestamp,
+    /// How far the log has come.
+    reached: Reached,
+    /// The longest duration that was read, of those that are waited for.
+    longest: Duration,
+    /// Requests that were read, as far as they are counted.
+    learned: u32,
     /// About how much memory the requests take.
     bytes: usize,
 }
@@ -38,13 +61,24 @@ impl Window {
     /// Takes a request; returns whether it is earlier than one before it.
     pub(super) fn push(&mut self, record: Box<Record>) -> bool {
         self.bytes += size(&record);
-        if record.time >= self.latest {
+        self.learned = self.learned.saturating_add(1);
+        let took = record.took.filter(|took| *took <= LONGEST).unwrap_or_default();
+        self.longest = self.longest.max(took);
+        let is_ahead = self.reached.see(record.time + took);
+        // One with a wrong clock is not counted against all that follow.
+        let is_earlier = record.time < self.latest
+            || (record.time < self.ahead && self.ahead <= record.time + JUMP);
+        if is_ahead {
+            self.ahead = record.time;
+        }
+        // Behind it in the queue, all others would be strays.
+        if is_earlier || is_ahead {
+            self.strays.push(Reverse(Stray(record)));
+        } else {
             self.latest = record.time;
             self.in_order.push_back(record);
-            return false;
         }
-        self.strays.push(Reverse(Stray(record)));
-        true
+        is_earlier
     }
 
     /// About how much memory the requests take, in bytes.
@@ -62,9 +96,14 @@ impl Window {
         }
     }
 
-    /// Whether no line that is out of order by ten seconds at most can come before the earliest one.
-    pub(super) fn is_settled(&self) -> bool {
-        self.first().is_some_and(|first| first + REACH <= self.latest)
+    /// Whether the earliest request can be given out: no line that is out of order by ten seconds at
+    /// most can come before it, if its request took no longer than those that were read. For that, no
+    /// more than `max_bytes` of requests are kept.
+    pub(super) fn is_settled(&self, max_bytes: usize) -> bool {
+        let Some(first) = self.first() else { return false };
+        let has_learned = self.longest.is_zero() || self.learned >= LEARNED;
+        (has_learned && first + REACH + self.longest <= self.reached.time())
+            || (self.bytes >= max_bytes && first + REACH <= self.latest)
     }
 
     /// Gives out the earliest request.

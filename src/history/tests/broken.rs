@@ -107,6 +107,59 @@ fn bytes_that_are_no_text_are_harmless() {
 }
 
 #[test]
+fn a_hole_in_front_of_a_line_is_no_part_of_it() {
+    for length in [5, 128 * 1024, 128 * 1024 - 10, 3_000_000] {
+        let hole = vec![0; length];
+        let good = combined(1, "/b");
+        let start = [&hole[..], good.as_bytes()].concat();
+        let outcome = Logs::of(start).read();
+        assert_eq!(outcome.targets(), ["/b"], "{length}");
+        assert_eq!(outcome.summary.bad, 0, "{length}");
+        let within = [combined(0, "/a").as_bytes(), &hole, good.as_bytes()].concat();
+        let outcome = Logs::of(within).read();
+        assert_eq!(outcome.targets(), ["/a", "/b"], "{length}");
+        assert_eq!(outcome.summary.bad, 0, "{length}");
+        for end in ["", "\n"] {
+            let last = [good.as_bytes(), &hole, end.as_bytes()].concat();
+            let outcome = Logs::of(last).read();
+            assert_eq!(outcome.targets(), ["/b"], "{length}");
+            assert!(outcome.reasons()[0].1.contains("NUL"), "{length}");
+            let only = [&hole, end.as_bytes()].concat();
+            let outcome = Logs::of(only).read();
+            assert_eq!((outcome.summary.lines, outcome.summary.bad), (1, 1), "{length}");
+        }
+    }
+}
+
+#[test]
+fn contents_that_do_not_fit_their_checksum_are_damaged() {
+    let mut bytes = zstd(&combined(0, "/a"));
+    let outcome = Logs::of(&bytes).read();
+    assert_eq!(outcome.summary.bad, 0);
+    // The checksum is the last four bytes.
+    *bytes.last_mut().unwrap() ^= 1;
+    let outcome = Logs::of(&bytes).read();
+    assert_eq!(outcome.targets(), ["/a"]);
+    assert!(outcome.reasons()[0].1.contains("damaged"), "{:?}", outcome.reasons());
+}
+
+#[test]
+fn what_drives_a_terminal_is_not_printed() {
+    let open = |file: &str| {
+        let options = ReadOptions { files: vec![file.into()], ..ReadOptions::default() };
+        History::open(&options).err().unwrap().to_string()
+    };
+    for error in [
+        Logs::of("\u{1b}]0;title\u{7}\u{1b}[31m \u{202e}\"x\" what is this\n").error(),
+        open("/nowhere/\u{1b}[31m\u{202e}.log"),
+        Logs::of("a\u{1b}[31m,\u{202e}b\n1,2\n").format(Format::Csv).error(),
+    ] {
+        assert!(!error.contains(|c: char| c.is_control() || c == '\u{202e}'), "{error}");
+        assert!(error.contains("\\u{1b}[31m") && error.contains("\\u{202e}"), "{error}");
+    }
+}
+
+#[test]
 fn lines_of_more_than_a_mebibyte_are_bad() {
     let long = |length: usize| combined(1, &format!("/{}", "x".repeat(length)));
     let text = combined(0, "/a")
