@@ -31,6 +31,7 @@ mod options;
 mod own_json;
 mod own_text;
 mod prefix;
+mod printable;
 mod reached;
 mod reader;
 mod record;
@@ -47,6 +48,7 @@ pub use self::{
     format::Format,
     merge::History,
     options::ReadOptions,
+    printable::printable,
     record::{OwnFields, Place, Record, Target},
     summary::{BadLine, FileSummary, HistorySummary},
 };

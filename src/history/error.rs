@@ -5,6 +5,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use super::printable::printable;
+
 /// Why logs cannot be read at all. A line that cannot be read is none of these: it is counted.
 #[derive(Debug, thiserror::Error)]
 pub enum HistoryError {
@@ -76,19 +78,5 @@ pub enum HistoryError {
 
 /// The name of a file, printable.
 fn shown(file: &Path) -> String {
-    printable(&file.to_string_lossy())
-}
-
-/// A text from a log, or a name that may come from one, without what would drive a terminal or reorder
-/// what it shows.
-fn printable(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        match c {
-            // Rust escapes these besides, as its own strings need it.
-            '"' | '\'' | '\\' => shown.push(c),
-            c => shown.extend(c.escape_debug()),
-        }
-    }
-    shown
+    printable(&file.to_string_lossy()).into_owned()
 }

@@ -4,20 +4,10 @@
 
 use std::borrow::Cow;
 
+pub(super) use crate::history::printable;
+
 /// The most characters of a name in a table: a longer one tells nothing more and breaks the layout.
 const MAX_NAME: usize = 80;
-
-/// The text with what cannot be seen, or would drive a terminal, shown as an escape: `\u{1b}`.
-pub(super) fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_hidden) {
-        return Cow::Borrowed(text);
-    }
-    let mut shown = String::with_capacity(text.len() + 8);
-    for c in text.chars() {
-        if is_hidden(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    Cow::Owned(shown)
-}
 
 /// Printable, and at most so many characters: the end of a longer one is `…`.
 pub(super) fn at_most(text: &str, most: usize) -> String {
@@ -31,17 +21,6 @@ pub(super) fn at_most(text: &str, most: usize) -> String {
 /// A name in a table or a sentence: printable, and not without end.
 pub(super) fn name(text: &str) -> String {
     at_most(text, MAX_NAME)
-}
-
-/// Control characters, line separators, marks that change the direction of text, and characters
-/// without a width, which make one name look like another.
-fn is_hidden(c: char) -> bool {
-    c.is_control()
-        || matches!(c,
-            '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
-            | '\u{180b}'..='\u{180f}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
-            | '\u{2060}'..='\u{206f}' | '\u{3164}' | '\u{fe00}'..='\u{fe0f}' | '\u{feff}'
-            | '\u{ffa0}' | '\u{fff9}'..='\u{fffb}' | '\u{e0000}'..='\u{e0fff}')
 }
 
 /// Printable text for HTML: between tags and in a quoted attribute.
