@@ -23,11 +23,10 @@ use crate::{
 /// The most counters of a simulation: of a log there is no end.
 const MAX_KEYS: usize = 1 << 30;
 
-/// The fewest new counters between two sweeps of those that are over.
-const LEAST_A_SWEEP: usize = 256;
-
-/// By what part of those in use counters may become more between two sweeps.
-const PART_A_SWEEP: usize = 8;
+/// The most requests, and the most new counters, between two sweeps of the counters that are over, if few
+/// counters are in use.
+const REQUESTS_A_SWEEP: usize = 1 << 12;
+const NEW_A_SWEEP: usize = 1 << 8;
 
 /// Judges requests of the past, each at its time.
 pub(super) struct PastJudge<'p> {
@@ -37,6 +36,8 @@ pub(super) struct PastJudge<'p> {
     /// What requests hold of limits of requests in flight, by the time at which they end.
     in_flight: BinaryHeap<Reverse<InFlight>>,
     judged: u64,
+    /// Requests since the latest sweep.
+    unswept: usize,
     /// The counters in use after the latest sweep, and the most after any.
     keys: usize,
     peak_keys: usize,
@@ -61,6 +62,7 @@ impl<'p> PastJudge<'p> {
             clock,
             in_flight: BinaryHeap::new(),
             judged: 0,
+            unswept: 0,
             keys: 0,
             peak_keys: 0,
         }
@@ -82,15 +84,23 @@ impl<'p> PastJudge<'p> {
             let (end, number) = (now + took, self.judged);
             self.in_flight.push(Reverse(InFlight { end, number, leases }));
         }
-        // Those that are over are not in use, though they take memory until they are swept.
-        let new = self.rehearsal.counters().saturating_sub(self.keys);
-        if new >= LEAST_A_SWEEP && new >= self.keys / PART_A_SWEEP {
+        self.unswept += 1;
+        if self.is_sweep_due() {
             self.sweep(now);
         }
     }
 
-    /// The most counters that were in use at once. What came and went between two sweeps is missing:
-    /// 256 counters, or an eighth of those in use.
+    /// Whether to sweep the counters that are over: those are not in use. A sweep looks at all counters,
+    /// so with many of them sweeps are rare; in a short log they are frequent, since it has a peak, too.
+    fn is_sweep_due(&self) -> bool {
+        let of_log = usize::try_from(self.judged / 64).unwrap_or(usize::MAX);
+        let requests = of_log.clamp(16, REQUESTS_A_SWEEP).max(self.keys / 4);
+        let new = of_log.clamp(16, NEW_A_SWEEP).max(self.keys / 8);
+        self.unswept >= requests || self.rehearsal.counters() >= self.keys + new
+    }
+
+    /// The most counters that were in use at once. A peak that came and went between two sweeps is
+    /// missing.
     pub(super) fn peak_keys(&mut self) -> u64 {
         let now = Timestamp::from_micros(self.clock.load(Ordering::Relaxed));
         self.sweep(now);
@@ -99,6 +109,7 @@ impl<'p> PastJudge<'p> {
 
     fn sweep(&mut self, now: Timestamp) {
         self.rehearsal.sweep(now);
+        self.unswept = 0;
         self.keys = self.rehearsal.counters();
         self.peak_keys = self.peak_keys.max(self.keys);
     }

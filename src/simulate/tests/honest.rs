@@ -144,6 +144,11 @@ fn counters_that_are_over_are_not_in_use() {
     let report = simulate(&log, &["per: caller, rate: 10/minute"]);
     // One a second, each for a minute; what comes and goes between two sweeps may be missing.
     assert_eq!(report.store.peak_keys, 60);
+    // A peak that ended long before the log did is known still.
+    let more = (0..9000)
+        .map(|number| line(number / 4, "/a", Some(&format!("user:{}", number.min(2000))), "{}", 1));
+    let report = simulate(&more.collect::<String>(), &["per: caller, rate: 10/minute"]);
+    assert!((220..=240).contains(&report.store.peak_keys), "{}", report.store.peak_keys);
 }
 
 #[test]
