@@ -80,7 +80,7 @@ const FLOORS: &[Room] = &[
            holds: "the life of a request, and the calls of programs that charge limits by name" },
     Room { name: "preview", below: &["clock", "downstream", "gate", "identity", "limit", "policy", "response", "settings", "store", "upstream", "wire", "yaml"],
            holds: "what would happen: diff, explain and the tests of policies, without charging" },
-    Room { name: "simulate", below: &["clock", "gate", "history", "identity", "limit", "policy", "preview", "settings", "store", "yaml"],
+    Room { name: "simulate", below: &["clock", "gate", "history", "identity", "limit", "policy", "preview", "response", "settings", "store", "wire", "yaml"],
            holds: "what limits would have done to requests of the past" },
     Room { name: "callers", below: &["clock", "gate", "identity", "limit", "policy", "preview", "settings", "sketch", "store"],
            holds: "the counters of one caller by its name: how they stand, and resetting them; the callers that use most" },
