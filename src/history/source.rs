@@ -22,6 +22,9 @@ use super::HistoryError;
 
 /// How much of a compressed file is read at once.
 const COMPRESSED_BYTES: usize = 64 * 1024;
+/// A block without contents that is the last one of its frame (RFC 8878, 3.1.1.2), and room for a
+/// checksum.
+const LAST_BLOCK: &[u8] = &[1, 0, 0, 0, 0, 0, 0];
 /// Enough to tell every compression that is known.
 const MAGIC_BYTES: usize = 6;
 
@@ -139,11 +142,13 @@ struct Zstd<R: Read> {
     decoder: FrameDecoder,
     /// Whether a frame has begun and was not read to its end.
     is_within: bool,
+    /// Why it can be decoded no further; what was decoded before is given out first.
+    failed: Option<io::Error>,
 }
 
 impl<R: Read> Zstd<R> {
     fn new(compressed: BufReader<R>) -> Zstd<R> {
-        Zstd { compressed, decoder: FrameDecoder::new(), is_within: false }
+        Zstd { compressed, decoder: FrameDecoder::new(), is_within: false, failed: None }
     }
 
     /// Begins the next frame that has contents; false: there is none.
@@ -164,6 +169,19 @@ impl<R: Read> Zstd<R> {
         Ok(false)
     }
 
+    /// Decodes the next block. If that fails, the frame ends with an empty block in its place: the
+    /// decoder holds back as much as later blocks may refer to, which can be megabytes of lines, until
+    /// the frame ends.
+    fn decode(&mut self) {
+        let one = || BlockDecodingStrategy::UptoBlocks(1);
+        if let Err(error) = self.decoder.decode_blocks(&mut self.compressed, one()) {
+            self.failed = Some(io::Error::other(error));
+            if !self.decoder.is_finished() {
+                let _ = self.decoder.decode_blocks(LAST_BLOCK, one());
+            }
+        }
+    }
+
     /// Compares what a frame had with its checksum, if it has one: the decoder leaves that to others.
     fn check(&self) -> io::Result<()> {
         match self.decoder.get_checksum_from_data() {
@@ -182,16 +200,20 @@ impl<R: Read> Read for Zstd<R> {
                 return Ok(0);
             }
             self.is_within = true;
-            while self.decoder.can_collect() == 0 && !self.decoder.is_finished() {
-                self.decoder
-                    .decode_blocks(&mut self.compressed, BlockDecodingStrategy::UptoBlocks(1))
-                    .map_err(io::Error::other)?;
+            while self.decoder.can_collect() == 0
+                && !self.decoder.is_finished()
+                && self.failed.is_none()
+            {
+                self.decode();
             }
             if self.decoder.can_collect() > 0 || buffer.is_empty() {
                 return self.decoder.read(buffer);
             }
             self.is_within = false;
-            self.check()?;
+            match self.failed.take() {
+                Some(error) => return Err(error),
+                None => self.check()?,
+            }
         }
     }
 }

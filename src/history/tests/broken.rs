@@ -256,3 +256,17 @@ fn rows_of_a_csv_that_do_not_fit_are_bad() {
     }
     assert_eq!(outcome.summary.bad, 5);
 }
+
+#[test]
+fn a_frame_that_is_cut_off_gives_all_that_was_whole() {
+    // More than a decoder holds back.
+    let text: String = (0..3000).map(|second| combined(second, &format!("/{second}"))).collect();
+    let whole = zstd(&text);
+    // In the checksum; in the last block; between blocks, somewhere.
+    for (cut, least) in [(2, 3000), (10, 1000), (whole.len() / 3, 1000)] {
+        let outcome = Logs::of(&whole[..whole.len() - cut]).read();
+        assert!(outcome.records.len() >= least, "{cut}: {}", outcome.records.len());
+        assert_eq!(outcome.summary.bad, 1, "{cut}");
+        assert!(outcome.summary.bad_lines[0].reason.contains("ends here"), "{cut}");
+    }
+}
