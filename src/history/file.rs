@@ -234,6 +234,7 @@ impl LogFile {
     /// Puts a request among the others.
     fn push(&mut self, mut record: Box<Record>, given: Timestamp, tally: &mut Tally) {
         if record.time < given {
+            self.window.learn(record.took);
             // It comes later than it did, and ends when it did.
             let late_by = given.saturating_since(record.time);
             record.took = record.took.map(|took| took.saturating_sub(late_by));

@@ -58,12 +58,18 @@ fn rank(record: &Record) -> (Timestamp, u64) {
 }
 
 impl Window {
+    /// Takes the duration of a request: as long, others are waited for.
+    pub(super) fn learn(&mut self, took: Option<Duration>) {
+        let took = took.filter(|took| *took <= LONGEST);
+        self.longest = self.longest.max(took.unwrap_or_default());
+    }
+
     /// Takes a request; returns whether it is earlier than one before it.
     pub(super) fn push(&mut self, record: Box<Record>) -> bool {
         self.bytes += size(&record);
         self.learned = self.learned.saturating_add(1);
+        self.learn(record.took);
         let took = record.took.filter(|took| *took <= LONGEST).unwrap_or_default();
-        self.longest = self.longest.max(took);
         let is_ahead = self.reached.see(record.time + took);
         // One with a wrong clock is not counted against all that follow.
         let is_earlier = record.time < self.latest

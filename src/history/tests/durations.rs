@@ -101,3 +101,15 @@ fn durations_that_cannot_be_read_are_counted() {
         assert!(notes.contains("of 1 requests the duration is in no form"), "{took}: {notes}");
     }
 }
+
+#[test]
+fn the_first_long_request_says_how_long_others_may_take() {
+    let mut text: String = (0..3000).map(|second| caddy(second, "0.5", "/short")).collect();
+    for end in (3000..9000).step_by(100) {
+        text += &caddy(end, "590", "/long");
+        text += &(end..end + 100).map(|second| caddy(second, "0.5", "/short")).collect::<String>();
+    }
+    let outcome = Logs::of(text).read();
+    // Those that had begun before it was known.
+    assert!((1..=6).contains(&outcome.summary.late), "{}", outcome.summary.late);
+}
