@@ -31,6 +31,56 @@ fn the_hour_that_a_clock_goes_back_by_is_not_judged_twice() {
 }
 
 #[test]
+fn a_step_is_seen_in_a_log_of_few_lines() {
+    for pause in [60, 300, 660, 1200, 1800, 2400, 3000] {
+        // At three o'clock, between the fourth line and the fifth, the clock shows two again.
+        let real = (0..12).map(|number| THREE + number * pause + pause / 2 - 4 * pause);
+        let shown: Vec<u32> =
+            real.map(|second| if second < THREE { second } else { second - 3600 }).collect();
+        let text: String = shown.iter().map(|second| local(*second, 5, "/")).collect();
+        let outcome = Logs::of(text).read();
+        let notes = outcome.summary.notes.join("\n");
+        assert!(notes.contains("went back by an hour"), "{pause}: {notes}");
+        let times: Vec<u64> =
+            outcome.records.iter().map(|record| record.time.as_micros() / 1_000_000).collect();
+        let pauses: Vec<u64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.iter().all(|own| *own == u64::from(pause)), "{pause}: {pauses:?}");
+    }
+}
+
+/// The same line on a Thursday.
+fn thursday(second: u32, took: u32) -> String {
+    local(second, took, "/").replace("25/Oct/2026", "26/Nov/2026")
+}
+
+#[test]
+fn what_looks_like_a_step_is_none() {
+    let hour = 3600;
+    let at = |second: u32| thursday(second, 0);
+    let run = |from: u32, to: u32| (from..to).map(at).collect::<String>();
+    let one_behind_the_other = run(14 * hour, 15 * hour) + &run(8 * hour, 14 * hour + 600);
+    let ended_together: String = (0..20).map(|_| thursday(13 * hour, 3_600_000)).collect();
+    let ended_together = run(13 * hour, 14 * hour) + &ended_together + &run(14 * hour, 15 * hour);
+    let one_ahead =
+        run(14 * hour, 14 * hour + 99) + &at(15 * hour + 99) + &run(14 * hour + 99, 15 * hour);
+    let clocks: String = (0..40)
+        .map(|number| {
+            run((14 + number % 2) * hour + number * 5, (14 + number % 2) * hour + number * 5 + 5)
+        })
+        .collect();
+    for (what, text) in [
+        ("one behind the other", one_behind_the_other),
+        ("ended together", ended_together),
+        ("one ahead", one_ahead),
+        ("two clocks", clocks),
+    ] {
+        let outcome = Logs::of(text).read();
+        let notes = outcome.summary.notes.join("\n");
+        assert!(!notes.contains("went back"), "{what}: {notes}");
+    }
+}
+
+#[test]
 fn requests_that_began_before_a_step_stay_before_it() {
     let mut text: String = (THREE - 60..THREE).map(|second| local(second, 0, "/before")).collect();
     text += &local(THREE - 3600, 0, "/after");
