@@ -10,7 +10,7 @@
 use std::borrow::Cow;
 
 use super::{
-    draft::{Draft, Fault, Line, known, status, time_of, wanted_value},
+    draft::{Draft, Fault, Line, address, known, status, time_of, wanted_value},
     duration::{millis, seconds},
     escapes::unescape,
     instant,
@@ -90,14 +90,18 @@ impl<'l> Parts<'l> {
         // `host:port address - user`; a user's name may have spaces, too, so that the second word
         // decides.
         if let Some(fourth) = words.next() {
-            if third == "-" && is_host(client) && super::draft::address(second).is_some() {
+            if third == "-" && is_host(client) && address(second).is_some() {
                 (host, client, user) = (Some(client), second, fourth);
             } else {
                 let start = front.len() - third.len() - 1 - fourth.len();
                 user = front.get(start..).ok_or(SHAPE)?;
             }
         }
-        if !is_client(client) {
+        // A word before the client is not its name.
+        let is_behind = host.is_none()
+            && address(client).is_none()
+            && front.split(' ').skip(1).any(|word| address(word).is_some());
+        if is_behind || !is_client(client) {
             return Err(PREFIX.into());
         }
         let rest = rest.strip_prefix(" \"").ok_or(SHAPE)?;

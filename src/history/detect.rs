@@ -4,7 +4,7 @@ use super::{
     Format, ReadOptions, clf,
     csv::Csv,
     draft::Line,
-    envoy, haproxy, json_log,
+    envoy, haproxy, json_log, prefix,
     reader::{Reader, text},
     repeated::Repeated,
 };
@@ -99,7 +99,9 @@ fn has_shape(format: Format, line: &str) -> bool {
         Format::Combined | Format::Common => clf::has_shape(line),
         Format::Haproxy => haproxy::has_shape(line),
         Format::Envoy => envoy::has_shape(line),
-        Format::NginxJson => json_log::has_shape(format, line),
+        Format::NginxJson => {
+            prefix::json(line).is_some_and(|json| json_log::has_shape(format, json))
+        }
         // Their programs log no request whose head could not be read, or log it as one.
         Format::TollgateJson | Format::TollgateText | Format::Traefik | Format::Caddy => false,
         Format::Csv => false,

@@ -13,7 +13,7 @@ use super::{
     Format,
     draft::{Draft, Fault, Line, status, time_of},
     duration::millis,
-    instant, json_log,
+    instant, json_log, prefix,
     repeated::Repeated,
 };
 
@@ -26,7 +26,7 @@ const SHAPE: &str = "it does not have the form of HAProxy's `option httplog`: `a
 /// # Errors
 /// What is wrong with it.
 pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
-    match json_start(line) {
+    match prefix::json(line) {
         Some(json) => json_log::read(Format::Haproxy, json, wanted, repeated),
         None => read_text(line, wanted, repeated),
     }
@@ -34,16 +34,10 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
 
 /// Whether a line has the form, whatever its request is.
 pub(super) fn has_shape(line: &str) -> bool {
-    match json_start(line) {
+    match prefix::json(line) {
         Some(json) => json_log::has_shape(Format::Haproxy, json),
         None => Parts::of(line).is_some_and(|parts| instant::clf(parts.date).is_some()),
     }
-}
-
-/// Where the JSON of a line begins, behind what syslog puts in front; none: it is text.
-fn json_start(line: &str) -> Option<&str> {
-    let at = line.find('{').filter(|at| *at == 0 || !line.contains(" ["))?;
-    line.get(at..)
 }
 
 /// The parts of a line of text.

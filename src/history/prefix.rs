@@ -15,7 +15,22 @@ pub(super) fn without_prefix(front: &str) -> &str {
     if front.split(' ').next().is_some_and(|word| address(word).is_some()) {
         return front;
     }
-    container(front).or_else(|| compose(front)).or_else(|| syslog(front)).unwrap_or(front)
+    match container(front).or_else(|| compose(front)).or_else(|| syslog(front)) {
+        // One program may carry what another one has carried.
+        Some(rest) => without_prefix(rest),
+        None => front,
+    }
+}
+
+/// The JSON of a line, behind such a prefix or the name of the program that syslog has
+/// (`haproxy[1]: `); none: the line is no JSON, or something else is in front.
+pub(super) fn json(line: &str) -> Option<&str> {
+    if line.starts_with('{') {
+        return Some(line);
+    }
+    let (front, json) = line.split_at_checked(line.find('{')?)?;
+    let is_tag = front.strip_suffix(": ").is_some_and(|tag| !tag.contains(' '));
+    (is_tag || without_prefix(front).is_empty()).then_some(json)
 }
 
 /// Whether a word can be a client: an address, a name of a host, or what servers write for a socket
@@ -64,7 +79,8 @@ fn syslog(front: &str) -> Option<&str> {
         // Time, host, program, process, kind, and data, which is a hyphen as nobody configures any.
         let mut words = rest.splitn(7, ' ');
         let time = words.next()?;
-        return words.nth(5).filter(|_| time == "-" || instant::iso(time).is_some());
+        let message = words.nth(5).map(|message| message.trim_start_matches('\u{feff}'));
+        return message.filter(|_| time == "-" || instant::iso(time).is_some());
     }
     let first = rest.split(' ').next()?;
     let is_time = MONTHS.contains(&first) || instant::iso(first).is_some();
@@ -94,8 +110,19 @@ mod tests {
             "<190>1 2026-11-21T08:41:00Z web1 nginx 77 - - ",
             "2026-11-21T08:41:00.1Z stdout F ",
             "web-1  | ",
+            "<190>1 2026-11-21T08:41:00Z web1 nginx 77 - - \u{feff}",
+            "<190>Nov 21 08:41:00 web1 nginx: web-1  | ",
         ] {
             assert_eq!(without_prefix(&format!("{prefix}192.0.2.1 - ann")), "192.0.2.1 - ann");
+            assert_eq!(json(&format!("{prefix}{{}}")), Some("{}"), "{prefix}");
+        }
+    }
+
+    #[test]
+    fn json_behind_something_else_is_none() {
+        assert_eq!(json("haproxy[1]: {}"), Some("{}"));
+        for line in ["a {}", "192.0.2.1:1 [21/Nov/2026:08:41:00.000] in b/s {a}", "", "x"] {
+            assert_eq!(json(line), None, "{line}");
         }
     }
 

@@ -6,7 +6,7 @@ use super::{
     Format, clf,
     csv::{Csv, NoColumn},
     draft::{Fault, Line},
-    envoy, haproxy, json_log, own_json, own_text,
+    envoy, haproxy, json_log, own_json, own_text, prefix,
     repeated::Repeated,
 };
 
@@ -47,16 +47,19 @@ impl Reader {
     pub(super) fn read(&mut self, line: &str, repeated: &mut Repeated) -> Result<Line, Fault> {
         let wanted = &self.wanted;
         match self.format {
-            Format::TollgateJson => own_json::read(line, wanted, repeated),
+            Format::TollgateJson => {
+                own_json::read(prefix::json(line).unwrap_or(line), wanted, repeated)
+            }
             Format::TollgateText => own_text::read(line, wanted, repeated),
             Format::Common | Format::Combined => clf::read(line, wanted, repeated),
             Format::NginxJson | Format::Caddy | Format::Traefik => {
-                json_log::read(self.format, line, wanted, repeated)
+                let json = prefix::json(line).unwrap_or(line);
+                json_log::read(self.format, json, wanted, repeated)
             }
-            Format::Envoy if line.starts_with('{') => {
-                json_log::read(self.format, line, wanted, repeated)
-            }
-            Format::Envoy => envoy::read(line, wanted, repeated),
+            Format::Envoy => match prefix::json(line) {
+                Some(json) => json_log::read(self.format, json, wanted, repeated),
+                None => envoy::read(line, wanted, repeated),
+            },
             Format::Haproxy => haproxy::read(line, wanted, repeated),
             Format::Csv => match &mut self.csv {
                 Some(csv) => csv.read(line, repeated),

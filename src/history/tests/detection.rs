@@ -87,3 +87,38 @@ fn files_with_the_same_to_say_share_a_sentence() {
     let notes = logs.read().summary.notes;
     assert!(notes[1].contains("0.log and 1 other: of 2 requests the client"), "{notes:?}");
 }
+
+#[test]
+fn what_carries_a_line_of_json_is_no_part_of_it() {
+    const NGINX: &str = r#"{"time":"21/Nov/2026:08:41:00 +0000","remote_addr":"192.0.2.1","request":"GET /a HTTP/1.1","status":200,"request_time":5.01}"#;
+    const OWN: &str = r#"{"time":"2026-11-21T08:41:00.000Z","request_id":"1","client":"192.0.2.1","caller":null,"tier":null,"method":"GET","host":"a","path":"/a","status":200,"denied":null}"#;
+    const ENVOY: &str = r#"{"start_time":"2026-11-21T08:41:00.000Z","method":"GET","path":"/a","response_code":200,"duration":5,"downstream_remote_address":"192.0.2.1:3"}"#;
+    for (line, expected) in [
+        (NGINX, Format::NginxJson),
+        (CADDY, Format::Caddy),
+        (TRAEFIK, Format::Traefik),
+        (ENVOY, Format::Envoy),
+        (OWN, Format::TollgateJson),
+    ] {
+        for prefix in [
+            "",
+            "2026-11-21T08:41:00.1Z stdout F ",
+            "web-1  | ",
+            "<190>Nov 21 08:41:00 web1 nginx: ",
+        ] {
+            let outcome = Logs::of(format!("{prefix}{line}\n")).read();
+            assert_eq!(outcome.format(), Some(expected), "{prefix}{line}");
+            assert_eq!(outcome.records[0].client, Some([192, 0, 2, 1].into()), "{prefix}{line}");
+        }
+    }
+}
+
+#[test]
+fn a_word_in_front_of_the_address_is_no_client() {
+    let line = combined(0, "/a");
+    for prefix in ["Nov 21 08:41:00 web1 ", "2026-11-21 08:41:00 ", "web1 nginx "] {
+        let outcome = Logs::of(format!("{prefix}{line}")).format(Format::Combined).read();
+        assert_eq!(outcome.summary.bad, 1, "{prefix}");
+        assert!(outcome.summary.bad_lines[0].reason.contains("in front"), "{prefix}");
+    }
+}
