@@ -108,12 +108,22 @@ impl<'p> LimitCounts<'p> {
         for mut count in all {
             count.end_windows();
             let name = full_name(count.policy, count.limit);
-            answers.push(count.answer(&name, not_judged.of(count.limit, count.tier)));
+            // Those who have an override may be of any tier.
+            let missed = match count.is_override() {
+                true => 0,
+                false => {
+                    shown.push((count.limit, count.tier));
+                    not_judged.of(count.limit, count.tier)
+                }
+            };
+            answers.push(count.answer(&name, missed));
             curves.extend(count.curve(&name));
-            shown.push(count.limit);
         }
-        let is_shown = |limit: &Limit| shown.iter().any(|shown| std::ptr::eq(*shown, limit));
-        for (of_limit, tier) in not_judged.rest(is_shown) {
+        let shown = |limit: &Limit| {
+            let own = shown.iter().filter(|(shown, _)| std::ptr::eq(*shown, limit));
+            own.map(|(_, tier)| *tier).collect()
+        };
+        for (of_limit, tier) in not_judged.rest(shown) {
             let name = full_name(of_limit.policy, of_limit.limit);
             let requests = not_judged.of(of_limit.limit, tier);
             let Some(allowance) = of_limit.limit.rates.get(tier).and_then(|rates| rates.last())
@@ -231,10 +241,14 @@ impl<'p> LimitCount<'p> {
         })
     }
 
+    fn is_override(&self) -> bool {
+        let is_own = |own: &Allowance| std::ptr::eq(own, self.allowance);
+        self.limit.overrides.0.iter().any(|own| own.allowances.iter().any(is_own))
+    }
+
     /// The name of the tier, or that it is an override, whose callers may be of several tiers.
     fn tier_name(&self) -> &'p str {
-        let is_own = |own: &Allowance| std::ptr::eq(own, self.allowance);
-        if self.limit.overrides.0.iter().any(|own| own.allowances.iter().any(is_own)) {
+        if self.is_override() {
             return OVERRIDE;
         }
         self.policy.identity.tiers.names().nth(self.tier).unwrap_or_default()

@@ -46,16 +46,17 @@ impl<'p> NotJudged<'p> {
         of_tier(Some(tier)) + of_tier(None)
     }
 
-    /// The limits of which `is_shown` says that they have no other row, each with a tier.
-    pub(super) fn rest(&self, is_shown: impl Fn(&Limit) -> bool) -> Vec<(&OfLimit<'p>, usize)> {
-        let rest = self.by_limit.values().filter(|of| !is_shown(of.limit));
+    /// The limits and tiers that have no other row: of these, `shown` has those of each limit.
+    pub(super) fn rest(&self, shown: impl Fn(&Limit) -> Vec<usize>) -> Vec<(&OfLimit<'p>, usize)> {
         let mut rows: Vec<(&OfLimit<'p>, usize)> = Vec::new();
-        for of_limit in rest {
+        for of_limit in self.by_limit.values() {
+            let shown = shown(of_limit.limit);
             let known: Vec<usize> = of_limit.by_tier.keys().copied().flatten().collect();
-            match known.is_empty() {
-                true => rows.push((of_limit, of_limit.policy.identity.tiers.default)),
-                false => rows.extend(known.into_iter().map(|tier| (of_limit, tier))),
+            if known.is_empty() && shown.is_empty() {
+                rows.push((of_limit, of_limit.policy.identity.tiers.default));
             }
+            let others = known.into_iter().filter(|tier| !shown.contains(tier));
+            rows.extend(others.map(|tier| (of_limit, tier)));
         }
         rows.sort_by_key(|(of_limit, tier)| {
             (of_limit.policy.name.clone(), of_limit.limit.name.clone(), *tier)

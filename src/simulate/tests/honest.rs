@@ -134,6 +134,23 @@ fn limits_that_could_not_be_judged_have_a_row() {
         .collect();
     assert_eq!(rows, [("l0", 4, 2, 4), ("l1", 0, 0, 8)]);
     assert!(report.worst[0].explain.contains("-H 'x-tenant: acme'"), "{:?}", report.worst);
+    // Of a tier that has no row, too.
+    let log: String = (0..4)
+        .map(|second| {
+            let facts = match second % 2 {
+                0 => r#"{"header.x-tenant":"acme","jwt.plan":"free"}"#,
+                _ => r#"{"jwt.plan":"pro"}"#,
+            };
+            line(second, "/a", Some(&format!("user:{second}")), facts, 1)
+        })
+        .collect();
+    let report = simulate(&log, &limits[..1]);
+    let rows: Vec<_> = report
+        .limits
+        .iter()
+        .map(|limit| (limit.tier.as_str(), limit.requests, limit.not_judged))
+        .collect();
+    assert_eq!(rows, [("free", 2, 0), ("pro", 0, 2)]);
 }
 
 #[test]
