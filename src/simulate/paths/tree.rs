@@ -100,8 +100,18 @@ impl Node {
     }
 }
 
-/// Whether a segment looks like a name of one thing among many: a number, a hash, an address.
+/// Whether a segment looks like a name of one thing among many: a number, a hash, an address, or a file
+/// that has a hash in its name (`main.08fddce5.css`).
 fn varies(segment: &str) -> bool {
+    varies_as_whole(segment) || segment.split('.').any(is_hash)
+}
+
+fn is_hash(part: &str) -> bool {
+    let digits = part.bytes().filter(u8::is_ascii_digit).count();
+    part.len() >= 6 && digits >= 2 && part.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+fn varies_as_whole(segment: &str) -> bool {
     let digits = segment.bytes().filter(u8::is_ascii_digit).count();
     let is_hex = segment.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
     let is_word =

@@ -21,6 +21,8 @@ pub(super) struct Callers {
     addresses: Vec<Entry>,
     /// The first one is that of callers without one.
     pub(super) tiers: Vec<String>,
+    /// Kinds of callers that are not here, because there are too many.
+    left_out: usize,
 }
 
 struct Issuer {
@@ -43,6 +45,8 @@ impl Callers {
         kinds.sort_by_key(|(_, kind)| std::cmp::Reverse(kind.requests));
         let (mut named, mut addresses): (Vec<_>, Vec<_>) =
             kinds.into_iter().partition(|(_, kind)| kind.has_names);
+        let left_out =
+            named.len().saturating_sub(MOST_KINDS) + addresses.len().saturating_sub(MOST_KINDS);
         named.truncate(MOST_KINDS);
         addresses.truncate(MOST_KINDS);
         let tiers = tiers(&named, &addresses);
@@ -71,7 +75,7 @@ impl Callers {
             addresses.push(Entry { name, tier: None, has_keys: false });
         }
         let issuers = if named.is_empty() { Vec::new() } else { known_issuers(issuers) };
-        Callers { issuers, named, addresses, tiers }
+        Callers { issuers, named, addresses, tiers, left_out }
     }
 
     /// Whether there are callers who are named by tokens.
@@ -84,12 +88,22 @@ impl Callers {
         if self.has_named() {
             writeln!(text, "  jwt:")?;
         }
+        if self.issuers.len() == MOST_ISSUERS {
+            writeln!(text, "    # The log may have more issuers: these have the most requests.")?;
+        }
         for Issuer { name, id } in &self.issuers {
             writeln!(text, "    - name: {}", yaml_name(name))?;
             writeln!(text, "      issuer: {}   # put your issuer here", yaml_text(id))?;
             writeln!(text, "      jwks_url: https://id.example.com/jwks.json   # and its keys")?;
         }
         writeln!(text, "  callers:")?;
+        if self.left_out > 0 {
+            let left_out = self.left_out;
+            writeln!(
+                text,
+                "    # The log has {left_out} more kinds of callers, which are not here."
+            )?;
+        }
         for (position, Entry { name, has_keys, .. }) in self.named.iter().enumerate() {
             let claim = if position == 0 { "sub" } else { name };
             if *has_keys {

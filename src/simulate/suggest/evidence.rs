@@ -11,9 +11,14 @@ pub(super) fn evidence(curve: &Curve, of_tier: &str) -> String {
         at.map_or((0, 0.0), |point| (point.callers_denied, point.requests_share * 100.0));
     let requests = if curve.requests == 1 { "request" } else { "requests" };
     let callers = if curve.callers == 1 { "caller" } else { "callers" };
+    // What they use with the other tier is not in the number.
+    let tiers = match curve.shares_counters {
+        true => " Some of them also have another tier, and use more.",
+        false => "",
+    };
     format!(
         "{} {requests}, {} {callers}{of_tier}; the busiest used {busiest} in {}. {}/{} denies {} of \
-         them, {part:.2} % of the requests.",
+         them, {part:.2} % of the requests.{tiers}",
         curve.requests,
         curve.callers,
         in_words(curve.window_seconds),
