@@ -87,7 +87,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let other = other.as_ref().zip(other_name.as_deref());
     check_kinds(&reading.callers, &configured.policies)?;
     // What cannot be written is told before the logs are read, which may take long.
-    let page = arguments.html.as_deref().map(open_page).transpose()?;
+    let page = arguments.html.as_deref().map(|file| open_page(file, logs)).transpose()?;
     let simulation = Simulation {
         read: reading.options(logs),
         callers: reading.callers(),
@@ -125,7 +125,13 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
 }
 
 /// Opens the page that is to be written, and leaves what is there: the run may fail.
-fn open_page(file: &Path) -> anyhow::Result<(File, String)> {
+fn open_page(file: &Path, logs: &[PathBuf]) -> Result<(File, String), Failure> {
+    let real = std::fs::canonicalize(file).ok();
+    let is_page = |log: &PathBuf| real.is_some() && std::fs::canonicalize(log).ok() == real;
+    if let Some(log) = logs.iter().find(|log| is_page(log)) {
+        let text = format!("--html {}: this is a log that is read\n", log.display());
+        return Err(Failure::Usage(text));
+    }
     let place = format!("cannot write {}", file.display());
     let page = File::options().write(true).create(true).truncate(false).open(file);
     Ok((page.with_context(|| place.clone())?, place))

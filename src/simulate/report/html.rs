@@ -14,7 +14,7 @@ use std::{
 use self::element::{hint, sentence};
 use super::{
     choice::{self, Choice, FEW, MANY},
-    safe, sentences,
+    safe, sentences, words,
 };
 use crate::simulate::Report;
 
@@ -172,7 +172,7 @@ fn write_charts(page: &mut String, choices: &[Choice<'_>]) {
     }
     *page += "</div>\n";
     if choices.len() > shown {
-        let more = choices.len() - shown;
+        let more = words::number((choices.len() - shown) as u64);
         hint(page, &format!("{more} more limits have no chart here: see the answers as JSON."));
     }
 }
