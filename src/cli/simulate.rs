@@ -86,7 +86,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let other = against.as_ref().map(|against| Configured::read(against, &sources)).transpose()?;
     let other = other.as_ref().zip(other_name.as_deref());
     check_kinds(&reading.callers, &configured.policies)?;
-    // What cannot be written is told before the logs are read, which may take long.
+    // What cannot be written is reported before the logs are read, which may take long.
     let page = arguments.html.as_deref().map(|file| open_page(file, logs)).transpose()?;
     let simulation = Simulation {
         read: reading.options(logs),

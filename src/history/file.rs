@@ -69,7 +69,7 @@ const TOO_LONG: &str = "the line is longer than 1 MiB: no program logs so long a
                         are missing, or the file is no log";
 const NUL: &str = "the line has NUL bytes: a part of the file was lost (a crash, a full disk), or it \
                    is UTF-16; convert that with iconv";
-const NO_FORMAT: &str = "the start of the file is empty, so that its format cannot be told: pass it as \
+const NO_FORMAT: &str = "the start of the file is empty, so that its format is not known: pass it as \
                          --format";
 const CUT: &str = "the compressed file ends here, in the midst, or is damaged: all before this is \
                    counted; copy the file again";

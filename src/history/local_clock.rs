@@ -13,7 +13,7 @@ use crate::clock::Timestamp;
 
 /// By how much the clock goes back.
 const STEP: Duration = Duration::from_secs(3600);
-/// A step back of more is none of an hour, even if lines are a little out of order.
+/// A greater step back is not one of an hour, even if lines are a little out of order.
 const MOST: Duration = Duration::from_secs(70 * 60);
 /// A step back of less is no step: lines are so much out of order.
 const REACH: Duration = Duration::from_secs(10);

@@ -1,4 +1,4 @@
-//! What is told of a caller who is denied for the first time: its name, and a command that explains
+//! What a report says of a caller who is denied for the first time: its name, and a command that explains
 //! that request.
 
 use std::fmt::Write as _;

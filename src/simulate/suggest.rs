@@ -63,7 +63,7 @@ pub fn suggest(
 
 /// Refuses what cannot be read twice, and kinds of callers that no policy can have.
 fn check(read: &ReadOptions, callers: &[CallerField]) -> Result<(), SimulationError> {
-    // A file that is not there, or a folder, is told of by who opens it.
+    // Who opens the file reports that it is not there, or is a folder.
     let is_read_once = |file: &Path| {
         let found = fs::metadata(file);
         file == Path::new("-") || found.is_ok_and(|found| !found.is_file() && !found.is_dir())
