@@ -186,10 +186,11 @@ mod tests {
     async fn of_both_kinds_of_addresses_those_are_used_that_are_listened_at() {
         let both: Resolver =
             |_| Box::pin(async { Ok(vec![[127, 0, 0, 1].into(), Ipv6Addr::LOCALHOST.into()]) });
-        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        assert_eq!(look_up(both, "localhost", address.port()).await.unwrap(), [address]);
-        drop(listener);
+        let socket = tokio::net::TcpSocket::new_v4().unwrap();
+        socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+        let address = socket.local_addr().unwrap();
         assert_eq!(look_up(both, "localhost", address.port()).await.unwrap().len(), 2);
+        let _listener = socket.listen(1).unwrap();
+        assert_eq!(look_up(both, "localhost", address.port()).await.unwrap(), [address]);
     }
 }

@@ -6,6 +6,8 @@ a check failed or the run broke off.
 
 import argparse
 import contextlib
+import itertools
+import os
 import signal
 import socket
 import subprocess
@@ -62,11 +64,23 @@ def binary_under_test(description, seconds):
     return binary
 
 
+# Below the ports that the system gives to outgoing connections: none of those takes a port between
+# when it was found to be free and when it is used.
+PORTS = range(12_000, 32_000)
+# Scripts begin at different places.
+ASKED = itertools.count(os.getpid() * 7919)
+
+
 def free_port():
-    """A loopback port that was free a moment ago."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
+    """A loopback port that was free a moment ago, and that this script was not given before."""
+    for number in itertools.islice(ASKED, len(PORTS)):
+        port = PORTS[number % len(PORTS)]
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            # As servers do: a port of connections that have ended is free.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return port
+    raise RuntimeError("no port is free")
 
 
 @contextlib.contextmanager

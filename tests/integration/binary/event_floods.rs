@@ -2,15 +2,15 @@
 
 use std::{
     io::{Read, Write},
-    net::{SocketAddr, TcpListener, TcpStream},
+    net::{Ipv4Addr, SocketAddr, TcpStream},
     process::Command,
 };
 
 use super::{Folder, Running, assert_exit, send, text};
 use crate::support::{
-    Client, PATIENCE, Signer, Upstream,
+    Client, ClosedPort, PATIENCE, Signer, Upstream,
     frames::{ACK, Frames, PING, frame},
-    get,
+    free_port, get,
 };
 
 /// Whatever happens how often, and to however many workers: a start and an end, and some lines of a
@@ -26,10 +26,10 @@ fn logged(settings: &str, flooded: impl FnOnce(SocketAddr)) -> String {
 
 /// The same of a proxy that is started by another command.
 fn logged_by(command: Command, settings: &str, flooded: impl FnOnce(SocketAddr)) -> String {
-    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = ClosedPort::take();
     let folder = Folder::before(&Upstream::start());
     folder.write("tollgate.yaml", &format!("version: 1\nworkers: 16\n{settings}\n"));
-    folder.write("policies/api.yaml", &POLICY.replace("NOWHERE", &nowhere.to_string()));
+    folder.write("policies/api.yaml", &POLICY.replace("NOWHERE", &closed.address().to_string()));
     let (running, address) = Running::serve_by(&folder, command);
     flooded(address);
     running.signal("TERM");
@@ -146,7 +146,8 @@ fn requests_that_are_malformed_or_for_an_unknown_host() {
 /// Each worker has connections of its own, and finds out by itself.
 #[test]
 fn redis_that_is_away() {
-    let nowhere = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let closed = ClosedPort::take();
+    let nowhere = closed.address();
     let log =
         logged(&format!("{PLAIN}\nstore: {{ redis: {{ url: redis://{nowhere} }} }}"), |address| {
             let mut clients: Vec<Client> = (0..32).map(|_| Client::connect(address)).collect();
@@ -161,7 +162,7 @@ fn redis_that_is_away() {
 
 #[test]
 fn what_was_dropped_is_a_metric() {
-    let admin = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
     logged(&format!("{PLAIN}\nadmin: {{ address: \"{admin}\" }}"), |address| {
         let mut client = Client::connect(address);
         for _ in 0..100 {

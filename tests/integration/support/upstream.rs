@@ -12,7 +12,7 @@ use std::{
 };
 
 use super::{
-    PATIENCE, Signal,
+    ClosedPort, PATIENCE, Signal,
     wire::{Fields, Length, Wire},
 };
 
@@ -24,6 +24,8 @@ pub(crate) struct Upstream {
     address: SocketAddr,
     seen: Arc<Seen>,
     acceptor: Option<JoinHandle<()>>,
+    /// Its port, where nobody listens.
+    _closed: Option<ClosedPort>,
 }
 
 #[derive(Default)]
@@ -93,7 +95,7 @@ impl Upstream {
         let seen = Arc::<Seen>::default();
         let theirs = Arc::clone(&seen);
         let acceptor = thread::spawn(move || accept(&listener, &theirs, &Arc::new(script)));
-        Upstream { address, seen, acceptor: Some(acceptor) }
+        Upstream { address, seen, acceptor: Some(acceptor), _closed: None }
     }
 
     /// Opens `asked` when `/held` was asked for, and answers that with 304 when `go` is open;
@@ -171,8 +173,9 @@ impl Upstream {
 
     /// Nobody listens there.
     pub(crate) fn refusing() -> Upstream {
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-        Upstream { address, seen: Arc::default(), acceptor: None }
+        let port = ClosedPort::take();
+        let address = port.address();
+        Upstream { address, seen: Arc::default(), acceptor: None, _closed: Some(port) }
     }
 
     pub(crate) fn url(&self) -> String {

@@ -2,38 +2,13 @@
 
 use std::{
     fs::{self, File},
-    net::TcpListener,
     os::unix::process::CommandExt,
     path::Path,
-    process::{self, Child, Command, Stdio},
-    sync::atomic::{AtomicU32, Ordering},
+    process::{Child, Command, Stdio},
 };
 
 use super::eventually;
 use crate::support::send_signal;
-
-/// Where a cluster's nodes talk to each other: so far above the port for clients.
-const BUS: u16 = 10_000;
-
-/// A free port, whose bus port is free as well.
-///
-/// Both are below the ports that the system gives to outgoing connections: none of those takes the
-/// port of a server that a test has stopped and will start again. Another process may be faster all
-/// the same, so who starts a server must be ready to try again.
-pub(super) fn free_port() -> u16 {
-    const FIRST: u16 = 12_000;
-    static ASKED: AtomicU32 = AtomicU32::new(0);
-    // Tests that run in several processes begin at different places.
-    let begin = process::id().wrapping_mul(7919);
-    let is_free = |port: &u16| {
-        [*port, port + BUS].iter().all(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
-    };
-    let mut candidates = (0..BUS).map(|_| {
-        let number = begin.wrapping_add(ASKED.fetch_add(1, Ordering::Relaxed));
-        FIRST + (number % u32::from(BUS)) as u16
-    });
-    candidates.find(is_free).expect("some port is free")
-}
 
 /// A running server, or what is left of one. Its log is in its folder.
 pub(super) struct Process {

@@ -13,8 +13,9 @@ use tempfile::TempDir;
 
 use super::{
     Certificates, PATIENCE, eventually,
-    process::{Process, free_port, log},
+    process::{Process, log},
 };
+use crate::support::free_port;
 
 /// A server on a port of its own, without anything on disk unless it is set to save.
 pub(crate) struct Redis {
