@@ -32,6 +32,10 @@ pub(super) struct ChargeGroup {
     decided_by: DecidedBy,
     /// None: the counters are in the process.
     partition: Option<Partition>,
+    /// Whether its counters have these keys in the store. While the secret is awaited, keys are made
+    /// with the process' own: the store must not count under them, even if the secret comes while
+    /// the request waits.
+    are_keys_final: bool,
     scope: Scope,
     /// The positions of its charges among all charges.
     members: SmallVec<[usize; 4]>,
@@ -150,8 +154,10 @@ impl Store {
                     Err(reason) => Err(reason),
                 }
             }
-            Some(Backend::Redis(redis)) => self.charge_redis(redis, group, charges, time).await,
-            None => Err(Unanswered::Away),
+            Some(Backend::Redis(redis)) if group.are_keys_final => {
+                self.charge_redis(redis, group, charges, time).await
+            }
+            Some(Backend::Redis(_)) | None => Err(Unanswered::Away),
         };
         match reply {
             Ok(reply) => {
@@ -275,11 +281,11 @@ impl Store {
                     Err(error) => Err(error),
                 }
             }
-            (Ok(()), Some(Backend::Redis(redis))) => {
+            (Ok(()), Some(Backend::Redis(redis))) if group.are_keys_final => {
                 let reply = redis.peek(&charges, time, source).await;
                 reply.map(|reply| self.resolve_peek(&charges, reply, generation, time.now))
             }
-            (Ok(()), None) => Err(Unanswered::Away),
+            (Ok(()), Some(Backend::Redis(_)) | None) => Err(Unanswered::Away),
             (Err(error), _) => Err(error),
         };
         group.attribute(peeked.unwrap_or_else(|error| {
@@ -297,10 +303,9 @@ impl Store {
         let mut groups: SmallVec<[ChargeGroup; 2]> = SmallVec::new();
         for (position, charge) in charges.iter().enumerate() {
             let decided_by = decider(charge.key.owner);
-            let partition = match self.backend(decided_by) {
-                Some(Backend::Redis(redis)) => Some(redis.partition(charge.key.owner)),
-                Some(Backend::Memory(_)) | None => None,
-            };
+            let redis = self.backend(decided_by).and_then(Backend::redis);
+            let partition = redis.map(|redis| redis.partition(charge.key.owner));
+            let are_keys_final = redis.is_none_or(|redis| redis.require_secret().is_ok());
             let is_same = |group: &&mut ChargeGroup| {
                 (group.decided_by, group.partition) == (decided_by, partition)
             };
@@ -312,6 +317,7 @@ impl Store {
                 None => groups.push(ChargeGroup {
                     decided_by,
                     partition,
+                    are_keys_final,
                     scope: charge.scope,
                     members: smallvec![position],
                 }),

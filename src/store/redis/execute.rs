@@ -166,7 +166,7 @@ impl RedisStore {
 
     /// # Errors
     /// The secret that keys are hashed with is not known yet.
-    pub(super) fn require_secret(&self) -> Result<(), Unanswered> {
+    pub(in crate::store) fn require_secret(&self) -> Result<(), Unanswered> {
         match &self.secret {
             Some(secret) if secret.status() == SecretStatus::Awaited => Err(Unanswered::Away),
             _ => Ok(()),

@@ -1,10 +1,16 @@
 //! The secret that counters' names are hashed under, where none was configured: Redis keeps it.
 
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    thread,
+    time::Duration,
+};
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use tollgate::limit::KeyHasher;
+use tollgate::{limit::KeyHasher, store::Degradation};
 
 use crate::support::{
-    Cluster, ISSUER, MINUTE, Policy, Proxy, Redis, Sentinels, Shards, Upstream, eventually,
+    Cluster, Gremlin, ISSUER, MINUTE, Policy, Proxy, Redis, Sentinels, Shards, Upstream, eventually,
 };
 
 const NAME: &str = "tollgate:key-secret";
@@ -93,6 +99,42 @@ fn proxies_that_start_while_redis_is_away_agree_once_it_is_there() {
     // other's is not.
     assert_eq!(proxies.each_ref().map(used), [2, 3]);
     assert_eq!(redis.counters().len(), 2, "alice's and bob's");
+}
+
+#[test]
+fn requests_that_wait_while_the_secret_comes_are_not_counted_under_another() {
+    const CLIENTS: usize = 8;
+    const SLOW: Duration = Duration::from_millis(100);
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    let policy = Policy::before(&upstream).rate("100000/hour");
+    let other = Proxy::with_redis(&redis.settings(), &policy);
+    assert_eq!(used(&other), 1);
+    let gremlin = Gremlin::before(redis.port());
+    gremlin.refuse();
+    let late = Proxy::with_redis(&format!("url: {}", gremlin.url()), &policy);
+    // Now something is pending, and requests wait until it is written.
+    late.get_as("alice").assert_status(200).assert_field("x-tollgate-store", "local");
+    gremlin.behave();
+    gremlin.delay(SLOW);
+    let lacks_only_secret = || late.stores().degradations() == [Degradation::NoSecret];
+    eventually("it is connected", || lacks_only_secret().then_some(()));
+    // A connection that was just cut is waited for.
+    gremlin.cut();
+    let decided = AtomicU64::new(0);
+    thread::scope(|scope| {
+        for _ in 0..CLIENTS {
+            scope.spawn(|| {
+                eventually("redis decides", || {
+                    let response = late.get_as("alice");
+                    let is_local = response.assert_status(200).field("x-tollgate-store").is_some();
+                    decided.fetch_add(u64::from(!is_local), Ordering::Relaxed);
+                    (!is_local).then_some(())
+                });
+            });
+        }
+    });
+    assert!(used(&other) >= decided.into_inner() + 2);
 }
 
 #[test]

@@ -78,6 +78,7 @@ fn charge_whose_reply_is_cut_is_not_sent_again() {
 fn connection_that_is_cut_between_requests_affects_no_request() {
     let upstream = Upstream::start();
     let wire = Wire::new(&Policy::before(&upstream).rate("1000/hour"));
+    wait_until_decided(&wire.proxy);
     let mut sent = 0;
     let mut decided = 0;
     for _ in 0..20 {
