@@ -270,7 +270,10 @@ impl Store {
     ) -> Decision {
         let charges = group.charges(all);
         let generation = self.stores.resets.generation();
-        let ready = self.prepare(&charges, group.decided_by, time).await;
+        let ready = match group.are_keys_final {
+            true => self.prepare(&charges, group.decided_by, time).await,
+            false => Err(Unanswered::Away),
+        };
         let peeked = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => {
                 let thawed = self.thaw(memory, &charges, time).await;
@@ -281,11 +284,11 @@ impl Store {
                     Err(error) => Err(error),
                 }
             }
-            (Ok(()), Some(Backend::Redis(redis))) if group.are_keys_final => {
+            (Ok(()), Some(Backend::Redis(redis))) => {
                 let reply = redis.peek(&charges, time, source).await;
                 reply.map(|reply| self.resolve_peek(&charges, reply, generation, time.now))
             }
-            (Ok(()), Some(Backend::Redis(_)) | None) => Err(Unanswered::Away),
+            (Ok(()), None) => Err(Unanswered::Away),
             (Err(error), _) => Err(error),
         };
         group.attribute(peeked.unwrap_or_else(|error| {

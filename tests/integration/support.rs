@@ -23,7 +23,7 @@ pub(crate) use self::{
     client::{Client, Request, Response, delete, get, http2, http2_given_up, options, post},
     otlp::{ExportedSpan, OtlpReceiver},
     policy::Policy,
-    ports::{ClosedPort, free_port},
+    ports::{ClosedPort, free_address, free_port},
     proxy::{Proxy, START, compile, seconds},
     redis::{Certificates, Cluster, Gremlin, Redis, Sentinels, Shards, eventually},
     send_signal::send_signal,

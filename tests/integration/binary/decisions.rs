@@ -3,11 +3,11 @@
 use std::{
     fs,
     io::{Read, Write},
-    net::{Ipv4Addr, Shutdown, SocketAddr, TcpStream},
+    net::{Shutdown, SocketAddr, TcpStream},
 };
 
 use super::{Folder, Running, assert_exit, send, text};
-use crate::support::{PATIENCE, Upstream, free_port, get};
+use crate::support::{PATIENCE, Upstream, free_address, get};
 
 const VECTORS: &str = include_str!("../../decisions/vectors.txt");
 
@@ -168,7 +168,7 @@ fn slow_reader_holds_itself_and_nobody_else() {
 
 /// The program with limits that programs charge, and where that is: HTTP and Redis.
 fn serve_named() -> (Folder, Running, SocketAddr, SocketAddr) {
-    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let http = free_address();
     let folder = Folder::with_settings(
         &Upstream::start(),
         &format!(
@@ -328,8 +328,7 @@ fn listeners_of_both_protocols_are_handed_over() {
     let upstream = Upstream::start();
     let settings = "handover: next.sock\ndrain: 10s\ndecisions: [{ address: 127.0.0.1:HTTP, protocol: \
                     http }, { address: 127.0.0.1:REDIS, protocol: redis }]";
-    let free = || SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-    let (http, redis) = (free(), free());
+    let (http, redis) = (free_address(), free_address());
     let settings = settings
         .replace("HTTP", &http.port().to_string())
         .replace("REDIS", &redis.port().to_string());

@@ -2,7 +2,7 @@
 
 use std::{
     io::{Read, Write},
-    net::{Ipv4Addr, SocketAddr, TcpStream},
+    net::{SocketAddr, TcpStream},
     process::Command,
 };
 
@@ -10,7 +10,7 @@ use super::{Folder, Running, assert_exit, send, text};
 use crate::support::{
     Client, ClosedPort, PATIENCE, Signer, Upstream,
     frames::{ACK, Frames, PING, frame},
-    free_port, get,
+    free_address, get,
 };
 
 /// Whatever happens how often, and to however many workers: a start and an end, and some lines of a
@@ -162,7 +162,7 @@ fn redis_that_is_away() {
 
 #[test]
 fn what_was_dropped_is_a_metric() {
-    let admin = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+    let admin = free_address();
     logged(&format!("{PLAIN}\nadmin: {{ address: \"{admin}\" }}"), |address| {
         let mut client = Client::connect(address);
         for _ in 0..100 {

@@ -134,7 +134,9 @@ fn requests_that_wait_while_the_secret_comes_are_not_counted_under_another() {
             });
         }
     });
-    assert!(used(&other) >= decided.into_inner() + 2);
+    // Two are the other proxy's own.
+    let counted = used(&other) - 2;
+    assert!(counted >= decided.into_inner(), "{counted}");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Ports for what a test starts later, or never.
 
 use std::{
-    net::{SocketAddr, TcpListener},
+    net::{Ipv4Addr, SocketAddr, TcpListener},
     process,
     sync::atomic::{AtomicU32, Ordering},
 };
@@ -32,13 +32,18 @@ pub(crate) fn free_port() -> u16 {
     candidates.find(is_free).expect("some port is free")
 }
 
+/// A free port of this machine, as an address.
+pub(crate) fn free_address() -> SocketAddr {
+    (Ipv4Addr::LOCALHOST, free_port()).into()
+}
+
 /// A port that nobody listens at, and nobody else gets while this is kept: connections are refused.
 pub(crate) struct ClosedPort(Socket);
 
 impl ClosedPort {
     pub(crate) fn take() -> ClosedPort {
         let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
-        socket.bind(&SocketAddr::from(([127, 0, 0, 1], 0)).into()).unwrap();
+        socket.bind(&SocketAddr::from((Ipv4Addr::LOCALHOST, 0)).into()).unwrap();
         ClosedPort(socket)
     }
 
