@@ -44,6 +44,11 @@ use http_body_util::{Either, Full};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
+use tollgate_clock::Timestamp;
+use tollgate_gate::Shared;
+use tollgate_identity::RemoteStatus;
+use tollgate_observe::access_log::AccessLog;
+use tollgate_settings::{AdminSettings, ListenerSettings, ReadyStore};
 
 use self::{
     asked::Asked,
@@ -53,13 +58,8 @@ use self::{
     reception::{Offer, Reception},
 };
 use crate::{
-    access_log::AccessLog,
-    clock::Timestamp,
-    gate::Shared,
-    identity::RemoteStatus,
     reload::{ReloadHandle, ReloadState},
     server::Listener,
-    settings::{AdminSettings, ListenerSettings, ReadyStore},
 };
 
 pub use self::disk::{BackupOrder, BackupReport, CheckReport, DamagedFile, DiskStatus};

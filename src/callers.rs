@@ -15,15 +15,14 @@ pub use self::denied::{DenialReport, DenialsReport, denials};
 pub use self::report::{
     CallerReport, LimitReport, OverrideReport, PolicyReport, ResetReport, SharedLimit, WindowReport,
 };
+use tollgate_gate::Shared;
+use tollgate_identity::NameError;
+use tollgate_limit::Charge;
+use tollgate_store::{NotReset, Store};
+
 use self::{
     found::{OwnCounters, find},
     report::Answer,
-};
-use crate::{
-    gate::Shared,
-    identity::NameError,
-    limit::Charge,
-    store::{NotReset, Store},
 };
 
 /// Which counters are asked for.

@@ -31,8 +31,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-
-use crate::yaml::Problem;
+use tollgate_yaml::Problem;
 
 /// An edge reverse proxy that enforces app-level identity limits.
 ///

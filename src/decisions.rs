@@ -2,7 +2,7 @@
 //!
 //! The one thing to know: a listener is one thread that owns its tables. So no two decisions race, no
 //! command takes a lock, and the replies of a pipeline leave in one write. Commands about limits of the
-//! policies go to a [`Gate`](crate::gate::Gate) of that thread, those of a pipeline together.
+//! policies go to a [`Gate`](tollgate_gate::Gate) of that thread, those of a pipeline together.
 
 mod buckets;
 mod connection;

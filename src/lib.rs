@@ -28,35 +28,9 @@
 //! A room may import only rooms below it: `docs/architecture.md` has the floors, and
 //! `tests/integration/floors.rs` holds them.
 
-pub mod access_log;
 pub mod admin;
 pub mod callers;
 pub mod cli;
-pub mod clock;
-pub mod deadline;
 pub mod decisions;
-pub mod downstream;
-pub mod envoy;
-pub mod events;
-pub mod gate;
-pub mod history;
-pub mod identity;
-pub mod limit;
-pub mod metrics;
-pub mod panics;
-pub mod pipe;
-pub mod policy;
-pub mod preview;
 pub mod reload;
-pub mod resp;
-pub mod response;
 pub mod server;
-pub mod settings;
-pub mod simulate;
-pub mod sketch;
-pub mod store;
-pub mod trace;
-pub mod upstream;
-pub mod warning;
-pub mod wire;
-pub mod yaml;

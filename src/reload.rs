@@ -29,18 +29,16 @@ use std::{
 };
 
 use tokio::sync::oneshot;
+use tollgate_clock::Timestamp;
+use tollgate_gate::{Shared, Snapshot};
+use tollgate_preview::{cases::verify, diff::diff};
+use tollgate_settings::{Configuration, Settings};
+use tollgate_yaml::{Inputs, Problem, Sources};
 
 use self::{
     orders::{Order, PendingOrders, ReloadResult},
     quiet::{NextStep, Quiet},
     watch::Watch,
-};
-use crate::{
-    clock::Timestamp,
-    gate::{Shared, Snapshot},
-    preview::{cases::verify, diff::diff},
-    settings::{Configuration, Settings},
-    yaml::{Inputs, Problem, Sources},
 };
 
 pub use self::{

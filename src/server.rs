@@ -22,13 +22,12 @@ mod worker;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
+use tollgate_clock::deadline::{self, Leave};
+use tollgate_gate::Shared;
+use tollgate_observe::access_log::AccessLog;
+use tollgate_upstream::downstream::{Admission, Fault};
+
 use self::{listener::Acceptor, worker::Worker};
-use crate::{
-    access_log::AccessLog,
-    deadline::{self, Leave},
-    downstream::{Admission, Fault},
-    gate::Shared,
-};
 
 pub use self::listener::{Listener, ListenerSocket};
 

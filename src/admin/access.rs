@@ -3,9 +3,9 @@
 use std::{net::IpAddr, sync::Arc, time::Instant};
 
 use http::{HeaderMap, HeaderValue, header};
+use tollgate_settings::{CurrentTokens, Permission};
 
 use super::failures::Failures;
-use crate::settings::{CurrentTokens, Permission};
 
 /// The tokens, and who has sent wrong ones.
 pub(super) struct Access {

@@ -4,8 +4,7 @@ use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, Uri};
-
-use crate::settings::Permission;
+use tollgate_settings::Permission;
 
 /// A request that may be answered.
 pub(super) struct Asked {

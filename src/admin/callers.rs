@@ -8,12 +8,10 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tollgate_settings::Permission;
 
 use super::{Context, asked::Asked, json_response, message};
-use crate::{
-    callers::{CallerError, CallerQuery, ResetReport, look, reset},
-    settings::Permission,
-};
+use crate::callers::{CallerError, CallerQuery, ResetReport, look, reset};
 
 /// What paths begin with.
 const FOLDER: &str = "/callers/";

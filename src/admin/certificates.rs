@@ -2,8 +2,9 @@
 
 use std::collections::HashSet;
 
+use tollgate_settings::ListenerSettings;
+
 use super::exposition::{Exposition, MetricKind};
-use crate::settings::ListenerSettings;
 
 /// A series a listener and file. Two certificates from one file would be one series twice: the
 /// first is told.

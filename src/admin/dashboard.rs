@@ -36,7 +36,7 @@ impl File {
             File::Page => include_str!("dashboard/index.html"),
             File::Style => include_str!("dashboard/dashboard.css"),
             File::Script => include_str!("dashboard/dashboard.js"),
-            File::Icon => include_str!("dashboard/icon.svg"),
+            File::Icon => tollgate_observe::ICON,
         }
     }
 

@@ -4,9 +4,9 @@ mod orders;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tollgate_store::{DiskReport, Stores};
 
 use super::exposition::{Exposition, MetricKind};
-use crate::store::{DiskReport, Stores};
 
 pub use self::orders::{BackupOrder, BackupReport, CheckReport, DamagedFile};
 

@@ -4,6 +4,8 @@
 use http::Method;
 use schemars::{Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
+use tollgate_preview::{Explanation, explain::Question};
+use tollgate_settings::Permission;
 
 use super::{
     BackupOrder, BackupReport, CheckReport, EVENTS, FleetReport, Health, Message, Readiness,
@@ -13,11 +15,7 @@ use super::{
     exposition::TextFormat,
     live::{History, LiveReport},
 };
-use crate::{
-    callers::{CallerReport, DenialsReport, ResetReport, top::TopReport},
-    preview::{Explanation, explain::Question},
-    settings::Permission,
-};
+use crate::callers::{CallerReport, DenialsReport, ResetReport, top::TopReport};
 
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use tollgate_preview::explain::{Counters, Question, explain};
 
 use super::{Context, json_response, message};
-use crate::preview::explain::{Counters, Question, explain};
 
 impl Context {
     /// It takes a thread for a moment: stores are asked over connections made for the question.

@@ -7,8 +7,7 @@ use std::{
 };
 
 use http::{HeaderMap, header};
-
-use crate::metrics::HistogramTotal;
+use tollgate_observe::metrics::HistogramTotal;
 
 /// The format of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,15 +11,13 @@ use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
+use tollgate_clock::Timestamp;
+use tollgate_gate::{PolicyTotal, Shared};
+use tollgate_store::OtherProxies;
+use tollgate_upstream::EndpointState;
 
 use super::{Context, Phase, PhaseCell, json_response, upstreams};
-use crate::{
-    clock::Timestamp,
-    gate::{PolicyTotal, Shared},
-    reload::ReloadState,
-    store::OtherProxies,
-    upstream::EndpointState,
-};
+use crate::reload::ReloadState;
 
 /// Time between two summaries.
 const PAUSE: Duration = Duration::from_secs(3);

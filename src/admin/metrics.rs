@@ -1,17 +1,14 @@
 //! `GET /metrics`: numbers for Prometheus.
 
+use tollgate_clock::Timestamp;
+use tollgate_observe::{access_log::AccessLog, events::Unwritten, trace::DropReason};
+use tollgate_store::{Decider, NoRoom, Unanswered};
+use tollgate_upstream::downstream::{Fault, Handshake, HandshakeFailure};
+
 use super::{
     Context, certificates, disk,
     exposition::{Exposition, MetricKind, TextFormat},
     process, requests, stores, upstreams,
-};
-use crate::{
-    access_log::AccessLog,
-    clock::Timestamp,
-    downstream::{Fault, Handshake, HandshakeFailure},
-    events::Unwritten,
-    store::{Decider, NoRoom, Unanswered},
-    trace::DropReason,
 };
 
 /// All numbers as text.

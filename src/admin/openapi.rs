@@ -6,13 +6,13 @@ use schemars::{
     Schema, SchemaGenerator, generate::SchemaSettings, transform::transform_subschemas,
 };
 use serde_json::{Map, Value, json};
+use tollgate_settings::Permission;
 
 use super::{
     Message,
     endpoint::{Answer, ENDPOINTS, Endpoint, Parameter, Verb},
     guard::ACTION,
 };
-use crate::settings::Permission;
 
 /// The description as text: it is the same for every request.
 pub(super) static DESCRIPTION: LazyLock<String> = LazyLock::new(|| {

@@ -5,14 +5,12 @@ use std::str::FromStr;
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use tollgate_gate::{DenialFilter, KEPT_DENIALS};
 
 use super::{Context, asked::Asked, json_response, message};
-use crate::{
-    callers::{
-        denials,
-        top::{RankBy, TopError, TopQuery, top},
-    },
-    gate::{DenialFilter, KEPT_DENIALS},
+use crate::callers::{
+    denials,
+    top::{RankBy, TopError, TopQuery, top},
 };
 
 /// The most callers that are told.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt, Either, LengthLimitError, Limited};
 use hyper::body::Incoming;
+use tollgate_settings::{AdminSettings, Permission};
 
 use super::{
     AnswerBody, Context,
@@ -18,7 +19,6 @@ use super::{
     live::Live,
     message,
 };
-use crate::settings::{AdminSettings, Permission};
 
 /// What the listener reports on, and who may ask about it.
 pub(super) struct Reception {

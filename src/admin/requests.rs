@@ -2,13 +2,12 @@
 
 use std::time::Duration;
 
+use tollgate_gate::{PolicyTotal, Shared};
+use tollgate_identity::AuthResult;
+use tollgate_observe::metrics::LimitDecision;
+use tollgate_policy::{Limit, Period, Policy};
+
 use super::exposition::{Exposition, MetricKind};
-use crate::{
-    gate::{PolicyTotal, Shared},
-    identity::AuthResult,
-    metrics::LimitDecision,
-    policy::{Limit, Period, Policy},
-};
 
 /// A label for what there was no room for.
 const OTHER: &str = "_OTHER";

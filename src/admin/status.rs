@@ -4,17 +4,15 @@ use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tollgate_clock::Timestamp;
+use tollgate_identity::RemoteStatus;
+use tollgate_keyword::Keyword;
+use tollgate_policy::{HostPattern, Policy};
+use tollgate_settings::StoreClock;
+use tollgate_store::{Rival, Skew, Stores, Unanswered};
 
 use super::{Context, DiskStatus, Phase, RedisStatus, UpstreamStatus, metrics, upstreams};
-use crate::{
-    clock::Timestamp,
-    identity::RemoteStatus,
-    policy::{HostPattern, Policy},
-    reload::Refused,
-    settings::StoreClock,
-    store::{Rival, Skew, Stores, Unanswered},
-    yaml::Keyword,
-};
+use crate::reload::Refused;
 
 /// The whole status. Written by a proxy, and read by `tollgate status`.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]

@@ -5,14 +5,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tollgate_clock::Timestamp;
+use tollgate_keyword::Keyword;
+use tollgate_settings::{MoveMode, StoreKind};
+use tollgate_store::{ReplicaLink, ServerHealth, ServerReport, Servers, Stores};
 
 use super::exposition::{Exposition, MetricKind};
-use crate::{
-    clock::Timestamp,
-    settings::{MoveMode, StoreKind},
-    store::{ReplicaLink, ServerHealth, ServerReport, Servers, Stores},
-    yaml::Keyword,
-};
 
 /// A server of a store in Redis.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
@@ -64,14 +62,6 @@ impl RedisStatus {
             follows,
             lag,
         }
-    }
-}
-
-impl ServerReport {
-    /// Since when it has its health, at `now`.
-    fn began(&self, now: Timestamp) -> Timestamp {
-        let lasted = u64::try_from(self.lasted.as_micros()).unwrap_or(u64::MAX);
-        Timestamp::from_micros(now.as_micros().saturating_sub(lasted))
     }
 }
 

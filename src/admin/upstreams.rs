@@ -5,12 +5,12 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tollgate_gate::Shared;
+use tollgate_upstream::{
+    AnswerCounts, EndpointReport, EndpointState, Keeper, ServerReport, UpstreamReport,
+};
 
 use super::exposition::{Exposition, MetricKind};
-use crate::{
-    gate::Shared,
-    upstream::{AnswerCounts, EndpointReport, EndpointState, Keeper, ServerReport, UpstreamReport},
-};
 
 /// An upstream of a policy in force.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]

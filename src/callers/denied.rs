@@ -2,8 +2,7 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::gate::{DenialEntry, DenialFilter, FoundDenials, Shared};
+use tollgate_gate::{DenialEntry, DenialFilter, FoundDenials, Shared};
 
 /// The latest denials.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -2,14 +2,13 @@
 
 use std::net::IpAddr;
 
+use tollgate_clock::Timestamp;
+use tollgate_gate::{hash_descriptor, hash_named_key};
+use tollgate_identity::{CallerByName, Identifier, NameError, Prefixes, ResolvedCaller};
+use tollgate_limit::{Charge, Key, Origin, Stance};
+use tollgate_policy::{Allowance, KeyPart, KeyValue, Limit, Listed, Override, Policies, Policy};
+
 use super::{CallerError, CallerQuery};
-use crate::{
-    clock::Timestamp,
-    gate::{hash_descriptor, hash_named_key},
-    identity::{CallerByName, Identifier, NameError, Prefixes, ResolvedCaller},
-    limit::{Charge, Key, Origin, Stance},
-    policy::{Allowance, KeyPart, KeyValue, Limit, Listed, Override, Policies, Policy},
-};
 
 /// What names an address whose limits per `client.ip` are asked for.
 const CLIENT_IP: &str = "client.ip";

@@ -2,15 +2,13 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tollgate_clock::Timestamp;
+use tollgate_limit::{DecidedBy, Decision, Outcome};
+use tollgate_policy::{Enforcement, Limit, Policy};
+use tollgate_preview::diff::words;
+use tollgate_settings::{StoreKind, StoreSettings};
 
 use super::found::{OwnCounters, Row, per_in_words};
-use crate::{
-    clock::Timestamp,
-    limit::{DecidedBy, Decision, Outcome},
-    policy::{Enforcement, Limit, Policy},
-    preview::diff::words,
-    settings::{StoreKind, StoreSettings},
-};
 
 /// How the limits of a caller stand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

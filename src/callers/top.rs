@@ -2,12 +2,9 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::{
-    clock::Timestamp,
-    gate::Shared,
-    sketch::{KEPT_MINUTES, LimitRef, Measure},
-};
+use tollgate_clock::Timestamp;
+use tollgate_gate::Shared;
+use tollgate_observe::sketch::{KEPT_MINUTES, LimitRef, Measure};
 
 /// What callers are ranked by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -18,15 +18,13 @@ use tokio::{
     net::{TcpStream, UnixStream},
     time::timeout,
 };
+use tollgate_settings::{
+    AdminPlace, ListenAddress, MAX_TOKEN_FILE_BYTES, Permission, Secret, admin_place, token_in,
+};
+use tollgate_yaml::Sources;
 
 use super::Failure;
-use crate::{
-    admin::Message,
-    settings::{
-        AdminPlace, ListenAddress, MAX_TOKEN_FILE_BYTES, Permission, Secret, admin_place, token_in,
-    },
-    yaml::Sources,
-};
+use crate::admin::Message;
 
 /// How long a call that needs little work may take in all.
 pub(super) const CALL_TIMEOUT: Duration = Duration::from_secs(10);

@@ -15,10 +15,10 @@ use std::{
 };
 
 use anyhow::anyhow;
+use tollgate_clock::Clock;
 
 use self::report::{Report, Request};
 use super::{Exit, Failure};
-use crate::clock::Clock;
 
 /// Check settings and policies
 ///

@@ -7,11 +7,9 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use crate::{
-    policy::{Policies, load},
-    settings::{Configuration, Settings, read_policies, read_policies_of, read_text},
-    yaml::{Document, Problem, Sources, Value},
-};
+use tollgate_policy::{Policies, load};
+use tollgate_settings::{Configuration, Settings, read_policies, read_policies_of, read_text};
+use tollgate_yaml::{Document, Problem, Sources, Value};
 
 /// What was found at a path.
 pub(super) struct Configured {

@@ -12,6 +12,12 @@ use std::{
 
 use anyhow::Context;
 use serde_json::{Map, Value, json};
+use tollgate_clock::Clock;
+use tollgate_identity::SigningKey;
+use tollgate_observe::{access_log::Format, events::log_to_stderr};
+use tollgate_policy::{Policies, load};
+use tollgate_settings::{Configuration, ListenAddress, Settings};
+use tollgate_yaml::Sources;
 
 use self::{
     sample_api::Behaviour,
@@ -21,16 +27,7 @@ use super::{
     Failure,
     run::{FLUSH_TIMEOUT, serve},
 };
-use crate::{
-    access_log::Format,
-    clock::Clock,
-    events::log_to_stderr,
-    identity::SigningKey,
-    policy::{Policies, load},
-    server::handover::Inherited,
-    settings::{Configuration, ListenAddress, Settings},
-    yaml::Sources,
-};
+use crate::server::handover::Inherited;
 
 /// The shipped example: what the demo enforces is what a newcomer reads.
 const POLICY: &str = include_str!("../../config/policies/api.yaml");

@@ -8,15 +8,13 @@ use std::{
 };
 
 use serde::Serialize;
+use tollgate_policy::Policies;
+use tollgate_preview::diff::{Difference, diff};
+use tollgate_yaml::{Problem, Sources};
 
 use super::{
     Failure,
     configured::{Configured, is_pipe, sources_of},
-};
-use crate::{
-    policy::Policies,
-    preview::diff::{Difference, diff},
-    yaml::{Problem, Sources},
 };
 
 /// Show what a change of policies does

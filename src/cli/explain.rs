@@ -7,19 +7,17 @@ use std::{io::Write, net::IpAddr, path::PathBuf, sync::Arc};
 use anyhow::Context;
 use http::{Method, StatusCode};
 use serde_json::{Map, Value};
+use tollgate_clock::Clock;
+use tollgate_gate::Shared;
+use tollgate_preview::{
+    Explanation,
+    explain::{Counters, Question, explain},
+};
 
 use super::{
     Failure,
     call::{CALL_TIMEOUT, Target, TokenFile, refusal},
     configured::{Configured, sources_of},
-};
-use crate::{
-    clock::Clock,
-    gate::Shared,
-    preview::{
-        Explanation,
-        explain::{Counters, Question, explain},
-    },
 };
 
 /// Explain how a request would be handled

@@ -11,16 +11,14 @@ use std::{
 use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use http::Method;
+use tollgate_settings::{ListenAddress, ListenerSettings, Settings, read_text};
+use tollgate_yaml::Sources;
 
 use super::{
     Failure,
     call::{Target, reachable, resolve},
 };
-use crate::{
-    admin::Readiness,
-    settings::{ListenAddress, ListenerSettings, Settings, read_text},
-    yaml::Sources,
-};
+use crate::admin::Readiness;
 
 /// Ask a running proxy whether it answers
 ///

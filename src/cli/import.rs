@@ -5,9 +5,9 @@ mod envoy;
 use std::{io::Write, path::PathBuf};
 
 use anyhow::{Context, anyhow};
+use tollgate_yaml::{Document, Sources};
 
 use super::Failure;
-use crate::yaml::{Document, Sources};
 
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;

@@ -3,12 +3,10 @@
 use std::{io::Write, path::PathBuf};
 
 use anyhow::{Context, anyhow};
+use tollgate_identity::{Algorithm, PublicJwk, jwk_set};
+use tollgate_yaml::Sources;
 
 use super::Failure;
-use crate::{
-    identity::{Algorithm, PublicJwk, jwk_set},
-    yaml::Sources,
-};
 
 /// Largest key file that is read.
 const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;

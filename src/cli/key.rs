@@ -8,12 +8,10 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_identity::{ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey};
 
 use super::Failure;
-use crate::{
-    clock::{Clock, Timestamp},
-    identity::{ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
-};
 
 /// More than any secret has.
 const MAX_INPUT_BYTES: u64 = 64 * 1024;

@@ -4,16 +4,14 @@ use std::io::{self, Write};
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use tollgate_settings::Permission;
 
 use super::{
     Failure,
     call::{CALL_TIMEOUT, Where, encoded, refusal},
     reload::read,
 };
-use crate::{
-    callers::{CallerReport, LimitReport, PolicyReport, WindowReport},
-    settings::Permission,
-};
+use crate::callers::{CallerReport, LimitReport, PolicyReport, WindowReport};
 
 /// Show how the limits of a caller stand
 ///

@@ -6,15 +6,13 @@ use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use http::{Method, StatusCode};
 use serde::Deserialize;
+use tollgate_settings::Permission;
 
 use super::{
     Failure,
     call::{Where, refusal},
 };
-use crate::{
-    admin::{RefusedReload, Reloaded},
-    settings::Permission,
-};
+use crate::admin::{RefusedReload, Reloaded};
 
 /// Have a running proxy read its configuration
 ///

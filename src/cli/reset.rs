@@ -4,6 +4,7 @@ use std::io::Write;
 
 use http::{Method, StatusCode};
 use serde_json::json;
+use tollgate_settings::Permission;
 
 use super::{
     Failure,
@@ -11,7 +12,7 @@ use super::{
     look::Whose,
     reload::read,
 };
-use crate::{callers::ResetReport, settings::Permission};
+use crate::callers::ResetReport;
 
 /// Reset the limits of a caller
 ///

@@ -16,6 +16,17 @@ use std::{
 };
 
 use anyhow::Context;
+use tollgate_clock::Clock;
+use tollgate_gate::Shared;
+use tollgate_observe::{
+    access_log::AccessLog,
+    events::{Events, log_to_stderr},
+    pipe::Pipe,
+};
+use tollgate_preview::cases::verify;
+use tollgate_settings::{Configuration, ListenAddress, events_format};
+use tollgate_store::{Disk, SaveHandle, SnapshotSaver};
+use tollgate_yaml::Sources;
 
 use self::{
     signals::{Caught, Signals},
@@ -24,22 +35,13 @@ use self::{
 };
 use super::Failure;
 use crate::{
-    access_log::AccessLog,
     admin::Phase,
-    clock::Clock,
     decisions::{Counted, DecisionListener},
-    events::{Events, log_to_stderr},
-    gate::Shared,
-    pipe::Pipe,
-    preview::cases::verify,
     reload::{Origin, announce},
     server::{
         Listener, Server, Stopped,
         handover::{Inherited, Predecessor},
     },
-    settings::{Configuration, ListenAddress, events_format},
-    store::{Disk, SaveHandle, SnapshotSaver},
-    yaml::Sources,
 };
 
 /// Serve

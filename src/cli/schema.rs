@@ -3,8 +3,11 @@
 
 use std::io::Write;
 
+use tollgate_policy as policy;
+use tollgate_settings as settings;
+use tollgate_simulate::report::json;
+
 use super::Failure;
-use crate::{policy, settings, simulate::report::json};
 
 /// Print the JSON Schema of a kind of file, or of a report
 ///
@@ -39,12 +42,10 @@ mod tests {
     use std::path::Path;
 
     use serde_json::{Value, json};
+    use tollgate_settings::Settings;
+    use tollgate_yaml::{Problem, Sources};
 
     use super::*;
-    use crate::{
-        settings::Settings,
-        yaml::{Problem, Sources},
-    };
 
     const KINDS: [(&str, Kind); 2] = [("policy", Kind::Policy), ("settings", Kind::Settings)];
 

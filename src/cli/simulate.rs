@@ -9,18 +9,16 @@ use std::{
 };
 
 use anyhow::{Context as _, anyhow};
+use tollgate_history::{Format, ReadOptions};
+use tollgate_policy::Policies;
+use tollgate_simulate::{
+    CallerField, PolicySet, Progress, Report, Simulation,
+    report::{html, json, markdown, text},
+};
 
 use super::{
     Exit, Failure,
     configured::{Configured, sources_of},
-};
-use crate::{
-    history::{Format, ReadOptions},
-    policy::Policies,
-    simulate::{
-        CallerField, PolicySet, Progress, Report, Simulation,
-        report::{html, json, markdown, text},
-    },
 };
 
 /// Show what limits would have done to the requests of an access log

@@ -8,6 +8,7 @@ use std::io::Write;
 use anyhow::bail;
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use tollgate_settings::Permission;
 
 use super::{
     Failure,
@@ -15,12 +16,9 @@ use super::{
     counted,
     reload::{read, write_problems},
 };
-use crate::{
-    admin::{
-        DiskStatus, EndpointStatus, Phase, PolicyStatus, RedisStatus, RemoteKeysStatus,
-        RivalStatus, Status, StoreStatus, UpstreamStatus,
-    },
-    settings::Permission,
+use crate::admin::{
+    DiskStatus, EndpointStatus, Phase, PolicyStatus, RedisStatus, RemoteKeysStatus, RivalStatus,
+    Status, StoreStatus, UpstreamStatus,
 };
 
 /// Show the status of a running proxy

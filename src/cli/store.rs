@@ -12,18 +12,18 @@ use bytes::Bytes;
 use clap::Subcommand;
 use http::{Method, StatusCode};
 use serde::de::DeserializeOwned;
+use tollgate_clock::Clock;
+use tollgate_settings::{Permission, Settings, read_text};
+use tollgate_store::{OfflineStore, OpenError, check};
+use tollgate_yaml::Sources;
 
 use super::{
     Exit, Failure,
     call::{CALL_TIMEOUT, Where, refusal},
     reload::read,
 };
-use crate::{
-    admin::{BackupOrder, BackupReport, CheckReport, DamagedFile, DiskStatus, Message, Status},
-    clock::Clock,
-    settings::{Permission, Settings, read_text},
-    store::{OfflineStore, OpenError, check},
-    yaml::Sources,
+use crate::admin::{
+    BackupOrder, BackupReport, CheckReport, DamagedFile, DiskStatus, Message, Status,
 };
 
 /// Count, check, copy or merge the counters on disk

@@ -3,12 +3,12 @@
 use std::{io::Write, path::PathBuf};
 
 use anyhow::anyhow;
+use tollgate_simulate::suggest;
 
 use super::{
     Failure,
     simulate::{ProgressBar, Reading},
 };
-use crate::simulate::suggest;
 
 /// Write a policy to begin with, from an access log
 ///

@@ -6,14 +6,12 @@ use std::{io::Write, path::PathBuf, time::Duration};
 
 use anyhow::{Context, anyhow, bail};
 use serde_json::{Map, Value, json};
+use tollgate_clock::Clock;
+use tollgate_identity::{Algorithm, SigningKey, TokenHeader};
+use tollgate_yaml::{Sources, parse_duration};
 
 use self::recipient::Recipient;
 use super::Failure;
-use crate::{
-    clock::Clock,
-    identity::{Algorithm, SigningKey, TokenHeader},
-    yaml::{Sources, parse_duration},
-};
 
 /// Largest key file that is read.
 const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;

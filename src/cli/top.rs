@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use bytes::Bytes;
 use clap::ValueEnum;
 use http::{Method, StatusCode};
+use tollgate_settings::Permission;
 
 use super::{
     Failure,
@@ -13,10 +14,7 @@ use super::{
     reload::read,
     table,
 };
-use crate::{
-    callers::top::{RankBy, TopCaller, TopReport},
-    settings::Permission,
-};
+use crate::callers::top::{RankBy, TopCaller, TopReport};
 
 /// Show the callers that use limits most
 ///

@@ -6,11 +6,12 @@
 //! until half of their room is used, so that a second replay, which begins before that instant, gets
 //! the replies of the first.
 
+use tollgate_limit::KeyHasher;
+
 use super::{
     refill::{Bucket, Request, Taken, Verb},
     table::{Fading, Table},
 };
-use crate::limit::KeyHasher;
 
 /// The buckets of a listener. Instants are milliseconds.
 pub(super) struct Buckets {

@@ -21,13 +21,16 @@ use tokio::{
     sync::watch,
     time::{Instant, sleep_until, timeout},
 };
+use tollgate_clock::Clock;
+use tollgate_gate::Gate;
+use tollgate_observe::metrics::CommandTotals;
+use tollgate_wire::resp::Replies;
 
 use super::{
     Engine, Served, Session,
     engine::MAX_REPLIES,
     stream::{Stream, gone, try_write},
 };
-use crate::{clock::Clock, gate::Gate, metrics::CommandTotals, resp::Replies};
 
 /// What the connections of a listener share, in one thread.
 pub(super) struct Desk {

@@ -8,6 +8,10 @@ mod tests;
 use std::time::Duration;
 
 use aws_lc_rs::{constant_time, digest};
+use tollgate_clock::{Throttle, Timestamp};
+use tollgate_limit::KeyHasher;
+use tollgate_observe::metrics::CommandTotals;
+use tollgate_wire::resp::{Arguments, Bounds, Decoded, Protocol, Replies, decode, parse_integer};
 
 use super::{
     buckets::Buckets,
@@ -15,12 +19,6 @@ use super::{
     refill::{Request, Unit, Verb},
     table::{Fading, Table},
     throttle,
-};
-use crate::{
-    clock::{Throttle, Timestamp},
-    limit::KeyHasher,
-    metrics::CommandTotals,
-    resp::{Arguments, Bounds, Decoded, Protocol, Replies, decode, parse_integer},
 };
 
 /// What all connections of a listener share.
@@ -87,7 +85,7 @@ impl Fading for Arrival {
 pub(super) const MAX_REPLIES: usize = 64 * 1024;
 
 const BOUNDS: Bounds = Bounds {
-    arguments: crate::resp::MAX_ARGUMENTS,
+    arguments: tollgate_wire::resp::MAX_ARGUMENTS,
     argument_bytes: 64 * 1024,
     command_bytes: 64 * 1024,
 };

@@ -12,24 +12,22 @@ use tokio::{
     task::JoinSet,
     time::{Instant, MissedTickBehavior, interval},
 };
+use tollgate_clock::{Throttle, deadline::Ticker};
+use tollgate_gate::{Gate, Shared};
+use tollgate_identity::canonical;
+use tollgate_observe::{access_log::AccessLog, metrics::CommandTotals};
+use tollgate_settings::{DecisionSettings, Limits, ListenAddress, Timeouts};
+use tollgate_upstream::{
+    Upstreams,
+    downstream::{Admission, ConnectionPermit},
+};
 
 use super::{
     Engine,
     connection::{Bench, Desk, serve},
     stream::open,
 };
-use crate::{
-    access_log::AccessLog,
-    clock::Throttle,
-    deadline::Ticker,
-    downstream::{Admission, ConnectionPermit},
-    gate::{Gate, Shared},
-    identity::canonical,
-    metrics::CommandTotals,
-    server::{Listener, ListenerSocket},
-    settings::{DecisionSettings, Limits, ListenAddress, Timeouts},
-    upstream::Upstreams,
-};
+use crate::server::{Listener, ListenerSocket};
 
 /// A listener at work, until it is drained.
 pub struct DecisionListener {

@@ -2,14 +2,12 @@
 
 use std::{net::IpAddr, time::Duration};
 
-use crate::{
-    clock::Timestamp,
-    gate::{
-        Answer, Call, CallError, ChargeTime, Gate, MAX_WAIT, NamedCharge, Program, ReceiptError,
-        parse_instant,
-    },
-    resp::{Arguments, Replies, parse_integer},
+use tollgate_clock::Timestamp;
+use tollgate_gate::{
+    Answer, Call, CallError, ChargeTime, Gate, MAX_WAIT, NamedCharge, Program, ReceiptError,
+    parse_instant,
 };
+use tollgate_wire::resp::{Arguments, Replies, parse_integer};
 
 /// A command about limits of the policies.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 //! The one thing to know: the reply is what the bucket held before. A caller may go on if that is at
 //! least what it takes, and whoever takes more than there is drains the bucket.
 
-use crate::resp::{Arguments, parse_integer};
+use tollgate_wire::resp::{Arguments, parse_integer};
 
 /// What a command does with the bucket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

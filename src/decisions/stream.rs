@@ -10,12 +10,9 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::either::Either;
-
-use crate::{
-    downstream::{Handshake, HandshakeFailure, Handshakes},
-    gate::Gate,
-    settings::CurrentTls,
-};
+use tollgate_gate::Gate;
+use tollgate_settings::CurrentTls;
+use tollgate_upstream::downstream::{Handshake, HandshakeFailure, Handshakes};
 
 /// What a client's bytes come by: the left one as it is, the right one in TLS.
 pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;

@@ -3,7 +3,7 @@
 //! State is one instant, the theoretical arrival time (TAT), in nanoseconds as in the original, so
 //! that its rounding is the same.
 
-use crate::resp::{Arguments, parse_integer};
+use tollgate_wire::resp::{Arguments, parse_integer};
 
 /// A command, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,12 +1,10 @@
 //! What is logged about a configuration that is put in force, at the start and with each reload:
 //! what is wrong, and which callers have rates of their own.
 
-use crate::{
-    clock::Timestamp,
-    policy::Policies,
-    settings::Settings,
-    warning::{Rule, Warning},
-};
+use tollgate_clock::Timestamp;
+use tollgate_policy::Policies;
+use tollgate_settings::Settings;
+use tollgate_yaml::warning::{Rule, Warning};
 
 /// Logs a configuration that is put in force at `now`.
 pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {

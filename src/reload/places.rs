@@ -14,7 +14,7 @@ use std::{
     path::{Component, Path, PathBuf},
 };
 
-use crate::yaml::{Endings, Inputs};
+use tollgate_yaml::{Endings, Inputs};
 
 /// As many links on the way to one file are followed: more than the system itself follows.
 const MAX_LINKS: usize = 64;
@@ -117,9 +117,9 @@ mod tests {
     use std::{fs, os::unix::fs::symlink};
 
     use tempfile::TempDir;
+    use tollgate_yaml::Sources;
 
     use super::*;
-    use crate::yaml::Sources;
 
     const YAML: Endings = Endings(&["yaml"]);
 

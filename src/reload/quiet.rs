@@ -1,6 +1,6 @@
 //! When a change is over: an editor or a deployment may still be writing.
 
-use crate::yaml::Inputs;
+use tollgate_yaml::Inputs;
 
 /// Follows a change from its first sign until it is over. Called once in a quiet period.
 #[derive(Debug, Default)]
@@ -52,8 +52,9 @@ impl Quiet {
 mod tests {
     use std::{fs, path::Path};
 
+    use tollgate_yaml::Sources;
+
     use super::*;
-    use crate::yaml::Sources;
 
     /// What is seen of a file with this content.
     fn seen(file: &Path, content: &str) -> Inputs {

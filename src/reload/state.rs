@@ -3,7 +3,8 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use crate::{clock::Timestamp, yaml::Problem};
+use tollgate_clock::Timestamp;
+use tollgate_yaml::Problem;
 
 /// The state of reloading, for the code that reports it.
 #[derive(Debug)]

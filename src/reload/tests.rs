@@ -3,9 +3,9 @@
 use std::{fs, io, path::Path};
 
 use tempfile::TempDir;
+use tollgate_clock::Clock;
 
 use super::*;
-use crate::clock::Clock;
 
 /// A folder with a configuration, and what reloads it.
 struct Running {

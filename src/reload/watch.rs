@@ -4,9 +4,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use tollgate_yaml::Inputs;
 
 use super::places::Places;
-use crate::yaml::Inputs;
 
 /// Watches what a configuration was made of.
 pub(super) struct Watch {
@@ -87,8 +87,9 @@ mod tests {
         time::Duration,
     };
 
+    use tollgate_yaml::Sources;
+
     use super::*;
-    use crate::yaml::Sources;
 
     #[test]
     fn what_else_happens_in_the_folder_is_no_change() {

@@ -20,21 +20,21 @@ use std::{
 };
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
+use tollgate_clock::deadline::Ticker;
+use tollgate_gate::Gate;
+use tollgate_observe::panics::{self, Panic};
+use tollgate_response::Body;
+use tollgate_upstream::{
+    ClientBody,
+    downstream::{ConnectionPermit, Fault, Handshake, InFlight, Pace, Peer, Writing},
+};
+use tollgate_wire::Violation;
 
 use super::{
     listener::Accepted,
     opening::{Opened, open},
     socket::{Protocol, Socket},
     tunnel::Tunnel,
-};
-use crate::{
-    deadline::Ticker,
-    downstream::{ConnectionPermit, Fault, Handshake, InFlight, Pace, Peer, Writing},
-    gate::Gate,
-    panics::{self, Panic},
-    response::Body,
-    upstream::ClientBody,
-    wire::Violation,
 };
 
 /// Serves a connection until it closes. A panic outside of any request ends this connection alone.

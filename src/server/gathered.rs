@@ -8,8 +8,7 @@ use std::{
 };
 
 use tokio::io::AsyncWrite;
-
-use crate::downstream::Writing;
+use tollgate_upstream::downstream::Writing;
 
 /// What was written and waits to be sent together with what comes next.
 #[derive(Debug, Default)]

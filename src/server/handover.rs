@@ -29,8 +29,9 @@ pub use self::{
     predecessor::Predecessor,
     successor::{Handover, Successor},
 };
+use tollgate_settings::{ListenAddress, ListenerSettings};
+
 use super::listener::{Listener, ListenerSocket};
-use crate::settings::{ListenAddress, ListenerSettings};
 
 /// Listening sockets that another process has opened, until they are taken.
 #[derive(Debug, Default)]

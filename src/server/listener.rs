@@ -9,8 +9,7 @@ use std::{
 };
 
 use socket2::{Domain, Protocol, SockAddr, Socket, Type};
-
-use crate::settings::{ListenAddress, ListenerSettings};
+use tollgate_settings::{ListenAddress, ListenerSettings};
 
 /// A bound socket, and what is asked of clients there.
 #[derive(Debug)]
@@ -169,7 +168,7 @@ impl Accepted {
     /// The other end's address, if it has one.
     pub(super) fn address(&self) -> Option<IpAddr> {
         match &self.stream {
-            AcceptedStream::Tcp(_, address) => Some(crate::identity::canonical(address.ip())),
+            AcceptedStream::Tcp(_, address) => Some(tollgate_identity::canonical(address.ip())),
             AcceptedStream::Unix(_) => None,
         }
     }

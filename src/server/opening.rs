@@ -16,22 +16,19 @@ use http::HeaderValue;
 use rustls::{CertificateError, HandshakeKind, ProtocolVersion};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
+use tollgate_clock::deadline::Deadline;
+use tollgate_gate::Shared;
+use tollgate_identity::canonical;
+use tollgate_settings::{ALPN_HTTP2, CurrentTls, Epoch, Protocols};
+use tollgate_upstream::downstream::{
+    ClientChain, ConnectionPermit, Fault, Handshake, HandshakeFailure, NotAdmitted, NotGood, Peer,
+};
+use tollgate_wire::proxy_protocol::{self, HeaderError, MAX_BYTES, Source};
 
 use super::{
     listener::{Accepted, AcceptedStream},
     socket::Protocol,
     stream::{Stream, Transport},
-};
-use crate::{
-    deadline::Deadline,
-    downstream::{
-        ClientChain, ConnectionPermit, Fault, Handshake, HandshakeFailure, NotAdmitted, NotGood,
-        Peer,
-    },
-    gate::Shared,
-    identity::canonical,
-    settings::{ALPN_HTTP2, CurrentTls, Epoch, Protocols},
-    wire::proxy_protocol::{self, HeaderError, MAX_BYTES, Source},
 };
 
 /// A connection that is ready for requests.

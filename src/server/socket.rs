@@ -15,16 +15,14 @@ use std::{
 };
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tollgate_clock::deadline::Ticker;
+use tollgate_upstream::downstream::Writing;
+use tollgate_wire::{
+    frames::{self, Frames},
+    framing::{Framing, Phase},
+};
 
 use super::{gathered::Gathered, stream::Stream};
-use crate::{
-    deadline::Ticker,
-    downstream::Writing,
-    wire::{
-        frames::{self, Frames},
-        framing::{Framing, Phase},
-    },
-};
 
 /// Which protocol a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,15 +16,13 @@ use std::{
 
 use bytes::Bytes;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tollgate_clock::deadline::Deadline;
+use tollgate_response::{Body, EndedTunnel};
+use tollgate_upstream::Switched;
 
 use super::{
     socket::{CLOSE_TIMEOUT, Socket},
     websocket::{As, Frames, going_away},
-};
-use crate::{
-    deadline::Deadline,
-    response::{Body, EndedTunnel},
-    upstream::Switched,
 };
 
 /// A tunnel that has not begun.

@@ -15,16 +15,16 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval},
 };
+use tollgate_clock::deadline::{Leave, TICK, Ticker};
+use tollgate_gate::{Gate, Shared};
+use tollgate_observe::access_log::AccessLog;
+use tollgate_settings::Timeouts;
+use tollgate_upstream::{
+    Upstreams,
+    downstream::{ConnectionPermit, Fault},
+};
 
 use super::{connection, listener::Accepted};
-use crate::{
-    access_log::AccessLog,
-    deadline::{Leave, TICK, Ticker},
-    downstream::{ConnectionPermit, Fault},
-    gate::{Gate, Shared},
-    settings::Timeouts,
-    upstream::Upstreams,
-};
 
 /// The acceptor's end of a worker.
 pub(super) struct Worker {
@@ -212,12 +212,11 @@ mod tests {
         net::{Ipv4Addr, TcpListener, TcpStream},
     };
 
+    use tollgate_clock::Clock;
+    use tollgate_settings::{ListenAddress, ListenerSettings};
+
     use super::*;
-    use crate::{
-        clock::Clock,
-        server::listener::AcceptedStream,
-        settings::{ListenAddress, ListenerSettings},
-    };
+    use crate::server::listener::AcceptedStream;
 
     /// Where clients connect to that are handed to a worker.
     struct Acceptor {

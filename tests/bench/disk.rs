@@ -25,13 +25,11 @@ use std::{
 };
 
 use tokio::{runtime::Builder, task::LocalSet};
-use tollgate::{
-    clock::{Clock, Timestamp},
-    limit::{Align, Charge, FixedWindow, Key, LimitId, Quota},
-    settings::Settings,
-    store::{MemoryStore, Store, Stores, open_disk},
-    yaml::Sources,
-};
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_limit::{Align, Charge, FixedWindow, Key, LimitId, Quota};
+use tollgate_settings::Settings;
+use tollgate_store::{MemoryStore, Store, Stores, open_disk};
+use tollgate_yaml::Sources;
 
 const MONTH: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -249,7 +247,7 @@ impl Times {
 }
 
 /// Waits until the disk has been looked through and its tables are written.
-fn settle(disk: &tollgate::store::Disk) {
+fn settle(disk: &tollgate_store::Disk) {
     let begun = Instant::now();
     while !disk.report().is_filter_ready && begun.elapsed() < Duration::from_secs(600) {
         std::thread::park_timeout(Duration::from_millis(100));

@@ -15,14 +15,12 @@ use std::{
 };
 
 use divan::{Bencher, black_box};
-use tollgate::{
-    clock::Timestamp,
-    limit::{
-        Algorithm, Align, Calendar, CalendarUnit, Charge, Concurrency, FixedWindow, Gcra, Key,
-        LimitId, Quota, SlidingLog, SlidingWindow, TokenBucket,
-    },
-    store::MemoryStore,
+use tollgate_clock::Timestamp;
+use tollgate_limit::{
+    Algorithm, Align, Calendar, CalendarUnit, Charge, Concurrency, FixedWindow, Gcra, Key, LimitId,
+    Quota, SlidingLog, SlidingWindow, TokenBucket,
 };
+use tollgate_store::MemoryStore;
 
 fn main() {
     divan::main();

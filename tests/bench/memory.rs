@@ -5,11 +5,9 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::{
-    clock::Timestamp,
-    limit::{Align, Charge, Decision, FixedWindow, Key, KeyHasher, LimitId, Quota},
-    store::{MemoryStore, NoRoom},
-};
+use tollgate_clock::Timestamp;
+use tollgate_limit::{Align, Charge, Decision, FixedWindow, Key, KeyHasher, LimitId, Quota};
+use tollgate_store::{MemoryStore, NoRoom};
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -21,17 +21,15 @@ use std::{
 
 use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
-use tollgate::{
-    clock::{Clock, Timestamp},
-    identity::{
-        AcceptedIssuers, Algorithm, Auth, Client, CurrentKeys, Identifier, KeyRing, PublishedKeys,
-        SigningKey,
-    },
-    limit::{Align, Charge, FixedWindow, Hashing, Key, KeyHasher, LimitId, Quota},
-    policy::{self, Policy},
-    store::MemoryStore,
-    yaml::Sources,
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_identity::{
+    AcceptedIssuers, Algorithm, Auth, Client, CurrentKeys, Identifier, KeyRing, PublishedKeys,
+    SigningKey,
 };
+use tollgate_limit::{Align, Charge, FixedWindow, Hashing, Key, KeyHasher, LimitId, Quota};
+use tollgate_policy::{self as policy, Policy};
+use tollgate_store::MemoryStore;
+use tollgate_yaml::Sources;
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
 const HOUR: Duration = Duration::from_secs(3600);

@@ -5,10 +5,8 @@ use std::fs;
 
 use serde_json::json;
 use tempfile::TempDir;
-use tollgate::{
-    identity::NewKey,
-    preview::diff::{Difference, WindowChange, WindowOutcome, diff},
-};
+use tollgate_identity::NewKey;
+use tollgate_preview::diff::{Difference, WindowChange, WindowOutcome, diff};
 
 use crate::support::{
     Authority, INTROSPECTION, ISSUER, Policy, Proxy, Request, Response, Upstream, compile, get,

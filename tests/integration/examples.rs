@@ -5,12 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tollgate::{
-    clock::Timestamp,
-    policy::{Policies, load},
-    preview::cases::Runner,
-    yaml::Sources,
-};
+use tollgate_clock::Timestamp;
+use tollgate_policy::{Policies, load};
+use tollgate_preview::cases::Runner;
+use tollgate_yaml::Sources;
 
 /// 2026-01-15T12:00:00Z.
 const NOW: Timestamp = Timestamp::from_secs(1_768_478_400);

@@ -7,7 +7,7 @@ mod rotation;
 
 use std::{sync::Arc, time::Duration};
 
-use tollgate::identity::Endpoint;
+use tollgate_identity::Endpoint;
 
 use super::support::{Authority, PATIENCE};
 

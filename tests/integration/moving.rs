@@ -9,7 +9,7 @@ use std::{
     thread,
 };
 
-use tollgate::settings::MoveMode;
+use tollgate_settings::MoveMode;
 
 use crate::support::{
     HOUR, MINUTE, Policy, Proxy, Redis, Response, Signal, Upstream, eventually, get,

@@ -7,14 +7,11 @@ use std::{
 };
 
 use serde_json::Value;
-use tollgate::{
-    access_log::Format,
-    events::log_to_stderr,
-    policy::Policies,
-    preview::cases::verify,
-    settings::{Configuration, Settings},
-    yaml::Sources,
-};
+use tollgate_observe::{access_log::Format, events::log_to_stderr};
+use tollgate_policy::Policies;
+use tollgate_preview::cases::verify;
+use tollgate_settings::{Configuration, Settings};
+use tollgate_yaml::Sources;
 
 use crate::support::{Policy, Proxy, Upstream, compile, http2};
 

@@ -7,12 +7,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use tollgate::{
-    clock::Timestamp,
-    policy::load,
-    settings::{Configuration, Settings},
-    yaml::{Problem, Sources},
-};
+use tollgate_clock::Timestamp;
+use tollgate_policy::load;
+use tollgate_settings::{Configuration, Settings};
+use tollgate_yaml::{Problem, Sources};
 
 use crate::support::SECRET;
 

@@ -9,11 +9,9 @@ use std::{
     path::Path,
 };
 
-use tollgate::{
-    server::Listener,
-    settings::{ListenerSettings, Settings},
-    yaml::Sources,
-};
+use tollgate::server::Listener;
+use tollgate_settings::{ListenerSettings, Settings};
+use tollgate_yaml::Sources;
 
 use crate::support::{Policy, Proxy, Upstream, last_request};
 

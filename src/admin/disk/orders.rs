@@ -7,11 +7,9 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tollgate_store::{Checked, Damaged, Disk};
 
-use crate::{
-    admin::{Context, asked::Asked, json_response, message},
-    store::{Checked, Damaged, Disk},
-};
+use crate::admin::{Context, asked::Asked, json_response, message};
 
 /// Where a copy of the store is to be.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]

@@ -8,11 +8,8 @@ use std::{
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
-
-use crate::{
-    gate::{LimitTotal, PolicyTotal, Shared, candidate_name},
-    metrics::{ADDED_SECONDS, HistogramTotal},
-};
+use tollgate_gate::{LimitTotal, PolicyTotal, Shared, candidate_name};
+use tollgate_observe::metrics::{ADDED_SECONDS, HistogramTotal};
 
 /// Figures of a second are those of so many seconds before it: of one second alone they jump.
 const RECENT: Duration = Duration::from_secs(5);

@@ -2,20 +2,18 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use tollgate_clock::Timestamp;
+use tollgate_gate::{Shared, Snapshot};
+use tollgate_observe::sketch::LimitRef;
+use tollgate_policy::{Allowances, Enforcement, Limit, Override, Policy};
+use tollgate_preview::diff::words;
 
 use super::{
     Recent,
     counted::{AddedQuantiles, Counted, RequestCounts, RequestRates, TierCounts, TierName, rate},
     steps::{MAX_TIERS, STEP, Step, Steps, TierStep},
 };
-use crate::{
-    admin::{Context, Phase, RefusedReload, UpstreamStatus, upstreams},
-    clock::Timestamp,
-    gate::{Shared, Snapshot},
-    policy::{Allowances, Enforcement, Limit, Override, Policy},
-    preview::diff::words,
-    sketch::LimitRef,
-};
+use crate::admin::{Context, Phase, RefusedReload, UpstreamStatus, upstreams};
 
 /// Overrides of a limit that are told.
 const MAX_OVERRIDES: usize = 50;

@@ -1,8 +1,7 @@
 //! What other proxies that ask about requests (forward-auth) do not get of a policy.
 
 use http::StatusCode;
-
-use crate::policy::{Limit, Policy, Route};
+use tollgate_policy::{Limit, Policy, Route};
 
 /// A line for each route of which a proxy that asks gets only a part: that proxy forwards the
 /// request itself, so its response is never seen here.

@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use serde::Serialize;
+use tollgate_preview::cases::Failed;
+use tollgate_yaml::{Problem, warning::Warning};
 
 use super::report::{CheckedPolicy, Report, Test};
-use crate::{preview::cases::Failed, warning::Warning, yaml::Problem};
 
 /// The rules of what is no warning.
 pub(super) const PROBLEM: &str = "bad-configuration";

@@ -4,12 +4,13 @@ use std::io::Write;
 
 use http::HeaderName;
 use serde::Serialize;
+use tollgate_preview::cases::Difference;
 
 use super::{
     finding::Finding,
     report::{CheckedPolicy, CheckedSettings, Report, Test},
 };
-use crate::{cli::Exit, preview::cases::Difference};
+use crate::cli::Exit;
 
 #[derive(Serialize)]
 struct JsonReport<'r> {

@@ -2,18 +2,16 @@
 
 use std::path::Path;
 
+use tollgate_clock::Timestamp;
+use tollgate_policy::{Policies, Policy};
+use tollgate_preview::cases::{Failed, Runner};
+use tollgate_settings::{Settings, read_text};
+use tollgate_yaml::{Problem, Sources, warning::Warning};
+
 use super::asked::partly_served;
-use crate::{
-    cli::{
-        Exit,
-        configured::{Configured, sources_of},
-    },
-    clock::Timestamp,
-    policy::{Policies, Policy},
-    preview::cases::{Failed, Runner},
-    settings::{Settings, read_text},
-    warning::Warning,
-    yaml::{Problem, Sources},
+use crate::cli::{
+    Exit,
+    configured::{Configured, sources_of},
 };
 
 /// What is to be checked, and how.

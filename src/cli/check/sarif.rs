@@ -3,12 +3,13 @@
 use std::{fmt::Write as _, io::Write};
 
 use serde_json::{Value, json};
+use tollgate_yaml::warning::Rule;
 
 use super::{
     finding::{FAILED_TEST, Finding, PROBLEM, Severity},
     report::Report,
 };
-use crate::{cli::Exit, warning::Rule};
+use crate::cli::Exit;
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";

@@ -2,8 +2,9 @@
 
 use std::io::{self, Write};
 
+use tollgate_preview::diff::PolicyDifference;
+
 use super::Comparison;
-use crate::preview::diff::PolicyDifference;
 
 pub(super) fn write(comparison: &Comparison, output: &mut dyn Write) -> io::Result<()> {
     let difference = &comparison.difference;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use crate::preview::{
+use tollgate_preview::{
     Explanation, FoundCaller, FoundLimit, FoundStanding, FoundWindow, Prospect, TakenRoute,
 };
 

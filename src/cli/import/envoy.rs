@@ -9,8 +9,7 @@
 use std::fmt::Write;
 
 use serde::Deserialize;
-
-use crate::yaml::{Span, Spanned};
+use tollgate_yaml::{Span, Spanned};
 
 /// A file of the reference.
 #[derive(Debug, Deserialize)]
@@ -324,8 +323,9 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_yaml::Document;
+
     use super::*;
-    use crate::yaml::Document;
 
     fn imported(text: &str) -> (Vec<String>, Vec<String>) {
         let document = Document::parse("limits.yaml", text).unwrap();

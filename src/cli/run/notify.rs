@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use crate::yaml::Sources;
+use tollgate_yaml::Sources;
 
 /// Requests are taken. Names this process as the one to watch: it may have taken over from another.
 pub(super) fn ready() {

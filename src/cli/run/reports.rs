@@ -4,8 +4,10 @@
 use std::{convert::Infallible, time::Duration};
 
 use tokio::time::{MissedTickBehavior, interval};
+use tollgate_gate::Shared;
+use tollgate_observe::events::Events;
 
-use crate::{admin::Describer, events::Events, gate::Shared};
+use crate::admin::Describer;
 
 const PAUSE: Duration = Duration::from_secs(1);
 

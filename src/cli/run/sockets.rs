@@ -3,13 +3,11 @@
 use std::path::Path;
 
 use anyhow::Context;
+use tollgate_settings::{ListenAddress, ListenerSettings, Settings};
 
-use crate::{
-    server::{
-        Listener,
-        handover::{Handover, HandoverError, Inherited, Predecessor, SharedSocket},
-    },
-    settings::{ListenAddress, ListenerSettings, Settings},
+use crate::server::{
+    Listener,
+    handover::{Handover, HandoverError, Inherited, Predecessor, SharedSocket},
 };
 
 /// Open sockets, and the processes before and after this one.

@@ -2,14 +2,15 @@
 
 use std::{io, sync::Arc};
 
+use tollgate_gate::Shared;
+use tollgate_observe::access_log::AccessLog;
+use tollgate_settings::{AdminSettings, ListenAddress};
+
 use super::sockets::AdminSockets;
 use crate::{
-    access_log::AccessLog,
     admin::{Admin, Context, Describer, Phase, PhaseCell},
-    gate::Shared,
     reload::{Origin, Reload, ReloadHandle, ReloadState},
     server::Listener,
-    settings::{AdminSettings, ListenAddress},
 };
 
 /// Where operators ask.

@@ -6,15 +6,13 @@ use std::{
 };
 
 use anyhow::{anyhow, bail};
+use tollgate_clock::Timestamp;
+use tollgate_identity::{Algorithm, Issuer};
+use tollgate_policy::Policies;
 
 use super::super::{
     Failure,
     configured::{Configured, sources_of},
-};
-use crate::{
-    clock::Timestamp,
-    identity::{Algorithm, Issuer},
-    policy::Policies,
 };
 
 /// Where the policies are looked for unless one is named: here, and where containers have them.

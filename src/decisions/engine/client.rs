@@ -1,7 +1,8 @@
 //! What clients say about their connection, and what they ask before they begin.
 
+use tollgate_wire::resp::{Arguments, Protocol, Replies};
+
 use super::{Engine, MAX_FAILED_PASSWORDS, Session, described, is_integer, lower, wrong_number};
-use crate::resp::{Arguments, Protocol, Replies};
 
 /// Bytes of the name that a client may give its connection.
 const MAX_CLIENT_NAME: usize = 128;

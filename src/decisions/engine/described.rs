@@ -2,11 +2,10 @@
 
 use std::fmt::Write;
 
+use tollgate_clock::Timestamp;
+use tollgate_wire::resp::{Arguments, Protocol, Replies};
+
 use super::{Engine, Session};
-use crate::{
-    clock::Timestamp,
-    resp::{Arguments, Protocol, Replies},
-};
 
 /// The version of Redis that clients may take it for: the first with all that they ask for when they
 /// connect.

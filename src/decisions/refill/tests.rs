@@ -1,9 +1,9 @@
 use std::collections::HashMap;
 
 use proptest::prelude::*;
+use tollgate_wire::resp::{Bounds, Decoded, decode};
 
 use super::*;
-use crate::resp::{Bounds, Decoded, decode};
 
 const BOUNDS: Bounds = Bounds { arguments: 64, argument_bytes: 1000, command_bytes: 10_000 };
 

@@ -22,20 +22,17 @@ use http_body_util::BodyExt;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{io::AsyncWriteExt, time::timeout};
+use tollgate_clock::deadline::{Deadline, TICK};
+use tollgate_response::Rejection;
+use tollgate_upstream::{ClientBody, downstream::Fault};
+use tollgate_wire::framing::{Framing, Phase};
 
 use super::{
     ClientPace, Exchange,
     read_rate::ReadRate,
     step::{Reader, Step},
 };
-use crate::{
-    deadline::{Deadline, TICK},
-    downstream::Fault,
-    response::Rejection,
-    server::socket::{CLOSE_TIMEOUT, Socket},
-    upstream::ClientBody,
-    wire::framing::{Framing, Phase},
-};
+use crate::server::socket::{CLOSE_TIMEOUT, Socket};
 
 /// How long a connection is idle before its buffers are given back. To make them again takes an
 /// eighth of the instructions of a request, which busy connections are to be spared.

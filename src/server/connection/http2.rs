@@ -12,6 +12,17 @@ use std::{
 use http::{Request, header};
 use hyper::{server::conn::http2, service::service_fn};
 use hyper_util::rt::TokioIo;
+use tollgate_clock::deadline::{Deadline, Ticker};
+use tollgate_gate::Gate;
+use tollgate_settings::Limits;
+use tollgate_upstream::{
+    ClientBody,
+    downstream::{Fault, Pace},
+};
+use tollgate_wire::{
+    frames::{Frames, Phase},
+    head_limits::{LIST_OVERHEAD, head_bytes},
+};
 
 use super::{
     ClientPace, Exchange,
@@ -19,20 +30,9 @@ use super::{
     step::{Reader, Step},
     stream::run,
 };
-use crate::{
-    deadline::{Deadline, Ticker},
-    downstream::{Fault, Pace},
-    gate::Gate,
-    server::{
-        engine_socket::EngineSocket,
-        socket::{CLOSE_TIMEOUT, Socket},
-    },
-    settings::Limits,
-    upstream::ClientBody,
-    wire::{
-        frames::{Frames, Phase},
-        head_limits::{LIST_OVERHEAD, head_bytes},
-    },
+use crate::server::{
+    engine_socket::EngineSocket,
+    socket::{CLOSE_TIMEOUT, Socket},
 };
 
 /// What a stream may hold of a response that the client has room for and the socket has not.

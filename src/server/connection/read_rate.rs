@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use crate::{deadline::Arrears, settings::Timeouts};
+use tollgate_clock::deadline::Arrears;
+use tollgate_settings::Timeouts;
 
 /// How far a client is behind the least rate at which it has to read.
 ///

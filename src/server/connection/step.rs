@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use tollgate_clock::deadline::Deadline;
+use tollgate_settings::Timeouts;
+use tollgate_upstream::downstream::Writing;
+
 use super::read_rate::ReadRate;
-use crate::{
-    deadline::Deadline, downstream::Writing, server::socket::CLOSE_TIMEOUT, settings::Timeouts,
-};
+use crate::server::socket::CLOSE_TIMEOUT;
 
 /// The phase of a connection. The numbers make consecutive phases of one kind differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,13 +7,12 @@ use std::{
     task::Poll,
 };
 
+use tollgate_clock::deadline::{Deadline, Ticker};
+use tollgate_gate::Gate;
+use tollgate_observe::panics::{self, Panic};
+use tollgate_upstream::downstream::{Fault, Pace};
+
 use super::read_rate::ReadRate;
-use crate::{
-    deadline::{Deadline, Ticker},
-    downstream::{Fault, Pace},
-    gate::Gate,
-    panics::{self, Panic},
-};
 
 /// Runs a stream until it ends, or its client has granted nothing for too long, or too little for
 /// the time that it took; then the stream is dropped, which resets it.

@@ -12,16 +12,14 @@ use tokio::{
     net::{UnixListener, UnixStream},
     time::timeout,
 };
+use tollgate_settings::ListenAddress;
 
 use super::{
     HandoverError, Inherited, SharedSocket,
     descriptors::{self, Greeting, SERVING},
     process::{has_no_process, is_trusted},
 };
-use crate::{
-    server::listener::{SocketFile, bind_unix},
-    settings::ListenAddress,
-};
+use crate::server::listener::{SocketFile, bind_unix};
 
 /// A Unix socket at which the next process asks for the sockets of this one.
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header::FORWARDED};
 use libfuzzer_sys::fuzz_target;
-use tollgate::identity::{ForwardedField, TrustedProxies, client_address};
+use tollgate_identity::{ForwardedField, TrustedProxies, client_address};
 
 const PROXY: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(10, 0, 0, 1));
 const CLIENT: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(203, 0, 113, 9));

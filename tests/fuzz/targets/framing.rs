@@ -14,10 +14,8 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use libfuzzer_sys::fuzz_target;
-use tollgate::{
-    wire::{Framing, Violation},
-    settings::Limits,
-};
+use tollgate_wire::{Framing, Violation};
+use tollgate_settings::Limits;
 
 fuzz_target!(|input: &[u8]| {
     // The first bytes say where the others are cut.

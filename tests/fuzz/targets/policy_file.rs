@@ -7,11 +7,9 @@ use std::{net::IpAddr, path::Path};
 
 use http::Method;
 use libfuzzer_sys::fuzz_target;
-use tollgate::{
-    policy::{Policies, Request, load},
-    yaml::Sources,
-    wire::target::{EncodedSlash, normalize_path},
-};
+use tollgate_policy::{Policies, Request, load};
+use tollgate_yaml::Sources;
+use tollgate_wire::target::{EncodedSlash, normalize_path};
 
 const PATHS: [&str; 6] =
     ["/", "/healthz", "/search/%C3%A4", "/repos/octo/hello/pulls", "/a;v=1/b", "/.x/"];

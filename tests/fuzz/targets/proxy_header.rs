@@ -4,7 +4,7 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate::wire::proxy_protocol::{MAX_BYTES, Source, parse};
+use tollgate_wire::proxy_protocol::{MAX_BYTES, Source, parse};
 
 fuzz_target!(|bytes: &[u8]| {
     let whole = parse(bytes);

@@ -4,11 +4,9 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use tollgate::{
-    clock::Timestamp,
-    decisions::{Engine, Session},
-    resp::Replies,
-};
+use tollgate_clock::Timestamp;
+use tollgate::decisions::{Engine, Session};
+use tollgate_wire::resp::Replies;
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 

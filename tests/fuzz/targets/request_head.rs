@@ -11,15 +11,13 @@ use std::{
 
 use http::{HeaderName, HeaderValue, Method, Request, Uri, Version};
 use libfuzzer_sys::fuzz_target;
-use tollgate::{
-    clock::{Clock, Timestamp},
-    gate::Shared,
-    identity::PublishedKeys,
-    preview::{Draft, Explanation, Prospect, Rehearsal},
-    policy::{Policies, load},
-    yaml::Sources,
-    wire::target::{EncodedSlash, normalize_path},
-};
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_gate::Shared;
+use tollgate_identity::PublishedKeys;
+use tollgate_preview::{Draft, Explanation, Prospect, Rehearsal};
+use tollgate_policy::{Policies, load};
+use tollgate_yaml::Sources;
+use tollgate_wire::target::{EncodedSlash, normalize_path};
 
 const POLICY: &str = include_str!("../policy.yaml");
 

@@ -6,9 +6,7 @@
 use bytes::BytesMut;
 use http::{HeaderMap, Response, StatusCode, Version, header};
 use libfuzzer_sys::fuzz_target;
-use tollgate::upstream::http1::{
-    BodyLength, BodyPart, Expected, HeadError, HeadReader, ResponseHead,
-};
+use tollgate_upstream::http1::{BodyLength, BodyPart, Expected, HeadError, HeadReader, ResponseHead};
 
 /// What may wait for its end: a head, the line of a chunk, trailers.
 const MAX_WAITING_BYTES: usize = 64 * 1024;

@@ -8,15 +8,11 @@ use std::{net::IpAddr, path::Path, sync::LazyLock};
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
-use tollgate::{
-    clock::{Clock, Timestamp},
-    gate::Shared,
-    identity::{
-        AcceptedIssuers, Algorithm, Auth, Client, CurrentKeys, PublishedKeys, SigningKey,
-    },
-    policy::{Policy, load},
-    yaml::Sources,
-};
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_gate::Shared;
+use tollgate_identity::{AcceptedIssuers, Algorithm, Auth, Client, CurrentKeys, PublishedKeys, SigningKey};
+use tollgate_policy::{Policy, load};
+use tollgate_yaml::Sources;
 
 const SECRET: &str = "a secret of more than 32 bytes, is it not";
 

@@ -14,16 +14,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header, req
 use http_body::{Body, Frame};
 use libfuzzer_sys::fuzz_target;
 use tokio::io::AsyncWrite;
-use tollgate::{
-    upstream::{
-        RequestBodyError,
-        http1::{Sending, write_head},
-    },
-    wire::{
-        HeadLimits, Violation,
-        framing::{Framing, Phase},
-    },
-};
+use tollgate_upstream::{RequestBodyError, http1::{Sending, write_head}};
+use tollgate_wire::{HeadLimits, Violation, framing::{Framing, Phase}};
 
 /// The framing check measures what clients send, and not what goes on.
 const UNBOUNDED: HeadLimits = HeadLimits {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
-use tollgate::store::Decider;
+use tollgate_store::Decider;
 
 use crate::support::{Policy, Proxy, Redis, Request, Upstream, get};
 

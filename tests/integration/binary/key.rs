@@ -7,10 +7,8 @@ use std::{
     process::{Command, Output, Stdio},
 };
 
-use tollgate::{
-    clock::Timestamp,
-    identity::{ApiKeyError, ApiKeys},
-};
+use tollgate_clock::Timestamp;
+use tollgate_identity::{ApiKeyError, ApiKeys};
 
 use super::{Folder, assert_exit, text};
 use crate::support::Upstream;

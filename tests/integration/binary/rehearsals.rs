@@ -3,11 +3,9 @@
 use std::{fs, path::Path};
 
 use serde_json::{Map, Value, json};
-use tollgate::{
-    identity::SigningKey,
-    policy::{Begin, Case, load},
-    yaml::Sources,
-};
+use tollgate_identity::SigningKey;
+use tollgate_policy::{Begin, Case, load};
+use tollgate_yaml::Sources;
 
 use super::{Folder, POLICY, Running, assert_exit, send, text};
 use crate::support::{Request, Upstream};

@@ -1,6 +1,6 @@
 //! Resets where several proxies, or several stores, count the same callers.
 
-use tollgate::settings::MoveMode;
+use tollgate_settings::MoveMode;
 
 use crate::support::{Cluster, Policy, Proxy, Redis, SECOND, Shards, Upstream, eventually};
 

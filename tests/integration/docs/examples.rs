@@ -8,12 +8,10 @@
 
 use std::{fs, path::Path};
 
-use tollgate::{
-    policy::{Policies, load},
-    preview::cases::Runner,
-    settings::Settings,
-    yaml::{Problem, Sources},
-};
+use tollgate_policy::{Policies, load};
+use tollgate_preview::cases::Runner;
+use tollgate_settings::Settings;
+use tollgate_yaml::{Problem, Sources};
 
 use super::{Page, root};
 use crate::support::{SECRET, Signer};

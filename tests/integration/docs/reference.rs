@@ -9,7 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use tollgate::{policy, settings};
+use tollgate_policy as policy;
+use tollgate_settings as settings;
 
 use super::Page;
 

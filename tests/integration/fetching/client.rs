@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use tollgate::identity::{Endpoint, FetchError, Fetcher};
+use tollgate_identity::{Endpoint, FetchError, Fetcher};
 
 use super::{endpoint, endpoint_within};
 use crate::support::{Answer, Authority, JWKS, PATIENCE, Signal};

@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
-use tollgate::identity::{Fetcher, IntrospectionError, IntrospectionResponse, Introspector};
+use tollgate_identity::{Fetcher, IntrospectionError, IntrospectionResponse, Introspector};
 
 use super::endpoint;
 use crate::support::{Answer, Authority, INTROSPECTION, Signal};

@@ -8,10 +8,8 @@ use std::{
     time::Duration,
 };
 
-use tollgate::{
-    clock::{Clock, Timestamp},
-    identity::{Algorithm, KeyLocation, KeyRing, RemoteKeys, RemoteSpec},
-};
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_identity::{Algorithm, KeyLocation, KeyRing, RemoteKeys, RemoteSpec};
 
 use super::{endpoint, endpoint_within};
 use crate::support::{

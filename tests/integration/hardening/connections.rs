@@ -1,6 +1,6 @@
 //! How many connections there may be: past that, they are closed as they are made.
 
-use tollgate::downstream::Fault;
+use tollgate_upstream::downstream::Fault;
 
 use crate::support::{Client, Policy, Proxy, Upstream, eventually, frames::Frames, get};
 

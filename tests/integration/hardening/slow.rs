@@ -5,7 +5,7 @@ use std::{
     net::TcpStream,
 };
 
-use tollgate::downstream::Fault;
+use tollgate_upstream::downstream::Fault;
 
 use crate::support::{
     Client, PATIENCE, Policy, Proxy, Upstream, eventually,

@@ -178,7 +178,7 @@ fn assert_kept_small(case: &str, mut next: impl FnMut(u32) -> Vec<u8>) {
     let bytes = bytes_of_x(&upstream);
     assert!(bytes < 4 << 20, "{case} became {bytes} bytes");
     drop(frames);
-    let floods = || proxy.faults().total(tollgate::downstream::Fault::Flood);
+    let floods = || proxy.faults().total(tollgate_upstream::downstream::Fault::Flood);
     eventually("it is counted", || (floods() == 1).then_some(()));
     proxy.get("/").assert_status(200);
 }
@@ -273,7 +273,7 @@ fn flood_is_counted_and_others_are_served_meanwhile() {
         proxy.get("/").assert_status(200);
     }
     flood.join().unwrap();
-    let floods = || proxy.faults().total(tollgate::downstream::Fault::Flood);
+    let floods = || proxy.faults().total(tollgate_upstream::downstream::Fault::Flood);
     eventually("all are counted", || (proxy.connections() == 0).then_some(()));
     assert_eq!(floods(), 50);
 }

@@ -3,7 +3,7 @@
 use std::fs;
 
 use tempfile::TempDir;
-use tollgate::identity::{MintedKey, NewKey};
+use tollgate_identity::{MintedKey, NewKey};
 
 use super::{INVALID_REQUEST, REALM, assert_refused, invalid_token};
 use crate::support::{HOUR, Policy, Proxy, Upstream, get};

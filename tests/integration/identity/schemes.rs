@@ -6,7 +6,7 @@ use std::fs;
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use tempfile::TempDir;
-use tollgate::identity::NewKey;
+use tollgate_identity::NewKey;
 
 use super::{INVALID_REQUEST, REALM, assert_refused, guarded};
 use crate::support::{Policy, Proxy, Request, Response, Upstream, get, http2, options, token};

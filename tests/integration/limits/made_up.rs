@@ -1,7 +1,7 @@
 //! Counters by what clients write themselves: one client makes so many, all of them fill so much of
 //! the store, and verified callers find room whatever comes.
 
-use tollgate::store::NoRoom;
+use tollgate_store::NoRoom;
 
 use crate::support::{HOUR, MINUTE, Policy, Proxy, Request, Response, Upstream, get, http2};
 

@@ -1,7 +1,7 @@
 //! What the next store has counted while it was mirrored, and what it missed: a caller who is moved
 //! then has the true count.
 
-use tollgate::settings::MoveMode;
+use tollgate_settings::MoveMode;
 
 use super::{ALGORITHMS, MEMORY, in_redis, move_callers, proxy, used};
 use crate::support::{MINUTE, Policy, Proxy, Redis, Upstream, eventually};

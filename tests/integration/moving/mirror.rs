@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tollgate::settings::MoveMode;
+use tollgate_settings::MoveMode;
 
 use super::{MEMORY, in_redis, used};
 use crate::support::{

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use tollgate::{settings::MoveMode, store::Obstacle};
+use tollgate_settings::MoveMode;
+use tollgate_store::Obstacle;
 
 use super::{MEMORY, in_redis};
 use crate::support::{Cluster, HOUR, Policy, Proxy, Redis, Shards, Upstream, eventually};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::store::Unanswered;
+use tollgate_store::Unanswered;
 
 use super::{
     callers::{

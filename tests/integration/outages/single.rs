@@ -13,7 +13,7 @@ mod written_back;
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use tollgate::store::Unanswered;
+use tollgate_store::Unanswered;
 
 use crate::support::{Policy, Proxy, Redis, Response, Upstream, eventually};
 

@@ -1,7 +1,8 @@
 //! Counters in Redis by what clients write themselves: one client asks for so many of them a
 //! minute, and Redis is not filled.
 
-use tollgate::{settings::MoveMode, store::NoRoom};
+use tollgate_settings::MoveMode;
+use tollgate_store::NoRoom;
 
 use crate::support::{
     Cluster, MINUTE, Policy, Proxy, Redis, Request, Response, Shards, Upstream, get, http2,

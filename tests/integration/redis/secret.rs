@@ -7,7 +7,8 @@ use std::{
 };
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
-use tollgate::{limit::KeyHasher, store::Degradation};
+use tollgate_limit::KeyHasher;
+use tollgate_store::Degradation;
 
 use crate::support::{
     Cluster, Gremlin, ISSUER, MINUTE, Policy, Proxy, Redis, Sentinels, Shards, Upstream, eventually,

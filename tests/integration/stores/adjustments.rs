@@ -1,6 +1,7 @@
 //! What is put right after the decision: given back, taken later, renewed.
 
-use tollgate::{limit::Charge, store::Adjustment};
+use tollgate_limit::Charge;
+use tollgate_store::Adjustment;
 
 use super::subject::{Home, fixed, one, places, quotas, receipt};
 use crate::support::{MINUTE, SECOND};

@@ -1,6 +1,6 @@
 //! Several limits of a request: all are taken, or none.
 
-use tollgate::limit::{Charge, Quota, Scope, Stance, Verdict};
+use tollgate_limit::{Charge, Quota, Scope, Stance, Verdict};
 
 use super::subject::{Home, Subject, fixed, one, quotas};
 

@@ -1,6 +1,6 @@
 //! Limits that change while their windows are open: what was used stays used.
 
-use tollgate::limit::Retry;
+use tollgate_limit::Retry;
 
 use super::subject::{Home, one, quotas};
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::limit::{Quota, Verdict};
+use tollgate_limit::{Quota, Verdict};
 
 use super::subject::{Home, fixed, one, places, quotas};
 use crate::support::{HOUR, MINUTE, SECOND};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::limit::{Charge, Quota, Retry};
+use tollgate_limit::{Charge, Quota, Retry};
 
 use super::subject::{Home, fixed, one, places, quotas};
 use crate::support::{MINUTE, SECOND, eventually};

@@ -7,10 +7,8 @@ use proptest::{
     prelude::Rng,
     test_runner::{Config, RngSeed, TestRunner},
 };
-use tollgate::{
-    limit::{Charge, Outcome, Quota, Receipt, Stance, Verdict},
-    store::Adjustment,
-};
+use tollgate_limit::{Charge, Outcome, Quota, Receipt, Stance, Verdict};
+use tollgate_store::Adjustment;
 
 use super::subject::{Home, Subject, one, quotas, receipt};
 use crate::support::SECOND;

@@ -2,7 +2,7 @@
 
 use std::{sync::Barrier, thread};
 
-use tollgate::limit::{Charge, Decision, Quota, Scope, Verdict};
+use tollgate_limit::{Charge, Decision, Quota, Scope, Verdict};
 
 use super::subject::{Home, fixed, one, quotas};
 

@@ -2,7 +2,7 @@
 
 use std::slice;
 
-use tollgate::limit::{Charge, Quota};
+use tollgate_limit::{Charge, Quota};
 
 use super::subject::{Home, Subject, fixed, one, quotas, receipt};
 use crate::support::SECOND;

@@ -24,17 +24,15 @@ use tokio::{
     task::{LocalSet, spawn_local},
     time::sleep,
 };
-use tollgate::{
-    clock::{Clock, Timestamp},
-    limit::{
-        AlgorithmKind, Align, Calendar, CalendarUnit, Charge, Concurrency, DecidedBy, Decision,
-        FixedWindow, Gcra, Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry,
-        SlidingLog, SlidingWindow, Standing, TokenBucket, Verdict,
-    },
-    settings::Settings,
-    store::{Adjustment, MemoryStore, Store, Stores, open_disk},
-    yaml::Sources,
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_limit::{
+    AlgorithmKind, Align, Calendar, CalendarUnit, Charge, Concurrency, DecidedBy, Decision,
+    FixedWindow, Gcra, Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry,
+    SlidingLog, SlidingWindow, Standing, TokenBucket, Verdict,
 };
+use tollgate_settings::Settings;
+use tollgate_store::{Adjustment, MemoryStore, Store, Stores, open_disk};
+use tollgate_yaml::Sources;
 
 use crate::support::{Cluster, MINUTE, PATIENCE, Redis, SECOND, START, Shards};
 

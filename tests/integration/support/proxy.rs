@@ -14,22 +14,20 @@ use std::{
 
 use tokio::sync::oneshot;
 use tollgate::{
-    access_log::AccessLog,
     callers::{
         self, CallerError, CallerQuery, DenialReport, PolicyReport,
         top::{RankBy, TopQuery, TopReport, top},
     },
-    clock::{Clock, Timestamp},
-    downstream::{Faults, Handshakes},
-    gate::{DenialFilter, Refunds, Shared},
-    pipe::Pipe,
-    policy::{Policies, load},
     server::{Listener, Server, Stopped},
-    settings::{Configuration, Settings},
-    store::Stores,
-    trace::Tracer,
-    yaml::Sources,
 };
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_gate::{DenialFilter, Refunds, Shared};
+use tollgate_observe::{access_log::AccessLog, pipe::Pipe, trace::Tracer};
+use tollgate_policy::{Policies, load};
+use tollgate_settings::{Configuration, Settings};
+use tollgate_store::Stores;
+use tollgate_upstream::downstream::{Faults, Handshakes};
+use tollgate_yaml::Sources;
 
 use super::{
     Client, PATIENCE, Policy, Request, Response, SECRET, get, options, policy::SECRET_VARIABLE,

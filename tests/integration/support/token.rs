@@ -2,7 +2,7 @@
 
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
-use tollgate::identity::{Algorithm, SigningKey};
+use tollgate_identity::{Algorithm, SigningKey};
 
 /// The `iss` of all tokens.
 pub(crate) const ISSUER: &str = "https://id.example.com/";

@@ -6,7 +6,7 @@ use std::{
 };
 
 use rustls::{HandshakeKind, version};
-use tollgate::downstream::{Handshake, HandshakeFailure};
+use tollgate_upstream::downstream::{Handshake, HandshakeFailure};
 use x509_parser::prelude::FromDer;
 
 use super::{listener, proxy};

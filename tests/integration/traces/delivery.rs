@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use tollgate::trace::DropReason;
+use tollgate_observe::trace::DropReason;
 
 use super::proxy;
 use crate::support::{OtlpReceiver, Policy, Proxy, Signal, Upstream, eventually, get};

@@ -7,7 +7,7 @@ use std::thread;
 use bytes::Bytes;
 use h2::server::Builder;
 use http::Response;
-use tollgate::downstream::Fault;
+use tollgate_upstream::downstream::Fault;
 
 use super::{
     before, before_urls,

@@ -16,19 +16,18 @@ use tokio::{
     task::{JoinHandle, spawn_local, yield_now},
 };
 use tokio_rustls::{TlsAcceptor, TlsConnector};
+use tollgate_clock::{
+    Clock,
+    deadline::{Leave, Ticker},
+};
+use tollgate_gate::{Gate, Shared};
+use tollgate_settings::{ListenAddress, ListenerSettings};
+use tollgate_upstream::{Upstreams, downstream::Peer};
 
 use super::*;
-use crate::{
-    clock::Clock,
-    deadline::{Leave, Ticker},
-    downstream::Peer,
-    gate::{Gate, Shared},
-    server::{
-        listener::AcceptedStream,
-        stream::{Stream, Transport},
-    },
-    settings::{ListenAddress, ListenerSettings},
-    upstream::Upstreams,
+use crate::server::{
+    listener::AcceptedStream,
+    stream::{Stream, Transport},
 };
 
 trait Pipe: AsyncRead + AsyncWrite + Unpin {}
@@ -232,7 +231,7 @@ fn connection_that_rests_is_closed_at_its_deadline() {
             kept.tick().await;
         }
         let kept_for = TICK * (kept.ticker.now() - idle_since - 1);
-        assert_eq!(kept_for, crate::settings::Timeouts::default().keep_alive);
+        assert_eq!(kept_for, tollgate_settings::Timeouts::default().keep_alive);
         kept.assert_closed().await;
     });
 }

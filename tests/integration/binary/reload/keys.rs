@@ -7,7 +7,7 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use serde_json::json;
-use tollgate::identity::SigningKey;
+use tollgate_identity::SigningKey;
 
 use super::{EVENTS, Served, folder};
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use tollgate::store::Unanswered;
+use tollgate_store::Unanswered;
 
 use super::{
     is_decided, ten, undecided, used_here, used_in_redis, wait_until_decided, wait_until_undecided,

@@ -5,7 +5,7 @@ use std::{
     thread,
 };
 
-use tollgate::store::Unanswered;
+use tollgate_store::Unanswered;
 
 use super::{
     REASONS, is_decided, ten, undecided, used_in_redis, wait_until_decided, wait_until_written_back,

@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate::store::Unanswered;
+use tollgate_store::Unanswered;
 
 use super::{is_decided, undecided, used_in_redis, wait_until_decided};
 use crate::support::{Client, Gremlin, Policy, Proxy, Redis, Upstream, eventually, get};

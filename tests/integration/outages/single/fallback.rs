@@ -1,6 +1,6 @@
 //! What each limit does while Redis is away.
 
-use tollgate::store::Unanswered;
+use tollgate_store::Unanswered;
 
 use super::{all_undecided, gone, is_decided, ten, undecided, used_here, used_in_redis};
 use crate::support::{HOUR, Policy, Proxy, Redis, Response, Upstream, get, post};

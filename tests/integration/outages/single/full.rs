@@ -1,7 +1,7 @@
 //! The process' own store has no room for another counter while it stands in for Redis: the caller
 //! passes as if the limit were open, unless the limit says otherwise.
 
-use tollgate::store::NoRoom;
+use tollgate_store::NoRoom;
 
 use super::{gone, used_here, used_in_redis, wait_until_decided, wait_until_written_back};
 use crate::support::{

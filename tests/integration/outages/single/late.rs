@@ -1,6 +1,6 @@
 //! Charges that Redis takes when the request was decided otherwise: they are given back.
 
-use tollgate::store::Unanswered;
+use tollgate_store::Unanswered;
 
 use super::{undecided, wait_until_decided};
 use crate::support::{Gremlin, Policy, Proxy, Redis, Upstream, eventually, get};

@@ -5,7 +5,7 @@ use base64::{
     engine::general_purpose::{STANDARD, URL_SAFE_NO_PAD},
 };
 use serde_json::{Value, json};
-use tollgate::identity::SigningKey;
+use tollgate_identity::SigningKey;
 
 use super::Authority;
 

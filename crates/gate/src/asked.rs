@@ -1,0 +1,83 @@
+//! The response to another proxy that asks whether it may forward a request (forward-auth).
+//!
+//! The request is judged like one that came in here. It is forwarded by the proxy that asks, so its
+//! response is never seen: nothing is given back, no cost is read, and no lease lasts.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
+use tollgate_response::{Body, Rejection};
+use tollgate_upstream::downstream::Peer;
+use tollgate_wire::asked::{AskError, Asker, restore};
+
+use super::{
+    head_changes::HeadChanges,
+    prepare::name_caller,
+    request_state::{Action, RequestState},
+    respond::Reply,
+};
+
+static X_TOLLGATE_STATUS: HeaderName = HeaderName::from_static("x-tollgate-status");
+
+/// Makes `parts` the head of the request that is asked about. None: a client has sent it here.
+///
+/// # Errors
+/// The proxy that asks has to be set up otherwise.
+pub(super) fn asked_about(parts: &mut Parts, peer: &Peer) -> Result<Option<Asker>, Rejection> {
+    let Some(asked) = &peer.listener.asked else { return Ok(None) };
+    if !asked.askers.contains(peer.address) {
+        return Err(AskError::NotAnAsker.into());
+    }
+    Ok(Some(restore(parts)?))
+}
+
+/// What the proxy that asks gets for a judged request.
+pub(super) fn reply_to(
+    asker: Asker,
+    action: Action<'_>,
+    state: &RequestState<'_>,
+    fields: &HeaderMap,
+) -> Reply {
+    match action {
+        // The answer to a preflight is left to the server: a proxy that asks would take any answer
+        // of ours for a denial, or for leave to forward.
+        Action::Forward(_) | Action::Preflight(_) => {
+            let mut response = Response::new(Body::empty());
+            match asker {
+                Asker::Forward => name_caller(response.headers_mut(), state),
+                Asker::Nginx => {
+                    *response.status_mut() = StatusCode::NO_CONTENT;
+                    name_caller(response.headers_mut(), state);
+                }
+                Asker::Envoy => {
+                    response.extensions_mut().insert(HeadChanges::of(fields, state));
+                }
+            }
+            Reply::Admitted(response)
+        }
+        // None of these is a request that the proxy could forward.
+        Action::Standings | Action::Options | Action::Redirect(..) => {
+            Reply::Refused(Rejection::NoRoute)
+        }
+        Action::Refuse(rejection) => Reply::Refused(rejection),
+    }
+}
+
+/// Marks a response to a request that the store could not decide about, though it had to.
+#[derive(Clone, Copy)]
+pub(super) struct Undecided;
+
+/// Makes a response one that the proxy that asks understands.
+pub(super) fn translate(asker: Asker, is_undecided: bool, response: &mut Response<Body>) {
+    if is_undecided {
+        response.extensions_mut().insert(Undecided);
+    }
+    let status = response.status();
+    let headers = response.headers_mut();
+    // The connection is the asker's: what it asked about says nothing of that.
+    headers.remove(header::CONNECTION);
+    // nginx makes a 500 of any other status.
+    let is_understood = status.is_success() || status == StatusCode::UNAUTHORIZED;
+    if asker == Asker::Nginx && !is_understood {
+        headers.insert(X_TOLLGATE_STATUS.clone(), HeaderValue::from(status.as_u16()));
+        *response.status_mut() = StatusCode::FORBIDDEN;
+    }
+}

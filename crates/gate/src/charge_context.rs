@@ -1,0 +1,247 @@
+//! From route, identity and request to charges: which counters a request is charged on.
+
+pub mod keys;
+
+use http::StatusCode;
+use smallvec::SmallVec;
+use tollgate_clock::Timestamp;
+use tollgate_identity::{
+    AcceptedIssuers, Auth, Client, CurrentKeys, Identifier, Identity, PublishedKeys,
+};
+use tollgate_limit::{Charge, Key};
+use tollgate_policy::{Allowance, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound, Route};
+use tollgate_response::Rejection;
+
+use self::keys::{KeyBuilder, is_ambiguous};
+use super::{
+    charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
+    dry_run::DryRun,
+    head::Head,
+    revalidation::is_revalidation,
+    unfit_claims::warn_of_unfit_claim,
+};
+
+/// What charges are made from.
+#[derive(Clone, Copy)]
+pub struct ChargeContext<'r, 'p> {
+    /// Finds out who is calling.
+    pub identifier: &'r Identifier,
+    /// The policy for the host.
+    pub policy: &'p Policy,
+    /// None: the caller queries its standings, on no route in particular.
+    pub route: Option<&'p Route>,
+    /// The head of the request.
+    pub head: &'r Head<'r>,
+    /// What is known of the client before its token is read.
+    pub client: Client<'r>,
+    /// The keys of issuers, as of this snapshot.
+    pub published_keys: &'r PublishedKeys,
+    /// The one instant at which it is judged.
+    pub now: Timestamp,
+    /// None: a client has really sent the request.
+    pub dry_run: Option<&'r DryRun>,
+}
+
+/// Callers may query their standings with any good token, or with none.
+const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
+
+impl<'r, 'p> ChargeContext<'r, 'p> {
+    /// The keys that tokens are verified by.
+    pub(super) fn current_keys(&self) -> CurrentKeys<'r> {
+        CurrentKeys { published: self.published_keys, now: self.now }
+    }
+
+    /// All charges of the route.
+    ///
+    /// # Errors
+    /// [`Rejection::MissingKey`] if the request lacks what a limit counts by and may not.
+    pub(super) fn plan(&self, identity: &Identity<'_>) -> Result<ChargePlan<'p>, Rejection> {
+        let mut plan = ChargePlan::of_tier(identity.tier);
+        for limit in self.limits(identity) {
+            self.add_limit(limit, identity, &mut plan)?;
+        }
+        Ok(plan)
+    }
+
+    /// Only the charges of limits by address. Where the request lacks a key of such a limit, that
+    /// one is not charged.
+    pub(super) fn plan_by_address(&self, identity: &Identity<'_>) -> ChargePlan<'p> {
+        let mut plan = ChargePlan::of_tier(identity.tier);
+        for limit in self.limits(identity).filter(|limit| limit.is_by_address()) {
+            let _ = self.add_limit(limit, identity, &mut plan);
+        }
+        plan
+    }
+
+    /// The charges of every limit whose standing can be reported to a caller without a route. A
+    /// missing key denies no such query.
+    pub(super) fn plan_for_standings(&self, identity: &Identity<'_>) -> ChargePlan<'p> {
+        let mut plan = ChargePlan::of_tier(identity.tier);
+        for limit in self.limits(identity) {
+            let _ = self.add_limit(limit, identity, &mut plan);
+        }
+        plan
+    }
+
+    /// Checks that the request has one value of each header and cookie that its limits count by,
+    /// unless its address is exempt. This comes before the caller is identified: what cannot be
+    /// counted must cost nothing either.
+    ///
+    /// # Errors
+    /// [`Rejection::AmbiguousKey`].
+    pub(super) fn check_fields(&self) -> Result<(), Rejection> {
+        // A limit in shadow mode refuses nothing.
+        let is_enforced = |limit: &&Limit| limit.enforcement != Enforcement::Shadow;
+        let mut limits = self.possible_limits().filter(is_enforced);
+        match limits.find(|limit| is_ambiguous(limit, self.client.headers)) {
+            Some(limit) if !self.policy.exempt.contains_address(self.client.address) => {
+                Err(Rejection::AmbiguousKey(limit.name.clone()))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether tokens are verified, and of which issuers.
+    pub(super) fn auth(&self) -> &'p Auth {
+        self.route.map_or(&ANY_TOKEN, |route| &route.auth)
+    }
+
+    /// The scopes that the route needs, if the token does not grant them all.
+    pub(super) fn lacks_scope(&self, identity: &Identity<'_>) -> Option<String> {
+        let scopes = &self.route?.scopes;
+        let token = identity.token.as_ref();
+        let has_all =
+            scopes.is_empty() || token.is_some_and(|known| known.token.claims.grants(scopes));
+        (!has_all).then(|| scopes.join(" "))
+    }
+
+    /// Whether charges are taken.
+    pub(super) fn is_charged(&self) -> bool {
+        self.dry_run.is_none_or(|dry_run| dry_run.is_charged)
+    }
+
+    /// The limits that may apply to this caller, the primary one first: the route's, or the
+    /// policy's where there is no route.
+    pub fn limits(&self, identity: &Identity<'_>) -> impl Iterator<Item = &'p Limit> {
+        let is_exempt = self.policy.exempt.contains(identity);
+        self.possible_limits().filter(move |_| !is_exempt)
+    }
+
+    /// The limits that may apply to some caller.
+    fn possible_limits(&self) -> impl Iterator<Item = &'p Limit> {
+        let policy = self.policy;
+        let order: SmallVec<[usize; 8]> = match self.route {
+            Some(route) => route.limits.iter().copied().collect(),
+            None => policy.core_first().collect(),
+        };
+        order.into_iter().filter_map(|at| policy.limits.get(at))
+    }
+
+    /// Adds the charges of one limit.
+    ///
+    /// # Errors
+    /// [`Rejection::MissingKey`].
+    pub fn add_limit(
+        &self,
+        limit: &'p Limit,
+        identity: &Identity<'_>,
+        plan: &mut ChargePlan<'p>,
+    ) -> Result<(), Rejection> {
+        let none = [].as_slice();
+        let of_tier =
+            |rates: &'p [Vec<Allowance>]| rates.get(identity.tier).map_or(none, Vec::as_slice);
+        // Candidate rates are tried out on callers without an override.
+        let (allowances, candidates) = match self.override_of(limit, identity) {
+            Some(own) => (own.allowances.as_slice(), none),
+            None => (of_tier(&limit.rates), of_tier(&limit.candidate)),
+        };
+        if allowances.is_empty() && candidates.is_empty() {
+            return Ok(());
+        }
+        let keys = KeyBuilder { context: self, per: &limit.per, identity };
+        let Some((owner, entry)) = keys.hash() else {
+            match self.dry_run {
+                Some(dry_run) => dry_run.unkeyed.borrow_mut().push(limit.position),
+                None => {
+                    warn_of_unfit_claim(self.policy, limit, identity, self.identifier, self.now);
+                }
+            }
+            return match limit.per.on_missing {
+                OnMissing::Deny if self.is_enforced(limit, identity) => {
+                    Err(Rejection::MissingKey(limit.name.clone()))
+                }
+                OnMissing::Deny | OnMissing::Skip => Ok(()),
+            };
+        };
+        let role = match self.is_enforced(limit, identity) {
+            false => ChargeRole::Shadow,
+            true if plan.has_primary_besides(limit) => ChargeRole::Secondary,
+            true => ChargeRole::Primary,
+        };
+        let key = |id| Key::new(owner, entry, id);
+        let cost = self.cost(limit);
+        let origin = keys.origin(limit.open);
+        let with_roles = allowances
+            .iter()
+            .map(|allowance| (allowance, role))
+            .chain(candidates.iter().map(|allowance| (allowance, ChargeRole::Candidate)));
+        let may_be_refunded =
+            limit.refund.at_most.is_some() && self.may_be_refunded(limit, identity);
+        for (allowance, role) in with_roles {
+            let charge = Charge {
+                key: key(allowance.id),
+                quota: &allowance.quota,
+                cost: match allowance.quota.holds_leases() {
+                    true => 1,
+                    false => cost.of(self.head.method),
+                },
+                stance: role.stance(),
+                scope: limit.scope(),
+                origin,
+                fallback: limit.fallback,
+                full: limit.full,
+            };
+            plan.add(PlannedLimit { limit, allowance, cost, role }, charge);
+            let bound = allowance.refunds.as_ref().filter(|_| may_be_refunded && charge.takes());
+            if let Some(RefundBound { quota, id }) = bound {
+                let role = ChargeRole::Refund;
+                let charge = Charge { key: key(*id), quota, stance: role.stance(), ..charge };
+                plan.add(PlannedLimit { limit, allowance, cost, role }, charge);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether some response gives back what the request is charged.
+    fn may_be_refunded(&self, limit: &Limit, identity: &Identity<'_>) -> bool {
+        let statuses = limit.refund.statuses(identity.token.is_some());
+        let unchanged = StatusCode::NOT_MODIFIED;
+        let is_revalidation = || is_revalidation(self.head.method, self.client.headers, self.now);
+        statuses.names_others(unchanged) || statuses.contains(unchanged) && is_revalidation()
+    }
+
+    /// Whether a limit is enforced for this caller.
+    ///
+    /// Where that holds for a percentage of the callers, a hash under the counters' secret draws
+    /// them: a caller that knew the draw could choose a name or an address that is never denied.
+    /// Proxies that share the secret draw alike. Without a configured secret, each start draws
+    /// anew, as the counters begin anew then.
+    fn is_enforced(&self, limit: &Limit, identity: &Identity<'_>) -> bool {
+        let percent = match limit.enforcement {
+            Enforcement::AllCallers => return true,
+            Enforcement::Shadow => return false,
+            Enforcement::Percent(percent) => percent,
+        };
+        let caller = match &identity.caller {
+            Some(caller) => caller.hash,
+            None => KeyBuilder { context: self, per: &limit.per, identity }.address(),
+        };
+        let caller = caller.to_le_bytes();
+        let parts = [(b'%', limit.name.as_bytes()), (b'c', caller.as_slice())];
+        self.identifier.hasher.hash(parts) % 100 < percent.into()
+    }
+
+    fn cost(&self, limit: &'p Limit) -> &'p Cost {
+        self.route.and_then(|route| route.cost.as_ref()).unwrap_or(&limit.cost)
+    }
+}

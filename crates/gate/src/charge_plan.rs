@@ -1,0 +1,80 @@
+//! The charges that a request is to be made, each with the limit that it is for.
+
+use smallvec::SmallVec;
+use tollgate_limit::{Charge, Stance};
+use tollgate_policy::{Allowance, Cost, Limit};
+
+/// The charges of a request, and the limits that they are for, in the same order.
+#[derive(Default)]
+pub struct ChargePlan<'p> {
+    /// The position of the tier that they are for.
+    pub(super) tier: usize,
+    /// What each charge is for, in the order of the charges.
+    pub limits: SmallVec<[PlannedLimit<'p>; 2]>,
+    /// What the store is to take: all or none.
+    pub charges: SmallVec<[Charge<'p>; 2]>,
+}
+
+/// What a charge is for.
+#[derive(Clone, Copy)]
+pub struct PlannedLimit<'p> {
+    /// The limit.
+    pub limit: &'p Limit,
+    /// How much of it this caller has.
+    pub allowance: &'p Allowance,
+    /// What the request costs, and what may correct that.
+    pub cost: &'p Cost,
+    /// What its outcome decides.
+    pub role: ChargeRole,
+}
+
+/// What the outcome of a charge decides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ChargeRole {
+    /// The charge is of the first enforced limit, which clients see in the headers.
+    Primary,
+    /// It is of another enforced limit.
+    Secondary,
+    /// It is of a limit that only counts here.
+    Shadow,
+    /// It is of a candidate rate, which only counts.
+    Candidate,
+    /// It is of the bound on refunds of the charge before it. What is taken of that bound stays
+    /// taken if the response's status gives that charge back.
+    Refund,
+}
+
+impl ChargeRole {
+    pub(super) fn stance(self) -> Stance {
+        match self {
+            ChargeRole::Primary | ChargeRole::Secondary => Stance::Enforce,
+            ChargeRole::Shadow | ChargeRole::Candidate | ChargeRole::Refund => Stance::Observe,
+        }
+    }
+
+    /// Whether the charge may deny the request.
+    pub(super) fn is_enforced(self) -> bool {
+        self.stance() == Stance::Enforce
+    }
+}
+
+impl<'p> ChargePlan<'p> {
+    /// No charges yet of a caller of this tier.
+    pub(super) fn of_tier(tier: usize) -> Self {
+        ChargePlan { tier, ..ChargePlan::default() }
+    }
+
+    /// Adds a charge and what it is for.
+    pub(super) fn add(&mut self, planned: PlannedLimit<'p>, charge: Charge<'p>) {
+        self.limits.push(planned);
+        self.charges.push(charge);
+    }
+
+    /// Whether another limit is the primary one.
+    pub(super) fn has_primary_besides(&self, limit: &Limit) -> bool {
+        let is_other = |planned: &PlannedLimit<'_>| {
+            planned.role == ChargeRole::Primary && !std::ptr::eq(planned.limit, limit)
+        };
+        self.limits.iter().any(is_other)
+    }
+}

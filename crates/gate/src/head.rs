@@ -1,0 +1,124 @@
+//! The form of a request's head, which is checked before anything else about the request.
+
+use std::{borrow::Cow, net::IpAddr};
+
+use http::{HeaderMap, HeaderValue, Method, Uri, header, request::Parts, uri::PathAndQuery};
+use tollgate_identity::TokenSources;
+use tollgate_policy::{self as policy, PathRewrite, Policies, Policy};
+use tollgate_response::Rejection;
+use tollgate_upstream::check_connection;
+use tollgate_wire::target::{Form, Host, check_query, form, normalize_path, request_host};
+
+/// A head whose form is sound.
+pub struct Head<'r> {
+    pub(super) form: Form,
+    /// The method.
+    pub method: &'r Method,
+    /// In its normal form: matched, counted and forwarded alike.
+    pub path: Cow<'r, str>,
+    host: Option<Host<'r>>,
+    uri: &'r Uri,
+    has_host_field: bool,
+}
+
+/// The target of the forwarded request.
+pub(super) struct Target {
+    /// Path in normal form, or as its route rewrites it, and the query as it came.
+    pub(super) uri: Uri,
+    /// The `Host` field, if the request has none because HTTP/2 names the host otherwise.
+    pub(super) host: Option<HeaderValue>,
+}
+
+impl<'r> Head<'r> {
+    /// Reads the head's form, and finds the policy for its host, which says what an escaped slash
+    /// in a path stands for.
+    ///
+    /// # Errors
+    /// A [`Rejection`] of a method that is not forwarded, and of an ambiguous or invalid target,
+    /// host or `Connection`.
+    pub fn read<'p>(
+        parts: &'r Parts,
+        policies: &'p Policies,
+    ) -> Result<(Self, Option<&'p Policy>), Rejection> {
+        let is_method = |name: &str| parts.method.as_str().eq_ignore_ascii_case(name);
+        if is_method("CONNECT") || is_method("TRACE") {
+            return Err(Rejection::Method);
+        }
+        check_connection(&parts.headers)?;
+        let host = request_host(&parts.uri, &parts.headers, parts.version)?;
+        let policy = policies.for_host(host.as_ref().map(Host::as_str));
+        let encoded_slash = policy.map(|policy| policy.encoded_slash).unwrap_or_default();
+        let form = form(&parts.method, &parts.uri);
+        let path = match form {
+            Form::Asterisk => Cow::Borrowed("*"),
+            _ => normalize_path(parts.uri.path(), encoded_slash)?,
+        };
+        if let Some(query) = parts.uri.query() {
+            check_query(query)?;
+        }
+        let has_host_field = parts.headers.contains_key(header::HOST);
+        let head =
+            Head { form, method: &parts.method, path, host, uri: &parts.uri, has_host_field };
+        Ok((head, policy))
+    }
+
+    /// The host that the request is for.
+    pub fn host(&self) -> Option<&str> {
+        self.host.as_ref().map(Host::as_str)
+    }
+
+    /// The query as it came.
+    pub(super) fn query(&self) -> Option<&str> {
+        self.uri.query()
+    }
+
+    /// What a route is chosen by, of a client at this address.
+    pub fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
+        policy::Request { host: self.host(), path: &self.path, method: self.method, address }
+    }
+
+    /// The target of the forwarded request: the path that was matched, as its route rewrites it,
+    /// and the query without a token.
+    pub(super) fn target(&self, sources: &TokenSources, rewrite: &PathRewrite) -> Target {
+        let query = self.uri.query().map(|query| sources.strip_query(query));
+        let path = rewrite.rewrite(&self.path);
+        let is_unchanged = self.form == Form::Origin
+            && matches!(self.path, Cow::Borrowed(_))
+            && path == self.path
+            && matches!(query, None | Some(Cow::Borrowed(_)));
+        let uri = match query {
+            _ if is_unchanged => self.uri.clone(),
+            // A query that was nothing but a token is left out.
+            Some(Cow::Owned(query)) if query.is_empty() => origin_form(path.into_owned()),
+            Some(query) => origin_form(format!("{path}?{query}")),
+            None => origin_form(path.into_owned()),
+        };
+        let host = self.host.as_ref().filter(|_| !self.has_host_field).and_then(|host| {
+            let name = host.as_str();
+            let value = match host.port() {
+                Some(port) => HeaderValue::from_maybe_shared(format!("{name}:{port}").into_bytes()),
+                None => HeaderValue::from_str(name),
+            };
+            value.ok()
+        });
+        Target { uri, host }
+    }
+}
+
+/// Whether a request of HTTP/1.1 declares a body.
+pub(super) fn declares_body(headers: &HeaderMap) -> bool {
+    headers.contains_key(header::TRANSFER_ENCODING)
+        || headers.get(header::CONTENT_LENGTH).is_some_and(|length| length != "0")
+}
+
+/// Whether a request is for the caller's own standings, which get their response here.
+pub(super) fn asks_for_standings(policy: &Policy, request: policy::Request<'_>) -> bool {
+    let path = request.path.strip_suffix('/').unwrap_or(request.path);
+    policy.responses.rate_limit_path.as_deref() == Some(path)
+        && matches!(*request.method, Method::GET | Method::HEAD)
+}
+
+/// A path in normal form is always a valid target; if it were not, the target would be the root.
+fn origin_form(target: String) -> Uri {
+    PathAndQuery::from_maybe_shared(target.into_bytes()).map(Uri::from).unwrap_or_default()
+}

@@ -1,0 +1,60 @@
+//! What a proxy that forwards a request itself has to change about its head: what this proxy would
+//! change, but for the fields that belong to a connection.
+
+use http::{HeaderMap, HeaderName};
+use tollgate_upstream::remove_identity_fields;
+
+use super::{
+    prepare::{X_TOLLGATE_SUBJECT, X_TOLLGATE_TIER, name_caller, strip_credentials},
+    request_state::RequestState,
+};
+
+/// Changes of a request's head. The response to a proxy that asks has it among its extensions.
+#[derive(Clone, Debug, Default)]
+pub(super) struct HeadChanges {
+    /// Fields that replace those of their names.
+    pub(super) set: HeaderMap,
+    /// Fields that are removed, whether there are any or not.
+    pub(super) removed: Vec<HeaderName>,
+    /// A query parameter that is removed.
+    pub(super) removed_parameter: Option<Box<str>>,
+}
+
+impl HeadChanges {
+    /// Those of an admitted request with these fields.
+    pub(super) fn of(before: &HeaderMap, state: &RequestState<'_>) -> HeadChanges {
+        let mut after = before.clone();
+        strip_credentials(&mut after, state);
+        // All upstreams of a policy have the same.
+        let upstream = state.policy.and_then(|policy| policy.upstreams.first());
+        let own = upstream.map(|upstream| &upstream.own_headers);
+        if let Some(own) = own {
+            remove_identity_fields(&mut after, own);
+        }
+        name_caller(&mut after, state);
+        if let Some(route) = state.route {
+            route.request_headers.apply(&mut after);
+        }
+        let mut set = HeaderMap::new();
+        for name in after.keys() {
+            let is_same = after.get_all(name).iter().eq(before.get_all(name).iter());
+            if !is_same {
+                after.get_all(name).iter().for_each(|value| {
+                    set.append(name.clone(), value.clone());
+                });
+            }
+        }
+        // Also those that the proxy may not have shown.
+        let claims = own.into_iter().flat_map(|own| own.claims());
+        let always = [&X_TOLLGATE_SUBJECT, &X_TOLLGATE_TIER].into_iter().chain(claims);
+        let mut removed: Vec<HeaderName> = Vec::new();
+        for name in before.keys().chain(always) {
+            if !after.contains_key(name) && !removed.contains(name) {
+                removed.push(name.clone());
+            }
+        }
+        let removed_parameter =
+            state.policy.and_then(|policy| policy.identity.sources.query.clone());
+        HeadChanges { set, removed, removed_parameter }
+    }
+}

@@ -1,0 +1,228 @@
+//! What is decided about a request before anything is forwarded: its route, its caller, and what
+//! they are charged.
+//!
+//! Real requests and dry runs take the same way. What a dry run does otherwise is in its
+//! [`DryRun`], which is read in three places: who the caller is, whether a charge is taken, and
+//! whether an address is remembered for its bad tokens.
+
+use std::{mem, rc::Rc, sync::Arc};
+
+use http::{HeaderMap, header};
+use tollgate_clock::Timestamp;
+use tollgate_identity::{Client, Identity, PublishedKeys};
+use tollgate_limit::Verdict;
+use tollgate_policy::Policy;
+use tollgate_response::Rejection;
+use tollgate_store::Store;
+use tollgate_wire::target::Form;
+
+use super::{
+    Shared,
+    charge_context::ChargeContext,
+    charge_plan::ChargePlan,
+    cors::{Preflight, preflight},
+    dry_run::DryRun,
+    foresee::foresee,
+    head::{Head, asks_for_standings},
+    request_state::{Action, Forward, RequestState},
+    revalidation::is_revalidation,
+    tally::Tally,
+};
+
+/// Decides about requests.
+pub struct Judge {
+    /// What all workers share.
+    pub shared: Arc<Shared>,
+    pub(super) store: Rc<Store>,
+}
+
+/// What a request is judged by.
+#[derive(Clone, Copy)]
+pub struct JudgeInput<'r, 'p> {
+    /// The head of the request.
+    pub head: &'r Head<'r>,
+    /// The policy for the host, if any.
+    pub policy: Option<&'p Policy>,
+    /// What is known of the client before its token is read.
+    pub client: Client<'r>,
+    /// The keys of issuers, as of this snapshot.
+    pub published_keys: &'r PublishedKeys,
+    /// The one instant at which it is judged.
+    pub now: Timestamp,
+    /// None: a client has really sent the request.
+    pub dry_run: Option<&'r DryRun>,
+}
+
+impl Judge {
+    /// A judge of one worker, which charges in its store.
+    pub fn new(shared: Arc<Shared>, store: Rc<Store>) -> Judge {
+        Judge { shared, store }
+    }
+
+    /// Drops the counters in the process that are over.
+    pub fn sweep(&self, now: Timestamp) {
+        self.store.sweep_all(now);
+    }
+
+    /// Counters in the process.
+    pub fn counters(&self) -> usize {
+        self.store.counters()
+    }
+
+    /// Route, identity, limits: all that is decided before anything is forwarded. What is found out
+    /// on the way is put into `state`, which also holds what a refused request was charged.
+    pub async fn judge<'p>(
+        &self,
+        input: JudgeInput<'_, 'p>,
+        state: &mut RequestState<'p>,
+    ) -> Action<'p> {
+        self.decide(input, state).await.unwrap_or_else(Action::Refuse)
+    }
+
+    async fn decide<'p>(
+        &self,
+        input: JudgeInput<'_, 'p>,
+        state: &mut RequestState<'p>,
+    ) -> Result<Action<'p>, Rejection> {
+        let JudgeInput { head, policy, client, published_keys, now, dry_run } = input;
+        if head.form == Form::Asterisk {
+            return Ok(Action::Options);
+        }
+        let policy = policy.ok_or(Rejection::NoRoute)?;
+        state.policy = Some(policy);
+        state.is_revalidation = is_revalidation(head.method, client.headers, now);
+        if policy.deny.contains_address(client.address) {
+            return Err(Rejection::Denied);
+        }
+        if let Some(preflight) = preflight(policy, head, client) {
+            return Box::pin(self.judge_preflight(preflight, policy, input, state)).await;
+        }
+        let request = head.as_route_request(client.address);
+        let destination = match asks_for_standings(policy, request) {
+            true => None,
+            false => Some(policy.route(request).ok_or(Rejection::NoRoute)?),
+        };
+        let route = destination.map(|(route, _)| route);
+        state.route = route;
+        if let Some(route) = route {
+            // Like the policy's deny list, it costs the client nothing: there is nothing to guess.
+            route.addresses.admit(client.address)?;
+            // A body that is too large is refused before the caller is identified or charged.
+            if route.max_body.is_some_and(|most| declared_bytes(client.headers) > most) {
+                return Err(Rejection::BodyTooLarge);
+            }
+        }
+
+        let identifier = &self.shared.identifier;
+        let context =
+            ChargeContext { identifier, policy, route, head, client, published_keys, now, dry_run };
+        context.check_fields()?;
+        let RequestState { identity, tally, .. } = state;
+        let identity = identity.insert(self.identify(context, tally).await?);
+        if policy.deny.contains(identity) {
+            return Err(Rejection::Denied);
+        }
+        let Some((route, upstream)) = destination else {
+            // Boxed, as all that few requests wait for: it takes no room in the future of the others.
+            Box::pin(self.look_up(context, identity, tally)).await?;
+            return Ok(Action::Standings);
+        };
+        self.charge_caller(context, identity, tally).await?;
+        let target = head.target(&policy.identity.sources, &route.rewrite);
+        Ok(Action::Forward(Forward { upstream, target }))
+    }
+
+    /// The same for a browser's preflight request.
+    async fn judge_preflight<'p>(
+        &self,
+        preflight: Preflight<'p>,
+        policy: &'p Policy,
+        input: JudgeInput<'_, 'p>,
+        state: &mut RequestState<'p>,
+    ) -> Result<Action<'p>, Rejection> {
+        let Preflight { route, cors, action } = preflight;
+        let JudgeInput { head, client, published_keys, now, dry_run, .. } = input;
+        state.route = route;
+        state.cors = Some(cors);
+        if let Some(route) = route {
+            route.addresses.admit(client.address)?;
+        }
+        if let Action::Forward(_) = &action {
+            let identifier = &self.shared.identifier;
+            let context = ChargeContext {
+                identifier,
+                policy,
+                route,
+                head,
+                client,
+                published_keys,
+                now,
+                dry_run,
+            };
+            self.charge_preflight(context, &mut state.tally).await?;
+        }
+        Ok(action)
+    }
+
+    /// Charges an identified caller what its route's limits say.
+    async fn charge_caller<'p>(
+        &self,
+        context: ChargeContext<'_, 'p>,
+        identity: &Identity<'_>,
+        tally: &mut Option<Tally<'p>>,
+    ) -> Result<(), Rejection> {
+        let plan = &mut context.plan(identity)?;
+        let charged = self.charge(plan, context, identity, tally).await;
+        if charged.is_err() && identity.has_bad_token {
+            self.distrust(&context, tally.as_ref());
+        }
+        charged?;
+        // After the charge: a caller pays for the response that says which scope it lacks.
+        match context.lacks_scope(identity) {
+            Some(scopes) => Err(Rejection::Scope(scopes.into())),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes all charges or none. Without charges, `tally` stays as it is; else the plan is moved
+    /// there. It is handed over by reference, so that it is moved only once.
+    ///
+    /// # Errors
+    /// Why the request is denied; `tally` says what it was denied by.
+    pub(super) async fn charge<'p>(
+        &self,
+        plan: &mut ChargePlan<'p>,
+        context: ChargeContext<'_, 'p>,
+        identity: &Identity<'_>,
+        tally: &mut Option<Tally<'p>>,
+    ) -> Result<(), Rejection> {
+        if plan.charges.is_empty() {
+            return Ok(());
+        }
+        let tally = match context.is_charged() {
+            true => {
+                let decision = self.store.charge(&plan.charges, context.now).await?;
+                if decision.verdict == Verdict::Allow {
+                    self.note_change(context.policy, identity, context.now);
+                }
+                let plan = mem::take(plan);
+                tally.insert(Tally::charged(plan, decision, context.now, self.store.unsettled()))
+            }
+            false => {
+                let peeked = self.store.peek(&plan.charges, context.now).await;
+                let decision = foresee(&plan.charges, peeked);
+                tally.insert(Tally::peeked(mem::take(plan), decision, context.now))
+            }
+        };
+        match tally.denial(identity, context.now, context.policy.responses.jitter) {
+            Some(rejection) => Err(rejection),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The length that a request declares for its body; zero if it declares none.
+fn declared_bytes(headers: &HeaderMap) -> u64 {
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
+    length.and_then(|digits| digits.parse().ok()).unwrap_or_default()
+}

@@ -1,0 +1,460 @@
+//! The life of a request, from top to bottom: check its form, find its route, identify the caller,
+//! charge the limits, forward, correct the charges by the response, and report the limits to the
+//! client.
+//!
+//! A request reads one snapshot of the policies, and is judged at one instant. Whatever goes wrong
+//! becomes a [`Rejection`], and rejections become responses in one place.
+
+mod abandoned;
+mod asked;
+mod awaited_cost;
+mod built_in_limits;
+mod called;
+pub mod charge_context;
+pub mod charge_plan;
+mod cors;
+mod counting;
+mod denials;
+mod distrust;
+pub mod dry_run;
+mod facts;
+mod foresee;
+pub mod forward;
+pub mod head;
+mod head_changes;
+mod identify;
+mod ignored_chain;
+pub mod judge;
+mod limit_standing;
+mod named;
+mod overrides;
+mod permutation;
+mod preflights;
+mod prepare;
+mod programs;
+mod recent_costs;
+pub mod redirect;
+mod refunds;
+mod refuse;
+mod remote;
+mod request_guard;
+mod request_id;
+pub mod request_state;
+pub mod respond;
+mod revalidation;
+mod series;
+pub mod shared;
+mod snapshot;
+mod stamp;
+mod standing_cache;
+mod standings;
+pub mod tally;
+mod traced;
+pub mod unfit_claims;
+mod unread_scheme;
+mod upgrade;
+mod whole_body;
+
+use std::{
+    cell::{Cell, RefCell},
+    net::IpAddr,
+    rc::Rc,
+    sync::Arc,
+    time::Instant,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, request::Parts};
+use tollgate_clock::Timestamp;
+use tollgate_identity::{Client, address_behind};
+use tollgate_observe::{
+    access_log::LogBuffer,
+    metrics::{MethodLabel, PolicySeries, RequestMeter},
+    trace::{IdSource, RequestTrace},
+};
+use tollgate_policy::{Policy, Protocol};
+use tollgate_response::{
+    Account, Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer,
+};
+use tollgate_store::{LeaseBook, Store};
+use tollgate_upstream::{
+    ClientBody, UpstreamError, Upstreams,
+    downstream::{Fault, Peer},
+};
+use tollgate_wire::{Violation, asked::Asker};
+
+use self::{
+    abandoned::Abandoned,
+    asked::{asked_about, reply_to, translate},
+    called::Endpoint,
+    counting::count_decisions,
+    denials::{DenialNotes, DeniedRequest},
+    forward::{Inbound, Outgoing, TimedReply, sender_of},
+    head::Head,
+    ignored_chain::warn_of_ignored_chain,
+    judge::{Judge, JudgeInput},
+    redirect::{redirect, redirection},
+    remote::RemoteCall,
+    request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
+    request_id::RequestIds,
+    request_state::Action,
+    respond::{Audience, Reply, standings_of},
+    series::WorkerSeries,
+    traced::TracedRequest,
+};
+
+pub use self::charge_context::keys::{hash_descriptor, hash_named_key};
+pub use self::{
+    called::{Answer, Answered, Call, CallError, DeniedCall, NamedStanding, Program},
+    denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
+    named::{
+        ChargeTime, MAX_WAIT, NamedCharge, NamedError, ReceiptError, WaitingLines, parse_instant,
+    },
+    refunds::Refunds,
+    series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook, candidate_name},
+    shared::{NoRandomness, Shared},
+    snapshot::Snapshot,
+    unread_scheme::UnreadSchemes,
+};
+
+static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+
+/// A worker's pipeline.
+pub struct Gate {
+    judge: Judge,
+    /// The worker's number, which no other worker has at the time.
+    worker: usize,
+    /// Its counters for the policies in force. None: it has had no request yet.
+    series: RefCell<Option<WorkerSeries>>,
+    upstreams: Rc<Upstreams>,
+    leases: Rc<LeaseBook>,
+    abandoned: Rc<Abandoned>,
+    log: Option<Rc<LogBuffer>>,
+    request_ids: RequestIds,
+    denials: DenialNotes,
+    span_ids: Rc<IdSource>,
+    /// The id of a request whose handling panicked, until its client gets a response.
+    panicked: Cell<Option<HeaderValue>>,
+}
+
+/// When a request came.
+#[derive(Clone, Copy)]
+struct Arrival {
+    /// The one instant at which it is judged.
+    now: Timestamp,
+    /// For measuring how long it takes.
+    started: Instant,
+}
+
+/// How this proxy knows a request.
+enum Source {
+    /// It came in here. Says whether the form in which it arrived is sound.
+    Received(Result<(), Violation>),
+    /// Another proxy has described its head, in a message.
+    Described(Asker),
+}
+
+impl Gate {
+    /// A pipeline over what is shared, with a worker's own connections and log buffer. It starts
+    /// local tasks of this thread if counters are in Redis. `worker` is the worker's number: of two
+    /// pipelines with one number, only one may be in use at a time.
+    pub fn new(
+        worker: usize,
+        shared: Arc<Shared>,
+        upstreams: Upstreams,
+        log: Option<LogBuffer>,
+    ) -> Self {
+        let store = Store::start(Arc::clone(&shared.stores));
+        Gate {
+            leases: LeaseBook::new(Rc::clone(&store), shared.clock.clone()),
+            abandoned: Abandoned::new(Arc::clone(&shared), Rc::clone(&store)),
+            denials: shared.denials.notes(),
+            judge: Judge::new(shared, store),
+            worker,
+            series: RefCell::default(),
+            upstreams: Rc::new(upstreams),
+            log: log.map(Rc::new),
+            request_ids: RequestIds::default(),
+            span_ids: Rc::default(),
+            panicked: Cell::default(),
+        }
+    }
+
+    /// The periodic work of a worker: renew leases, sweep counters, close idle connections, hand
+    /// over log lines.
+    pub fn tick(&self) {
+        let now = self.shared().clock.now();
+        self.leases.renew(now);
+        self.judge.store.tick(now);
+        self.upstreams.close_idle();
+        if let Some(log) = &self.log {
+            log.flush();
+        }
+    }
+
+    /// The work before the worker accepts requests.
+    pub async fn ready(&self) {
+        self.judge.store.ready(self.shared().clock.now()).await;
+    }
+
+    /// The work at the worker's end.
+    pub async fn finish(&self) {
+        self.tick();
+        // Connections that are cut end only after this, and may still hold leases.
+        self.leases.end_all();
+        self.abandoned.end_all();
+        self.judge.store.finish(self.shared().clock.now()).await;
+    }
+
+    /// What this worker shares with the others.
+    pub fn shared(&self) -> &Shared {
+        &self.judge.shared
+    }
+
+    /// Responds to a request. `framing` says whether the form in which it arrived is sound.
+    pub fn handle(
+        &self,
+        request: Request<ClientBody>,
+        peer: &Peer,
+        framing: Result<(), Violation>,
+    ) -> impl Future<Output = Response<Body>> {
+        let (parts, body) = request.into_parts();
+        self.serve(parts, Some(body), Source::Received(framing), peer)
+    }
+
+    /// Responds to a request, whichever way this proxy knows it.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "an async function would copy the request once more"
+    )]
+    fn serve(
+        &self,
+        mut parts: Parts,
+        body: Option<ClientBody>,
+        source: Source,
+        peer: &Peer,
+    ) -> impl Future<Output = Response<Body>> {
+        async move {
+            let asked = match source {
+                Source::Described(asker) => Ok(Some(asker)),
+                Source::Received(framing) => {
+                    if peer.listener.asked.is_some() && framing.is_ok() {
+                        if let Some(endpoint) = Endpoint::of(&parts, peer)
+                            && let Some(body) = body
+                        {
+                            return Box::pin(self.answer_program(endpoint, &parts, body, peer))
+                                .await;
+                        }
+                        if let Some(call) = RemoteCall::of(&parts, peer)
+                            && let Some(body) = body
+                        {
+                            return Box::pin(self.answer_remote(call, &parts, body, peer)).await;
+                        }
+                    }
+                    // The form comes first: nothing else about an ambiguous request can be believed.
+                    let framing = framing.map_err(Rejection::from);
+                    framing.and_then(|()| asked_about(&mut parts, peer))
+                }
+            };
+            let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
+            let snapshot = self.shared().snapshot();
+            let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
+            let asker = asked.as_ref().ok().copied().flatten();
+            let address = self.client_address(peer, asker, &parts.headers, arrival.now);
+            let trace = self.begin_trace(&parts, peer, arrival);
+            let trace = trace.as_deref();
+            let head = asked.and_then(|_| Head::read(&parts, &snapshot.policies));
+            let certificate = peer.certificate(arrival.now);
+            let client = Client {
+                address,
+                // That of a proxy that asks is not its client's.
+                certificate: certificate.unwrap_or_default().filter(|_| asker.is_none()),
+                headers: &parts.headers,
+                query: parts.uri.query(),
+            };
+            let head = head.and_then(|head| certificate.map(|_| head).map_err(Rejection::from));
+            let known = head.as_ref().ok().map(|(head, _)| head);
+            let logged = self.log.is_some().then(|| LoggedRequest::of(&parts, known, address));
+            let policy = head.as_ref().ok().and_then(|(_, policy)| *policy);
+            let series = self.series(&snapshot, policy);
+            let method = MethodLabel::of(&parts.method);
+            let line = RequestLine {
+                meter: RequestMeter::begin(series, method, arrival.started),
+                log: self.log.as_ref().zip(logged),
+                request_id,
+                stores: &self.shared().stores,
+                traced: trace.map(|trace| TracedRequest {
+                    trace,
+                    stores: &self.shared().stores,
+                    client: address,
+                }),
+                arrival,
+                asked_by: asker.map(Asker::name),
+                panicked: &self.panicked,
+            };
+
+            // From here on the client may go away during a wait.
+            let mut guard = RequestGuard::new(line, &self.abandoned);
+            let state = &mut guard.state;
+            let (action, audience) = match head {
+                Err(rejection) => {
+                    let audience = Audience::of(&parts, None, state, request_id, address);
+                    (Action::Refuse(rejection), audience)
+                }
+                Ok((head, policy)) => {
+                    let action = match peer.listener.redirect {
+                        Some(elsewhere) => redirect(&head, elsewhere),
+                        None => {
+                            let now = arrival.now;
+                            let dry_run = None;
+                            let published_keys = &snapshot.keys;
+                            let head = &head;
+                            let input =
+                                JudgeInput { head, policy, client, published_keys, now, dry_run };
+                            match self.recorded(trace) {
+                                None => self.judge.judge(input, state).await,
+                                // Boxed: it takes no room in the future of the others.
+                                Some(trace) => {
+                                    trace.recording(Box::pin(self.judge.judge(input, state))).await
+                                }
+                            }
+                        }
+                    };
+                    (action, Audience::of(&parts, Some(&head), state, request_id, address))
+                }
+            };
+            let tally = guard.state.tally.as_ref();
+            guard.leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
+            if let Some(line) = &mut guard.line {
+                let (state, now) = (&guard.state, arrival.now);
+                line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
+                count_decisions(line.meter.series(), state, &action, address, now);
+                let denied =
+                    DeniedRequest { parts: &parts, state, action: &action, address, request_id };
+                self.shared().denials.note(&self.denials, &denied, now);
+            }
+
+            let reply = match (asker, action) {
+                (Some(asker), action) => {
+                    reply_to(asker, action, &guard.state, &parts.headers).into()
+                }
+                (None, Action::Forward(forward)) => {
+                    match snapshot.groups.destination(forward.upstream) {
+                        Some(destination) => {
+                            let inbound = Inbound { peer, address, request_id, trace };
+                            let upstream = forward.upstream;
+                            let is_upgrade =
+                                self.judge.prepare(&mut parts, &guard.state, forward, inbound);
+                            // A call that streams sends messages whenever it has some.
+                            let may_be_slow = audience.format == Format::Grpc
+                                && upstream.protocol == Protocol::Http2;
+                            let outgoing = Outgoing {
+                                sender: sender_of(&guard.state, upstream, inbound),
+                                head: parts,
+                                body: body
+                                    .filter(|_| !is_upgrade)
+                                    .map(|body| guard.client_body(body, may_be_slow)),
+                                started: Instant::now(),
+                                attempts: trace.and_then(RequestTrace::attempts),
+                            };
+                            guard.send(&self.upstreams, &snapshot, destination, outgoing).await
+                        }
+                        None => Reply::Refused(UpstreamError::NoAddress.into()).into(),
+                    }
+                }
+                (None, Action::Options) => Reply::Made(options_asterisk()).into(),
+                (None, Action::Standings) => Reply::Made(standings_of(&guard.state)).into(),
+                (None, Action::Redirect(status, location)) => {
+                    Reply::Made(redirection(status, location)).into()
+                }
+                (None, Action::Preflight(cors)) => {
+                    Reply::Made(preflight_answer(cors, &parts.headers)).into()
+                }
+                (None, Action::Refuse(rejection)) => Reply::Refused(rejection).into(),
+            };
+            let is_undecided = reply.reply.rejection().is_some_and(Rejection::is_undecided);
+            let mut response = self.conclude(guard, reply, arrival, &audience);
+            if let Some(asker) = asker {
+                translate(asker, is_undecided, &mut response);
+            }
+            response
+        }
+    }
+
+    /// The worker's counters of a policy of this snapshot; none: of requests that no policy is for.
+    fn series(&self, snapshot: &Snapshot, policy: Option<&Policy>) -> Rc<PolicySeries> {
+        let mut series = self.series.borrow_mut();
+        let current = series.take().filter(|own| own.generation() == snapshot.generation);
+        let current =
+            current.unwrap_or_else(|| self.shared().series.of_worker(self.worker, snapshot));
+        Rc::clone(series.insert(current).policy(policy))
+    }
+
+    /// The address of the client: the peer's, or the one that a trusted peer names.
+    fn client_address(
+        &self,
+        peer: &Peer,
+        asker: Option<Asker>,
+        headers: &HeaderMap,
+        now: Timestamp,
+    ) -> IpAddr {
+        let shared = self.shared();
+        if asker == Some(Asker::Envoy) {
+            // It was read from the question.
+            return peer.address;
+        }
+        if peer.is_trusted || asker.is_some() {
+            return address_behind(peer.address, headers, &shared.trusted_proxies);
+        }
+        warn_of_ignored_chain(shared, peer, headers, now);
+        peer.address
+    }
+
+    /// Corrects the charges by the reply and makes the response, which finishes the log's line at
+    /// its end.
+    fn conclude(
+        &self,
+        mut guard: RequestGuard<'_, '_>,
+        reply: TimedReply,
+        arrival: Arrival,
+        audience: &Audience<'_>,
+    ) -> Response<Body> {
+        let TimedReply { reply, upstream_time } = reply;
+        if let Some(Rejection::Upstream(
+            UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow,
+        )) = reply.rejection()
+        {
+            self.shared().admission.faults().count(Fault::SlowBody);
+        }
+        let RequestGuard { state, line, .. } = &mut guard;
+        if let (Some(line), Reply::Forwarded(response)) = (&mut *line, &reply) {
+            line.note_costs(state, response.headers());
+        }
+        let series = line.as_ref().map(|line| line.meter.series());
+        if let Some(series) = series {
+            let upstream_time = upstream_time.unwrap_or_default();
+            let added = arrival.started.elapsed().saturating_sub(upstream_time);
+            series.own.added.record(added);
+        }
+        let rejection = reply.rejection().filter(|_| self.log.is_some());
+        let error = rejection.map(ToString::to_string);
+        let denied = rejection.and_then(DeniedBy::of);
+        let http_status = rejection.map(|rejection| rejection.status(state.responses()));
+        let is_undecided = rejection.is_some_and(Rejection::is_undecided);
+        let note = ResponseNote { error, denied, is_undecided, upstream_time };
+        let mut response = self.judge.respond(reply, state, audience, series);
+        let leases = guard.leases.take();
+        let mut account = guard.account(response.status().as_u16(), &note);
+        if audience.format == Format::Grpc
+            && let Some(tail) = account.as_mut().and_then(Account::tail_mut)
+            && let Some(status) = grpc_status(response.headers())
+        {
+            tail.add_grpc_status(status, http_status);
+        }
+        let body = response.body_mut();
+        if let Some(account) = account {
+            body.set_account(account);
+        }
+        body.set_leases(leases);
+        response
+    }
+}

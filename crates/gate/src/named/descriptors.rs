@@ -1,0 +1,182 @@
+//! From descriptors that Envoy sends to charges: which counters, and how many units.
+
+use smallvec::SmallVec;
+use tollgate_clock::Timestamp;
+use tollgate_limit::{Hashing, Stance};
+use tollgate_policy::{DescriptorCharge, DescriptorRule, KeyValue, Policies, Policy};
+use tollgate_wire::envoy::rate_limit::{RateLimitDescriptor, RateLimitRequest};
+
+use super::charges::{Asked, add};
+use crate::{charge_context::keys::hash_descriptor, charge_plan::ChargePlan};
+
+/// Why descriptors cannot be planned: Envoy has to ask otherwise.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum DescriptorError {
+    /// Nobody's limits.
+    #[error("the domain is empty: set `domain` of the filter")]
+    Domain,
+    /// There are none, or too many.
+    #[error(
+        "a request has to have 1 to {MAX_DESCRIPTORS} descriptors, with up to {MAX_ENTRIES} entries each"
+    )]
+    Number,
+    /// A number of hits is out of range.
+    #[error("hits_addend has to be 0 to {MAX_HITS}")]
+    Hits,
+}
+
+/// Descriptors of a request.
+const MAX_DESCRIPTORS: usize = 64;
+
+/// Entries of a descriptor.
+const MAX_ENTRIES: usize = 32;
+
+/// Hits of a descriptor: what a limit can be.
+const MAX_HITS: u32 = i32::MAX as u32;
+
+/// Planned charges of descriptors.
+pub(crate) struct DescriptorPlan<'p> {
+    /// Whose limits they are.
+    pub(crate) policy: &'p Policy,
+    /// All charges that have to fit.
+    pub(crate) plan: ChargePlan<'p>,
+    /// For each descriptor, the positions of its charges in the plan.
+    pub(crate) parts: Vec<SmallVec<[usize; 2]>>,
+    /// What is corrected once the charges are taken: the position of a charge, and the hits.
+    pub(crate) afterwards: Vec<(usize, Afterwards)>,
+    /// The first descriptor that has limits, as denials name it.
+    pub(crate) who: String,
+}
+
+/// What is done with hits that need not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Afterwards {
+    /// They are taken, over the limit too.
+    Take(u32),
+    /// They are given back.
+    GiveBack(u32),
+}
+
+impl<'p> DescriptorPlan<'p> {
+    /// Plans a request that came at `now`; none: no policy has limits for its domain.
+    ///
+    /// # Errors
+    /// [`DescriptorError`].
+    pub(crate) fn of(
+        policies: &'p Policies,
+        hasher: &Hashing,
+        request: &RateLimitRequest,
+        now: Timestamp,
+    ) -> Result<Option<DescriptorPlan<'p>>, DescriptorError> {
+        let RateLimitRequest { domain, descriptors, hits_addend } = request;
+        if domain.is_empty() {
+            return Err(DescriptorError::Domain);
+        }
+        let is_small = |descriptor: &RateLimitDescriptor| descriptor.entries.len() <= MAX_ENTRIES;
+        if !(1..=MAX_DESCRIPTORS).contains(&descriptors.len()) || !descriptors.iter().all(is_small)
+        {
+            return Err(DescriptorError::Number);
+        }
+        let hits = descriptors.iter().map(|own| {
+            let hits = own.hits_addend.unwrap_or_else(|| u64::from((*hits_addend).max(1)));
+            u32::try_from(hits).ok().filter(|hits| *hits <= MAX_HITS).ok_or(DescriptorError::Hits)
+        });
+        let hits = hits.collect::<Result<Vec<u32>, _>>()?;
+        let has_domain =
+            |policy: &&Policy| policy.descriptors.iter().any(|rule| *rule.domain == **domain);
+        let Some(policy) = policies.iter().find(has_domain) else { return Ok(None) };
+
+        let mut planned = DescriptorPlan {
+            policy,
+            plan: ChargePlan::of_tier(policy.identity.tiers.default),
+            parts: Vec::with_capacity(descriptors.len()),
+            afterwards: Vec::new(),
+            who: String::new(),
+        };
+        let mut counters = Vec::new();
+        for (descriptor, hits) in descriptors.iter().zip(hits) {
+            let rule = policy
+                .descriptors
+                .iter()
+                .find(|rule| *rule.domain == **domain && rule.matches(pairs(descriptor)));
+            let part = rule.map(|rule| {
+                planned.add_descriptor(rule, descriptor, hits, hasher, &mut counters, now)
+            });
+            planned.parts.push(part.unwrap_or_default());
+        }
+        Ok(Some(planned))
+    }
+
+    /// Adds the charges of a descriptor. Returns their positions.
+    fn add_descriptor(
+        &mut self,
+        rule: &'p DescriptorRule,
+        descriptor: &RateLimitDescriptor,
+        hits: u32,
+        hasher: &Hashing,
+        counters: &mut Vec<Counter>,
+        now: Timestamp,
+    ) -> SmallVec<[usize; 2]> {
+        if self.who.is_empty() {
+            let entries = pairs(descriptor).map(|(key, value)| format!("{key} {value}"));
+            self.who = entries.collect::<Vec<String>>().join(", ");
+        }
+        let mut part = SmallVec::new();
+        for limit in rule.limits.iter().filter_map(|at| self.policy.limits.get(*at)) {
+            let owner = hash_descriptor(hasher, &limit.per, pairs(descriptor));
+            let units = hits.saturating_mul(limit.cost.default).min(MAX_HITS);
+            let (cost, later) = match (descriptor.is_negative_hits, rule.charge) {
+                (true, _) => (0, Some(Afterwards::GiveBack(units))),
+                (false, DescriptorCharge::Always) => (0, Some(Afterwards::Take(units))),
+                (false, DescriptorCharge::Admitted) => (units, None),
+            };
+            // Two descriptors may have one counter: it is charged once, with the sum.
+            let known =
+                counters.iter().find(|own| own.limit == limit.position && own.owner == owner);
+            let range = match known {
+                Some(known) => {
+                    let range = known.charges.clone();
+                    for charge in self.plan.charges.get_mut(range.clone()).into_iter().flatten() {
+                        charge.cost = charge.cost.saturating_add(cost).min(MAX_HITS);
+                    }
+                    range
+                }
+                None => {
+                    let first = self.plan.charges.len();
+                    let is_for = |value: &KeyValue| {
+                        matches!(value, KeyValue::Descriptor { name, value }
+                            if pairs(descriptor).any(|pair| pair == (&**name, &**value)))
+                    };
+                    add(&mut self.plan, limit, Asked { owner, cost, now }, is_for);
+                    let charges = first..self.plan.charges.len();
+                    if rule.charge == DescriptorCharge::Always {
+                        // What has happened denies nothing else.
+                        for charge in
+                            self.plan.charges.get_mut(charges.clone()).into_iter().flatten()
+                        {
+                            charge.stance = Stance::Observe;
+                        }
+                    }
+                    let counter =
+                        Counter { limit: limit.position, owner, charges: charges.clone() };
+                    counters.push(counter);
+                    charges
+                }
+            };
+            self.afterwards.extend(range.clone().filter_map(|at| Some((at, later?))));
+            part.extend(range);
+        }
+        part
+    }
+}
+
+/// A counter that is charged already.
+struct Counter {
+    limit: usize,
+    owner: u128,
+    charges: std::ops::Range<usize>,
+}
+
+fn pairs(descriptor: &RateLimitDescriptor) -> impl ExactSizeIterator<Item = (&str, &str)> + Clone {
+    descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value))
+}

@@ -1,0 +1,296 @@
+//! Calls of programs over HTTP: JSON in, JSON out, errors as problem details (RFC 9457).
+
+use std::{fmt::Display, time::Duration};
+
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use tollgate_clock::Timestamp;
+use tollgate_response::{Body, problem};
+use tollgate_upstream::{ClientBody, downstream::Peer};
+
+use super::{
+    Gate, X_REQUEST_ID,
+    called::{Answer, Answered, Call, CallError, DENIED, Endpoint, Program},
+    named::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
+    whole_body::{WholeBodyError, whole},
+};
+
+/// Bytes of a call's body.
+const MAX_BODY: usize = 64 * 1024;
+
+const PROTOCOL: &str = "http";
+
+const WAIT_AND_AT: &str =
+    "Write either `wait` or `at`: what is charged at an instant does not wait for another.";
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ChargeCall {
+    charges: Vec<WrittenCharge>,
+    wait: Option<String>,
+    at: Option<Value>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenCharge {
+    limit: String,
+    key: String,
+    cost: Option<u32>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SettleCall {
+    receipt: String,
+    give_back: Option<bool>,
+    cost: Option<u32>,
+    limit: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReleaseCall {
+    receipt: String,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ResetCall {
+    limit: String,
+    key: String,
+}
+
+/// What a query for a standing asks.
+struct Asked {
+    limit: String,
+    key: String,
+    at: Option<Timestamp>,
+}
+
+/// Why a call has no answer.
+struct Refusal {
+    status: StatusCode,
+    detail: String,
+}
+
+impl From<WholeBodyError> for Refusal {
+    fn from(error: WholeBodyError) -> Refusal {
+        let status = match error {
+            WholeBodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            WholeBodyError::Malformed => StatusCode::BAD_REQUEST,
+            WholeBodyError::Late => StatusCode::REQUEST_TIMEOUT,
+        };
+        Refusal { status, detail: format!("The body is no call: {error}.") }
+    }
+}
+
+impl Endpoint {
+    /// What is called here by somebody who may; none: it is no call of a program.
+    pub(super) fn of(parts: &Parts, peer: &Peer) -> Option<Endpoint> {
+        let asked = peer.listener.asked.as_ref()?;
+        let is_it = |endpoint: &Endpoint| endpoint.path() == parts.uri.path();
+        let endpoint = Endpoint::ALL.into_iter().find(is_it);
+        endpoint.filter(|_| asked.askers.contains(peer.address))
+    }
+}
+
+impl Gate {
+    /// Answers a call of a program.
+    pub(super) async fn answer_program(
+        &self,
+        endpoint: Endpoint,
+        parts: &Parts,
+        body: ClientBody,
+        peer: &Peer,
+    ) -> Response<Body> {
+        let program = Program {
+            address: peer.address,
+            protocol: PROTOCOL,
+            user_agent: parts.headers.get(header::USER_AGENT),
+        };
+        let answered = match self.called(endpoint, parts, body, program).await {
+            Ok(answered) => answered,
+            Err(Refusal { status, detail }) => {
+                let mut response = problem(status, &detail);
+                if status == StatusCode::METHOD_NOT_ALLOWED
+                    && let Ok(allow) = HeaderValue::from_str(endpoint.method().as_str())
+                {
+                    response.headers_mut().insert(header::ALLOW, allow);
+                }
+                return response;
+            }
+        };
+        respond(answered)
+    }
+
+    async fn called(
+        &self,
+        endpoint: Endpoint,
+        parts: &Parts,
+        body: ClientBody,
+        program: Program<'_>,
+    ) -> Result<Answered, Refusal> {
+        if parts.method != endpoint.method() {
+            let detail = format!("{} takes {}.", endpoint.path(), endpoint.method());
+            return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail });
+        }
+        if endpoint == Endpoint::Standing {
+            let Asked { limit, key, at } = asked(parts.uri.query().unwrap_or_default())?;
+            return Ok(self.answer(Call::Standing(&limit, key.as_bytes(), at), program).await);
+        }
+        let body = whole(body, MAX_BODY).await?;
+        Ok(match endpoint {
+            Endpoint::Standing => return Err(bad("standing is asked for without a body")),
+            Endpoint::Charge => {
+                let ChargeCall { charges, wait, at } = parse(&body)?;
+                let time = match (wait, at) {
+                    (None, None) => ChargeTime::Now(Duration::ZERO),
+                    (Some(wait), None) => ChargeTime::Now(wait_of(&wait)?),
+                    (None, Some(at)) => ChargeTime::At(instant(&at)?),
+                    (Some(_), Some(_)) => return Err(bad(WAIT_AND_AT)),
+                };
+                let charges: Vec<NamedCharge<'_>> = charges
+                    .iter()
+                    .map(|own| NamedCharge {
+                        limit: &own.limit,
+                        key: own.key.as_bytes(),
+                        cost: own.cost,
+                    })
+                    .collect();
+                self.answer(Call::Charge(&charges, time), program).await
+            }
+            Endpoint::Settle => {
+                let SettleCall { receipt, give_back, cost, limit } = parse(&body)?;
+                let cost = match (give_back, cost) {
+                    (Some(true), None) => 0,
+                    (None, Some(cost)) => cost,
+                    _ => return Err(bad("write either \"give_back\": true or \"cost\"")),
+                };
+                self.answer(Call::Settle(&receipt, limit.as_deref(), cost), program).await
+            }
+            Endpoint::Release => {
+                let ReleaseCall { receipt } = parse(&body)?;
+                self.answer(Call::Release(&receipt), program).await
+            }
+            Endpoint::Reset => {
+                let ResetCall { limit, key } = parse(&body)?;
+                self.answer(Call::Reset(&limit, key.as_bytes()), program).await
+            }
+        })
+    }
+}
+
+/// The response with an answer.
+fn respond(answered: Answered) -> Response<Body> {
+    let Answered { answer, headers, account, request_id } = answered;
+    let mut response = match answer {
+        Ok(Answer { denied: Some(denied), standings, .. }) => {
+            let retry_after = denied.retry_after.map(|wait| wait.as_secs_f64());
+            let body = json!({
+                "allowed": false,
+                "denied_by": denied.by,
+                "retry_after": retry_after,
+                "standings": standings,
+            });
+            let mut response = written(&body);
+            *response.status_mut() = status(DENIED);
+            if let Some(wait) = denied.retry_after {
+                let seconds = wait.as_millis().div_ceil(1000).max(1) as u64;
+                response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
+            }
+            response
+        }
+        Ok(Answer { standings, receipt, .. }) => {
+            let mut body = json!({ "allowed": true, "standings": standings });
+            if let (Some(receipt), Some(body)) = (receipt, body.as_object_mut()) {
+                body.insert("receipt".to_owned(), receipt.into());
+            }
+            written(&body)
+        }
+        Err(error) => {
+            let mut response = problem(status(error.status()), &sentence(&error));
+            if let CallError::Store(_) | CallError::NotReset(_) = error {
+                response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+            }
+            response
+        }
+    };
+    response.headers_mut().extend(headers);
+    response.headers_mut().insert(X_REQUEST_ID.clone(), request_id);
+    if let Some(account) = account {
+        response.body_mut().set_account(account);
+    }
+    response
+}
+
+fn written(body: &Value) -> Response<Body> {
+    let mut response = Response::new(Body::full(format!("{body}\n")));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}
+
+fn status(code: u16) -> StatusCode {
+    StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
+}
+
+fn sentence(error: &CallError) -> String {
+    let mut text = error.to_string();
+    if let Some(first) = text.get_mut(..1) {
+        first.make_ascii_uppercase();
+    }
+    text + "."
+}
+
+fn bad(detail: impl Into<String>) -> Refusal {
+    Refusal { status: StatusCode::BAD_REQUEST, detail: detail.into() }
+}
+
+fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refusal> {
+    serde_json::from_slice(body)
+        .map_err(|error| bad(format!("The body is not as it should be: {error}.")))
+}
+
+fn wait_of(text: &str) -> Result<Duration, Refusal> {
+    let wait = humantime::parse_duration(text).ok().filter(|wait| *wait <= MAX_WAIT);
+    wait.ok_or_else(|| bad(format!("`wait` is {text:?}: write a time up to 5m, such as \"5s\".")))
+}
+
+/// What `at` says.
+fn instant(at: &Value) -> Result<Timestamp, Refusal> {
+    let instant = match at {
+        Value::String(text) => parse_instant(text),
+        Value::Number(seconds) => seconds.as_f64().and_then(instant_of),
+        _ => None,
+    };
+    instant.ok_or_else(|| no_instant(at))
+}
+
+fn no_instant(at: impl Display) -> Refusal {
+    bad(format!(
+        "`at` is {at}: write an instant such as \"2026-11-25T14:00:00Z\", or seconds since 1970."
+    ))
+}
+
+/// From a query such as `limit=zendesk&key=acct-7`.
+fn asked(query: &str) -> Result<Asked, Refusal> {
+    const FORM: &str = "?limit=…&key=…, and &at=… for an instant";
+    let (mut limit, mut key, mut at) = (None, None, None);
+    for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+        let place = match &*name {
+            "limit" => &mut limit,
+            "key" => &mut key,
+            "at" => &mut at,
+            other => return Err(bad(format!("{other:?} is not known: write {FORM}."))),
+        };
+        if place.replace(value.into_owned()).is_some() {
+            return Err(bad(format!("{name:?} is there twice.")));
+        }
+    }
+    let (limit, key) = limit.zip(key).ok_or_else(|| bad(format!("Write {FORM}.")))?;
+    let at = at.map(|at| parse_instant(&at).ok_or_else(|| no_instant(format!("{at:?}"))));
+    Ok(Asked { limit, key, at: at.transpose()? })
+}

@@ -1,0 +1,290 @@
+//! Envoy's rate limit filter: have these descriptors room for so many hits?
+//!
+//! All descriptors are charged or none. There is no request to judge: the policy's `rls` says which
+//! limits a descriptor is charged to, and from the plan on all is as for requests.
+
+use std::time::Instant;
+
+use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
+use tollgate_clock::Timestamp;
+use tollgate_limit::{Charge, Standing, Verdict};
+use tollgate_observe::metrics::PolicySeries;
+use tollgate_policy::{HeaderFamily, HeaderProfile};
+use tollgate_response::{Account, Body, GrpcCode, Rejection, call_error, call_response};
+use tollgate_store::{Adjustment, StoreError};
+use tollgate_upstream::downstream::Peer;
+use tollgate_wire::envoy::{
+    HeaderValue as EnvoyField, frame,
+    rate_limit::{
+        Code, DescriptorStatus, Duration, RateLimit, RateLimitRequest, RateLimitResponse, Unit,
+    },
+};
+
+use super::Fault;
+use crate::{
+    Arrival, Gate,
+    called::{Begun, Program, note_of},
+    counting::count_adjustment,
+    named::{Afterwards, DescriptorError, DescriptorPlan},
+    request_guard::ResponseNote,
+    stamp::rate_limit_fields,
+    tally::{DecidedCharge, Tally},
+};
+
+/// The path of the method.
+pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
+
+/// How the log names who asks so.
+const PROTOCOL: &str = "rls";
+
+/// An answer, and what goes with it.
+pub(super) struct Limited {
+    pub(super) answer: Result<RateLimitResponse, LimitError>,
+    /// To be ended with the response.
+    pub(super) account: Option<Account>,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum LimitError {
+    #[error(transparent)]
+    Descriptors(#[from] DescriptorError),
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl LimitError {
+    fn code(&self) -> GrpcCode {
+        match self {
+            LimitError::Descriptors(_) => GrpcCode::InvalidArgument,
+            LimitError::Store(_) => GrpcCode::Unavailable,
+        }
+    }
+}
+
+/// How a counter of a descriptor stands.
+struct Counted<'t, 'p> {
+    own: DecidedCharge<'t, 'p>,
+    /// After all corrections.
+    standing: Standing,
+    has_room: bool,
+}
+
+impl Gate {
+    /// Answers by gRPC.
+    pub(super) async fn rate_limit_by_grpc(
+        &self,
+        parts: &Parts,
+        message: &[u8],
+        peer: &Peer,
+    ) -> Result<Response<Body>, Fault> {
+        let request: RateLimitRequest = frame::read(message)?;
+        let Limited { answer, account } = self.rate_limit(&request, PATH, parts, peer).await;
+        let mut response = match answer {
+            Ok(answer) => call_response(frame::written(&answer)),
+            Err(error) => call_error(error.code(), &error.to_string()),
+        };
+        if let Some(account) = account {
+            response.body_mut().set_account(account);
+        }
+        Ok(response)
+    }
+
+    /// Charges descriptors.
+    pub(super) async fn rate_limit(
+        &self,
+        request: &RateLimitRequest,
+        path: &'static str,
+        parts: &Parts,
+        peer: &Peer,
+    ) -> Limited {
+        let shared = self.shared();
+        let now = shared.clock.now();
+        let snapshot = shared.snapshot();
+        let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
+        let begun = Begun {
+            method: Method::POST,
+            path,
+            program: Program {
+                address: peer.address,
+                protocol: PROTOCOL,
+                user_agent: parts.headers.get(header::USER_AGENT),
+            },
+            arrival: Arrival { now, started: Instant::now() },
+            snapshot: &snapshot,
+            request_id,
+        };
+        let hasher = &shared.identifier.hasher;
+        match DescriptorPlan::of(&snapshot.policies, hasher, request, now) {
+            Ok(Some(plan)) => self.charge_descriptors(&begun, plan).await,
+            Ok(None) => {
+                let guard = self.guard(&begun, None);
+                let account = guard.account(200, &ResponseNote::default());
+                let statuses = vec![unlimited(); request.descriptors.len()];
+                Limited { answer: Ok(answer_with(statuses)), account }
+            }
+            Err(error) => {
+                let guard = self.guard(&begun, None);
+                let note =
+                    ResponseNote { error: Some(error.to_string()), ..ResponseNote::default() };
+                Limited { account: guard.account(400, &note), answer: Err(error.into()) }
+            }
+        }
+    }
+
+    async fn charge_descriptors<'p>(
+        &self,
+        begun: &Begun<'_, 'p>,
+        planned: DescriptorPlan<'p>,
+    ) -> Limited {
+        let DescriptorPlan { policy, plan, parts, afterwards, who } = planned;
+        let (shared, store) = (self.shared(), &self.judge.store);
+        // From here on Envoy may go away during a wait.
+        let mut guard = self.guard(begun, Some(policy));
+        guard.state.policy = Some(policy);
+        let now = begun.arrival.now;
+        let decision = store.charge(&plan.charges, now).await;
+        let mut standings: Vec<Option<Standing>> = vec![None; plan.charges.len()];
+        let tally = decision.map(|decision| {
+            let is_allowed = decision.verdict == Verdict::Allow;
+            let tally = Tally::charged(plan, decision, now, store.unsettled());
+            let series = self.series(begun.snapshot, Some(policy));
+            for (at, later) in afterwards {
+                // What has happened is counted whatever becomes of the others.
+                let is_due = is_allowed || matches!(later, Afterwards::Take(_));
+                let Some(own) = tally.at(at).filter(|_| is_due) else { continue };
+                let standing = self.correct_charge(&own, later, &tally, now, &series);
+                if let Some(place) = standings.get_mut(at) {
+                    *place = standing;
+                }
+            }
+            tally
+        });
+        let rejection = self.conclude_charge(begun, &mut guard, tally, who, now);
+        let answer = match (&rejection, &guard.state.tally) {
+            (Some(Rejection::Store(error)), _) => Err((*error).into()),
+            (_, Some(tally)) => {
+                let mut answer = response_of(tally, &parts, &standings, now);
+                let mut fields = HeaderMap::new();
+                let profile = policy.responses.headers;
+                let is_named = profile.families().contains(&HeaderFamily::Ietf)
+                    || (profile != HeaderProfile::None && has_nameless_window(tally));
+                if is_named && let Some(own) = rate_limit_fields(tally, shared) {
+                    own.stamp(&mut fields);
+                }
+                if let Some(seconds) = tally.retry_after(now, std::time::Duration::ZERO) {
+                    fields.insert(header::RETRY_AFTER, seconds.into());
+                }
+                answer.response_headers_to_add = fields.iter().filter_map(field).collect();
+                Ok(answer)
+            }
+            (_, None) => Ok(answer_with(vec![unlimited(); parts.len()])),
+        };
+        let status = match (&rejection, &answer) {
+            (_, Err(_)) => 503,
+            (Some(_), _) => 429,
+            (None, _) => 200,
+        };
+        Limited { account: guard.account(status, &note_of(rejection.as_ref())), answer }
+    }
+
+    /// Takes or gives back hits that need not fit. Returns how the limit stands then.
+    fn correct_charge(
+        &self,
+        own: &DecidedCharge<'_, '_>,
+        later: Afterwards,
+        tally: &Tally<'_>,
+        now: Timestamp,
+        series: &PolicySeries,
+    ) -> Option<Standing> {
+        let (adjustment, units) = match later {
+            Afterwards::Take(units) => (Adjustment::Take, units),
+            Afterwards::GiveBack(units) => {
+                let time = tally.store_time(now);
+                let receipt = own.charge.quota.open_receipt(own.standing(), units, time)?;
+                (Adjustment::GiveBack(receipt), units)
+            }
+        };
+        if units == 0 {
+            return None;
+        }
+        let charge = Charge { cost: units, ..*own.charge };
+        let standing = self.judge.store.settle(&charge, own.outcome, adjustment, now);
+        if let Some(counters) = series.limit(own.planned.limit.position, tally.tier(), false) {
+            count_adjustment(counters, adjustment, units);
+        }
+        standing
+    }
+}
+
+/// The answer for each descriptor.
+fn response_of(
+    tally: &Tally<'_>,
+    parts: &[impl AsRef<[usize]>],
+    standings: &[Option<Standing>],
+    now: Timestamp,
+) -> RateLimitResponse {
+    let counted = |at: &usize| {
+        let own = tally.at(*at)?;
+        let standing = standings.get(*at).copied().flatten().unwrap_or(*own.standing());
+        let is_over = standing.used > standing.limit;
+        let has_room = !own.planned.role.is_enforced() || (own.outcome.fits() && !is_over);
+        Some(Counted { own, standing, has_room })
+    };
+    let status = |part: &[usize]| {
+        // What denies comes first, then what has the least left.
+        let tightest = part.iter().filter_map(counted).min_by_key(|it| {
+            (it.has_room, std::cmp::Reverse(it.standing.retry), it.standing.remaining)
+        });
+        tightest.map_or_else(unlimited, |it| it.status(tally.store_time(now)))
+    };
+    answer_with(parts.iter().map(|part| status(part.as_ref())).collect())
+}
+
+/// A descriptor without a limit.
+fn unlimited() -> DescriptorStatus {
+    DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() }
+}
+
+/// Never the code UNKNOWN, which Envoy takes for leave.
+fn answer_with(statuses: Vec<DescriptorStatus>) -> RateLimitResponse {
+    let is_over = statuses.iter().any(|status| status.code() == Code::OverLimit);
+    let overall = if is_over { Code::OverLimit } else { Code::Ok };
+    RateLimitResponse {
+        overall_code: overall.into(),
+        statuses,
+        response_headers_to_add: Vec::new(),
+    }
+}
+
+impl Counted<'_, '_> {
+    fn status(&self, now: Timestamp) -> DescriptorStatus {
+        let Counted { own, standing, has_room } = self;
+        let unit = own.planned.allowance.window_secs.and_then(Unit::of_seconds);
+        let reset = standing.reset.saturating_since(now);
+        DescriptorStatus {
+            code: if *has_room { Code::Ok } else { Code::OverLimit }.into(),
+            current_limit: unit.map(|unit| RateLimit {
+                requests_per_unit: standing.limit,
+                unit: unit.into(),
+                name: own.planned.limit.name.to_string(),
+            }),
+            limit_remaining: standing.remaining,
+            duration_until_reset: Some(Duration {
+                seconds: i64::try_from(reset.as_secs()).unwrap_or(i64::MAX),
+                nanos: i32::try_from(reset.subsec_nanos()).unwrap_or_default(),
+            }),
+        }
+    }
+}
+
+/// Whether a window has no unit, so that Envoy's own fields cannot show it.
+fn has_nameless_window(tally: &Tally<'_>) -> bool {
+    tally
+        .enforced()
+        .any(|own| own.planned.allowance.window_secs.and_then(Unit::of_seconds).is_none())
+}
+
+fn field((name, value): (&header::HeaderName, &HeaderValue)) -> Option<EnvoyField> {
+    Some(EnvoyField::new(name.as_str(), value.to_str().ok()?))
+}

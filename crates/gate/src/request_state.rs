@@ -1,0 +1,97 @@
+//! What is known about a request while it is judged and after, and what is to be done with it.
+
+use std::net::IpAddr;
+
+use http::{HeaderValue, StatusCode, header};
+use tollgate_identity::Identity;
+use tollgate_policy::{Cors, Policy, Protocol, Responses, Route, Upstream};
+use tollgate_response::{Format, Rejection};
+
+use super::{head::Target, tally::Tally};
+
+/// What is known about a request. It is filled in place as the request is judged.
+#[derive(Default)]
+pub struct RequestState<'p> {
+    /// The policy for the host; none until it is known.
+    pub policy: Option<&'p Policy>,
+    /// The route that matches; none until it is known.
+    pub route: Option<&'p Route>,
+    /// Of a preflight request: which pages may send the request that it is about.
+    pub(super) cors: Option<&'p Cors>,
+    /// Who is calling; none until it is known.
+    pub identity: Option<Identity<'p>>,
+    /// What was charged; none if nothing was.
+    pub tally: Option<Tally<'p>>,
+    /// Whether the client asks if what it has is still current.
+    pub(super) is_revalidation: bool,
+}
+
+/// What is to be done with a request.
+pub enum Action<'p> {
+    /// To a server of an upstream.
+    Forward(Forward<'p>),
+    /// `OPTIONS *` is about this server.
+    Options,
+    /// The caller queries its standings.
+    Standings,
+    /// The listener redirects every request.
+    Redirect(StatusCode, HeaderValue),
+    /// A browser's preflight request, which gets its response here.
+    Preflight(&'p Cors),
+    /// The response says why.
+    Refuse(Rejection),
+}
+
+/// Where a request is forwarded to.
+pub struct Forward<'p> {
+    /// Whose servers it goes to.
+    pub upstream: &'p Upstream,
+    pub(super) target: Target,
+}
+
+impl<'p> RequestState<'p> {
+    /// The limits that an error body names, if its format does.
+    pub(super) fn violated(&self, format: Format) -> Vec<&str> {
+        match (format, &self.tally) {
+            (Format::Problem, Some(tally)) => tally.violated().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Bytes that the body may have; none: any number.
+    pub(super) fn max_body(&self) -> Option<u64> {
+        match &self.identity {
+            Some(_) => self.route.and_then(|route| route.max_body),
+            // A preflight request, which takes no token and has no body.
+            None => Some(0),
+        }
+    }
+
+    /// Whether the route leads to servers that speak HTTP/2, which gRPC needs.
+    pub(super) fn may_speak_grpc(&self) -> bool {
+        let upstream = self
+            .policy
+            .zip(self.route)
+            .and_then(|(policy, route)| policy.upstreams.get(route.upstream));
+        upstream.is_some_and(|upstream| upstream.protocol == Protocol::Http2)
+    }
+
+    /// Whether the policy exempts the client from all limits.
+    pub(super) fn is_exempt(&self, address: IpAddr) -> bool {
+        let Some(policy) = self.policy else { return false };
+        match &self.identity {
+            Some(identity) => policy.exempt.contains(identity),
+            None => policy.exempt.contains_address(address),
+        }
+    }
+
+    /// Whether the log may have `User-Agent`: not where the policy reads credentials from it.
+    pub(super) fn may_log_user_agent(&self) -> bool {
+        self.policy.is_none_or(|policy| !policy.identity.sources.reads(&header::USER_AGENT))
+    }
+
+    /// What the policy says about responses; its defaults before a policy is known.
+    pub fn responses(&self) -> &'p Responses {
+        self.policy.map_or(&Responses::DEFAULT, |policy| &policy.responses)
+    }
+}

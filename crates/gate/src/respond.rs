@@ -1,0 +1,167 @@
+//! The response to a judged request: the upstream's, or why there is none, with corrected charges
+//! and limit headers.
+
+use std::net::IpAddr;
+
+use http::{HeaderValue, Response, request::Parts};
+use tollgate_limit::Standing;
+use tollgate_observe::metrics::PolicySeries;
+use tollgate_response::{
+    AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call, preferred_format,
+    standings,
+};
+
+use super::{
+    X_REQUEST_ID,
+    charge_plan::ChargeRole,
+    cors,
+    counting::CountedSender,
+    head::Head,
+    judge::Judge,
+    request_state::RequestState,
+    stamp::stamp,
+    tally::{DecidedCharge, ResponseFacts},
+};
+
+/// What a client gets for its request.
+pub enum Reply {
+    /// The upstream's response.
+    Forwarded(Response<Body>),
+    /// A response of this proxy.
+    Made(Response<Body>),
+    /// What another proxy gets that asked, and may forward the request.
+    Admitted(Response<Body>),
+    /// Why there is neither.
+    Refused(Rejection),
+}
+
+/// What the client of a request decides about the form of the response.
+pub struct Audience<'r> {
+    pub(super) format: Format,
+    pub(super) request_id: &'r HeaderValue,
+    /// The page of another origin that may read responses of this proxy.
+    origin: Option<AllowedOrigin>,
+}
+
+impl Reply {
+    /// Why it is refused, if it is.
+    pub fn rejection(&self) -> Option<&Rejection> {
+        match self {
+            Reply::Refused(rejection) => Some(rejection),
+            Reply::Forwarded(_) | Reply::Made(_) | Reply::Admitted(_) => None,
+        }
+    }
+}
+
+impl<'r> Audience<'r> {
+    /// The client, at this address, of a judged request. Without a `head`, its form is not
+    /// sound.
+    pub fn of(
+        request: &Parts,
+        head: Option<&Head<'_>>,
+        state: &RequestState<'_>,
+        request_id: &'r HeaderValue,
+        address: IpAddr,
+    ) -> Audience<'r> {
+        let format = match state.may_speak_grpc() && is_grpc_call(request) {
+            true => Format::Grpc,
+            false => preferred_format(request, state.responses()),
+        };
+        let origin = cors::reader(state, head, &request.headers, address);
+        Audience { format, request_id, origin }
+    }
+}
+
+impl Judge {
+    /// The response to a judged request. None for `series`: the request is not counted.
+    pub fn respond(
+        &self,
+        reply: Reply,
+        state: &mut RequestState<'_>,
+        audience: &Audience<'_>,
+        series: Option<&PolicySeries>,
+    ) -> Response<Body> {
+        let &Audience { format, request_id, .. } = audience;
+        let is_forwarded = matches!(reply, Reply::Forwarded(_));
+        let is_unseen = matches!(reply, Reply::Admitted(_));
+        let is_broken_off = reply.rejection().is_some_and(Rejection::is_broken_off);
+        let (mut response, status) = match reply {
+            Reply::Forwarded(response) | Reply::Made(response) | Reply::Admitted(response) => {
+                let status = response.status();
+                (response, status)
+            }
+            Reply::Refused(rejection) => {
+                let status = rejection.status(state.responses());
+                let details = ErrorDetails { format, request_id, violated: state.violated(format) };
+                (rejection.into_response(state.responses(), &details), status)
+            }
+        };
+        let facts = ResponseFacts {
+            is_broken_off,
+            is_unseen,
+            ..ResponseFacts::of(state, status, response.headers())
+        };
+        self.settle(state, facts, series);
+        if let (Some(policy), Some(route)) = (state.policy, state.route) {
+            // What a request has cost is between the upstream and this proxy.
+            for name in policy.cost_headers(route) {
+                response.headers_mut().remove(name);
+                response.body_mut().hide_trailer(name);
+            }
+        }
+        let headers = response.headers_mut();
+        match (state.route, &audience.origin) {
+            (Some(route), _) if is_forwarded => route.response_headers.apply(headers),
+            (_, Some(origin)) if !is_forwarded => origin.apply(headers),
+            _ => {}
+        }
+        stamp(&mut response, state, &self.shared);
+        let headers = response.headers_mut();
+        if !is_forwarded || state.tally.is_some() {
+            expose(headers);
+        }
+        headers.insert(X_REQUEST_ID.clone(), request_id.clone());
+        response
+    }
+
+    /// Corrects what a request of the past was charged, by what the upstream has answered then.
+    pub fn settle_past(&self, state: &mut RequestState<'_>, answer: &Response<()>) {
+        let facts = ResponseFacts::of(state, answer.status(), answer.headers());
+        self.settle(state, facts, None);
+    }
+
+    /// Corrects what was charged, now that the response's head is known.
+    fn settle(
+        &self,
+        state: &mut RequestState<'_>,
+        response: ResponseFacts<'_>,
+        series: Option<&PolicySeries>,
+    ) {
+        let RequestState { tally: Some(tally), policy, identity, .. } = state else { return };
+        let identity = identity.as_ref();
+        let sender = series.map(|series| CountedSender::of(series, *policy, identity));
+        if tally.settle(&self.store, response, &self.shared, sender.as_ref())
+            && let (Some(policy), Some(identity)) = (*policy, identity)
+        {
+            self.note_change(policy, identity, self.shared.clock.now());
+        }
+    }
+}
+
+/// The standings of a caller that has queried them, on all enforced limits, also on those that the
+/// store could not decide about.
+pub fn standings_of(state: &RequestState<'_>) -> Response<Body> {
+    let Some(tally) = &state.tally else { return standings([], None) };
+    // A limit of several windows is reported by its last one.
+    let mut resources: Vec<(&str, &Standing)> = Vec::new();
+    for own in tally.enforced_or_undecided() {
+        let name = &*own.planned.limit.name;
+        match resources.last_mut() {
+            Some(last) if last.0 == name => last.1 = own.standing(),
+            _ => resources.push((name, own.standing())),
+        }
+    }
+    let is_primary = |own: &DecidedCharge<'_, '_>| own.planned.role == ChargeRole::Primary;
+    let rate = tally.enforced_or_undecided().filter(is_primary).last();
+    standings(resources, rate.map(|own| own.standing()))
+}

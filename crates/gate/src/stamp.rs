@@ -1,0 +1,91 @@
+//! Reports to clients how their limits stand, in the headers of a response.
+
+use std::time::Duration;
+
+use http::{HeaderName, HeaderValue, Response};
+use tollgate_limit::{DecidedBy, Hashing, Key, Retry};
+use tollgate_policy::HeaderFamily;
+use tollgate_response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, reset_seconds};
+
+use super::{Shared, charge_plan::ChargeRole, request_state::RequestState, tally::Tally};
+
+static X_TOLLGATE_STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
+static X_TOLLGATE_SHADOW: HeaderName = HeaderName::from_static("x-tollgate-shadow");
+
+/// Puts the limit headers of the policy's profile on a response, from which the upstream's own were
+/// removed.
+pub(super) fn stamp(response: &mut Response<Body>, state: &RequestState<'_>, shared: &Shared) {
+    let Some(tally) = &state.tally else { return };
+    let responses = state.responses();
+    let headers = response.headers_mut();
+    for family in responses.headers.families() {
+        match family {
+            HeaderFamily::Github => {
+                if let Some(fields) = limit_headers(tally) {
+                    fields.stamp(headers);
+                }
+            }
+            HeaderFamily::Ietf => {
+                if let Some(fields) = rate_limit_fields(tally, shared) {
+                    fields.stamp(headers);
+                }
+            }
+        }
+    }
+    if responses.shadow_header
+        && let Some(names) = tally.would_deny_names()
+        && let Ok(names) = HeaderValue::from_str(&names)
+    {
+        headers.append(X_TOLLGATE_SHADOW.clone(), names);
+    }
+    if let Some(decider) = tally.fallback().filter(|_| shared.stores.reports_fallback()) {
+        headers.append(X_TOLLGATE_STORE.clone(), fallback_value(decider));
+    }
+}
+
+fn fallback_value(decider: DecidedBy) -> HeaderValue {
+    HeaderValue::from_static(match decider {
+        DecidedBy::NoStore => "open",
+        _ => "local",
+    })
+}
+
+fn limit_headers<'p>(tally: &Tally<'p>) -> Option<LimitHeaders<'p>> {
+    let reported = tally.reported()?;
+    let planned = reported.planned;
+    let standing = reported.standing();
+    let fields = LimitHeaders::new(planned.limit, planned.allowance, standing);
+    Some(match (planned.role, standing.retry) {
+        (ChargeRole::Primary, Retry::At(retry)) => fields.exhausted_until(retry),
+        _ => fields,
+    })
+}
+
+pub(super) fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFields> {
+    // The fields have durations, which begin with the response.
+    let now = shared.clock.now();
+    let hasher = &shared.identifier.hasher;
+    let retry_after = tally.retry_after(now, Duration::ZERO);
+    let items = tally.enforced().map(|own| {
+        let allowance = own.planned.allowance;
+        let standing = own.standing();
+        RateLimitItem {
+            name: &allowance.name,
+            limit: standing.limit,
+            window_secs: allowance.window_secs,
+            partition: partition(own.charge.key, hasher),
+            remaining: standing.remaining,
+            // When a request ends, and so a lease, cannot be known.
+            reset_seconds: (!own.charge.quota.holds_leases())
+                .then(|| reset_seconds(standing, tally.store_time(now), retry_after)),
+        }
+    });
+    RateLimitFields::new(items)
+}
+
+/// A name for a counter that reveals neither its owner nor where the store keeps it: a client that
+/// knew the latter could choose identities that crowd each other.
+fn partition(key: Key, hasher: &Hashing) -> [u8; 8] {
+    let hash = hasher.hash([(b'k', key.entry.to_le_bytes().as_slice())]);
+    (hash as u64).to_be_bytes()
+}

@@ -1,0 +1,299 @@
+//! The URL of an issuer's server, and the authorities that are trusted to certify it.
+
+use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
+
+use http::{Uri, uri::Scheme};
+use rustls::{
+    RootCertStore,
+    pki_types::{CertificateDer, ServerName, pem::PemObject},
+};
+use thiserror::Error;
+
+/// How a server of an issuer is reached. Equal endpoints share connections, and keys across
+/// reloads.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Endpoint {
+    /// Absolute, `https` unless plain HTTP is allowed; no user, no fragment.
+    pub url: Uri,
+    /// Authorities in place of the public ones, in PEM.
+    pub ca: Option<Arc<[u8]>>,
+    /// For lookup, connection, TLS and response together.
+    pub timeout: Duration,
+    /// Whether plain HTTP is allowed to other machines. URLs that a response refers to may then be
+    /// plain HTTP only if the request was.
+    pub allow_http: bool,
+}
+
+/// Why an endpoint is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+pub enum EndpointError {
+    /// Not an absolute URL.
+    #[error("not an absolute URL")]
+    NotUrl,
+    /// Neither `https`, nor `http` to this machine.
+    #[error("not an https URL")]
+    NotHttps,
+    /// A host that no certificate could be for, or a bad port.
+    #[error("a URL without a usable host or port")]
+    Host,
+    /// A user or a password, which logs would show.
+    #[error("a URL with a user or a password")]
+    User,
+    /// A fragment, which clients never send.
+    #[error("a URL with a fragment")]
+    Fragment,
+    /// A file of authorities without a certificate.
+    #[error("no certificate in the file of authorities")]
+    NoAuthority,
+    /// A block in the file of authorities that is not a certificate.
+    #[error("not a certificate in PEM form among the authorities")]
+    Authority,
+}
+
+impl EndpointError {
+    /// What to write instead.
+    pub const fn help(&self) -> &'static str {
+        match self {
+            EndpointError::NotUrl => "write it whole: https://host/path",
+            EndpointError::NotHttps => {
+                "write https://; http:// only to this machine, or with `allow_http: true`"
+            }
+            EndpointError::Host => "write a host name or an address, and a port up to 65535",
+            EndpointError::User => "remove the part before the `@`",
+            EndpointError::Fragment => "remove the part from the `#` on",
+            EndpointError::NoAuthority | EndpointError::Authority => {
+                "name a file with CERTIFICATE blocks in PEM form"
+            }
+        }
+    }
+
+    /// Whether the authorities are refused, and not the URL.
+    pub const fn is_about_authorities(&self) -> bool {
+        matches!(self, EndpointError::NoAuthority | EndpointError::Authority)
+    }
+}
+
+impl Endpoint {
+    /// Checks a URL and the authorities that certify its server. `allow_http` allows plain HTTP to
+    /// other machines; to this one it always is.
+    ///
+    /// # Errors
+    /// [`EndpointError`]; none quotes the URL, which may hold a password.
+    pub fn parse(
+        url: &str,
+        allow_http: bool,
+        ca: Option<Arc<[u8]>>,
+        timeout: Duration,
+    ) -> Result<Endpoint, EndpointError> {
+        if let Some(pem) = &ca {
+            authorities(pem)?;
+        }
+        Ok(Endpoint { url: parse_url(url, allow_http)?, ca, timeout, allow_http })
+    }
+
+    /// Another URL by the same rules, which a discovery document refers to. A document that came
+    /// over TLS cannot refer to plain HTTP, not even on this machine: another server must not
+    /// choose what is called here, and keys are only as trustworthy as the weakest connection that
+    /// they took.
+    ///
+    /// # Errors
+    /// [`EndpointError`]
+    pub fn beside(&self, url: &str) -> Result<Endpoint, EndpointError> {
+        let url = parse_url(url, self.allow_http)?;
+        if self.url.scheme() == Some(&Scheme::HTTPS) && url.scheme() != Some(&Scheme::HTTPS) {
+            return Err(EndpointError::NotHttps);
+        }
+        Ok(Endpoint { url, ..self.clone() })
+    }
+}
+
+impl fmt::Display for Endpoint {
+    /// Leaves out the query, which may hold a secret.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let scheme = self.url.scheme_str().unwrap_or_default();
+        let authority = self.url.authority().map_or("", |authority| authority.as_str());
+        write!(f, "{scheme}://{authority}{}", self.url.path())
+    }
+}
+
+impl fmt::Debug for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Endpoint({self})")
+    }
+}
+
+fn parse_url(text: &str, allow_http: bool) -> Result<Uri, EndpointError> {
+    // The parser drops a fragment silently.
+    if text.contains('#') {
+        return Err(EndpointError::Fragment);
+    }
+    let url: Option<Uri> = text.parse().ok().filter(|_| text.is_ascii());
+    let url = url.ok_or(EndpointError::NotUrl)?;
+    let (Some(scheme), Some(authority)) = (url.scheme(), url.authority()) else {
+        return Err(EndpointError::NotUrl);
+    };
+    if has_user(&url) {
+        return Err(EndpointError::User);
+    }
+    let host = authority.host();
+    let has_port = authority.as_str().len() > host.len();
+    let has_bad_port = has_port && authority.port_u16().is_none_or(|port| port == 0);
+    if has_bad_port || !is_name(host) {
+        return Err(EndpointError::Host);
+    }
+    let may_be_plain = *scheme == Scheme::HTTP && (allow_http || is_this_machine(host));
+    if *scheme != Scheme::HTTPS && !may_be_plain {
+        return Err(EndpointError::NotHttps);
+    }
+    Ok(url)
+}
+
+pub(super) fn has_user(url: &Uri) -> bool {
+    url.authority().is_some_and(|authority| authority.as_str().contains('@'))
+}
+
+/// Whether a certificate could be for this host.
+fn is_name(host: &str) -> bool {
+    ServerName::try_from(without_brackets(host)).is_ok()
+}
+
+fn is_this_machine(host: &str) -> bool {
+    let address = without_brackets(host).parse::<IpAddr>();
+    host.eq_ignore_ascii_case("localhost")
+        || address.is_ok_and(|address| address.to_canonical().is_loopback())
+}
+
+fn without_brackets(host: &str) -> &str {
+    host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host)
+}
+
+/// The certificates in PEM, as roots of trust.
+pub(super) fn authorities(pem: &[u8]) -> Result<RootCertStore, EndpointError> {
+    let mut roots = RootCertStore::empty();
+    for certificate in CertificateDer::pem_slice_iter(pem) {
+        let certificate = certificate.map_err(|_| EndpointError::Authority)?;
+        roots.add(certificate).map_err(|_| EndpointError::Authority)?;
+    }
+    if roots.is_empty() { Err(EndpointError::NoAuthority) } else { Ok(roots) }
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+
+    /// The certificate of an authority, in PEM.
+    pub(in crate::fetch) fn authority() -> String {
+        rcgen::generate_simple_self_signed(vec!["authority.example".into()]).unwrap().cert.pem()
+    }
+
+    fn parse(url: &str, allow_http: bool) -> Result<String, EndpointError> {
+        Endpoint::parse(url, allow_http, None, Duration::from_secs(5))
+            .map(|endpoint| endpoint.to_string())
+    }
+
+    #[test]
+    fn only_https_or_this_machine_is_allowed() {
+        for url in [
+            "https://id.example.com/keys",
+            "https://id.example.com:8443/keys",
+            "https://192.0.2.1/keys",
+            "https://[2001:db8::1]:8443/keys",
+            "http://localhost:8080/keys",
+            "http://LOCALHOST/keys",
+            "http://127.0.0.1:1/keys",
+            "http://127.8.9.1/keys",
+            "http://[::1]:80/keys",
+        ] {
+            assert_eq!(parse(url, false).as_deref(), Ok(url));
+        }
+        for url in [
+            "http://id.example.com/keys",
+            "http://10.0.0.1/keys",
+            "http://localhost.example.com/keys",
+            "http://127.0.0.1.example.com/keys",
+            "http://0.0.0.0/keys",
+            "http://[::]/keys",
+        ] {
+            assert_eq!(parse(url, false), Err(EndpointError::NotHttps), "{url}");
+            assert_eq!(parse(url, true).as_deref(), Ok(url));
+        }
+    }
+
+    #[test]
+    fn other_urls_are_refused() {
+        use EndpointError::*;
+        for (url, expected) in [
+            ("", NotUrl),
+            ("id.example.com/keys", NotUrl),
+            ("id.example.com", NotUrl),
+            ("/keys", NotUrl),
+            ("https:/keys", NotUrl),
+            ("https:///keys", NotUrl),
+            ("https://id.example.com/a b", NotUrl),
+            ("https://id.example.com/\u{e9}", NotUrl),
+            ("https://user:password@id.example.com/", User),
+            ("https://@id.example.com/", User),
+            ("https://id.example.com/keys#part", Fragment),
+            ("https://id.example.com:0/", Host),
+            ("https://id.example.com:/", Host),
+            ("https://-id..example.com/", Host),
+            ("file://id.example.com/keys", NotHttps),
+            ("ftp://localhost/keys", NotHttps),
+        ] {
+            assert_eq!(parse(url, false), Err(expected), "{url}");
+        }
+        // Either the parser or the check of the port may refuse it.
+        assert!(parse("https://id.example.com:65536/", false).is_err());
+    }
+
+    #[test]
+    fn printed_endpoint_has_no_query() {
+        let endpoint =
+            Endpoint::parse("https://a.example/k?key=s3cret", false, None, Duration::MAX);
+        let endpoint = endpoint.unwrap();
+        assert_eq!(
+            format!("{endpoint} {endpoint:?}"),
+            "https://a.example/k Endpoint(https://a.example/k)"
+        );
+    }
+
+    #[test]
+    fn referred_url_is_no_less_safe_than_the_document() {
+        let secure = "https://b.example/keys";
+        let plain = "http://b.example/keys";
+        let here = "http://127.0.0.1:9000/keys";
+        for (from, allow_http, allowed, refused) in [
+            ("https://a.example/", false, vec![secure], vec![plain, here]),
+            ("https://a.example/", true, vec![secure], vec![plain, here]),
+            ("http://localhost/", false, vec![secure, here], vec![plain]),
+            ("http://a.example/", true, vec![secure, here, plain], vec![]),
+        ] {
+            let from = Endpoint::parse(from, allow_http, None, Duration::MAX).unwrap();
+            for url in allowed {
+                assert_eq!(from.beside(url).unwrap().to_string(), url, "{from}");
+            }
+            for url in refused {
+                assert_eq!(from.beside(url), Err(EndpointError::NotHttps), "{from} {url}");
+            }
+        }
+    }
+
+    #[test]
+    fn authorities_are_certificates() {
+        let parse = |pem: &str| {
+            let pem = pem.as_bytes().into();
+            Endpoint::parse("https://a.example/", false, Some(pem), Duration::MAX).map(|_| ())
+        };
+        assert_eq!(parse(&authority()), Ok(()));
+        assert_eq!(parse(&(authority() + &authority())), Ok(()));
+        let garbled = "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
+        for (pem, expected) in [
+            ("", EndpointError::NoAuthority),
+            ("no PEM at all", EndpointError::NoAuthority),
+            (garbled, EndpointError::Authority),
+        ] {
+            assert_eq!(parse(pem), Err(expected), "{pem}");
+            assert!(expected.is_about_authorities());
+        }
+    }
+}

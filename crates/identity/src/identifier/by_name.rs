@@ -1,0 +1,173 @@
+//! Callers by their names in words, as policies and logs write them: `user:42`. Of such a caller,
+//! what its requests would show is not known; only its counters, and mostly its tier, can be found.
+
+use std::fmt::Write;
+
+use http::HeaderValue;
+
+use super::{Identifier, by_address, hash_claim};
+use crate::{
+    Caller, CallerKey, CallerValue, IdentityRules, Prefixes, ResolvedCaller, TierSource, address,
+    caller_text::is_caller_text,
+};
+
+/// A caller that was found by its name.
+#[derive(Clone, Debug)]
+pub struct CallerByName<'p> {
+    /// The caller.
+    pub caller: ResolvedCaller<'p>,
+    /// The position of its tier; none: no token in the cache tells.
+    pub tier: Option<usize>,
+}
+
+/// Why a name is not that of a caller, under the rules of a policy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// It is not of the form `kind:value`.
+    #[error("`{0}` is not a caller: write an entry of `callers` and a value, such as user:42")]
+    Form(String),
+    /// The policy has no callers of this kind.
+    #[error("no entry of `callers` is called `{kind}`: there are {known}")]
+    Kind {
+        /// The kind.
+        kind: String,
+        /// Those that there are.
+        known: String,
+    },
+    /// Several issuers may have a caller of this name.
+    #[error("`{name}` may be a caller of any issuer: write whose, one of {choices}")]
+    WhoseIsIt {
+        /// The name.
+        name: String,
+        /// The name with each issuer.
+        choices: String,
+    },
+    /// Callers of this kind are addresses.
+    #[error("callers of kind `{kind}` are addresses: write one such as {kind}:192.0.2.1")]
+    NotAnAddress {
+        /// The kind.
+        kind: String,
+    },
+    /// The counters of such callers also depend on who signed the certificate.
+    #[error(
+        "callers of kind `{kind}` are named by certificates: their counters cannot be found by name"
+    )]
+    Certificate {
+        /// The kind.
+        kind: String,
+    },
+}
+
+impl Identifier {
+    /// The caller with this name under the rules of a policy.
+    ///
+    /// # Errors
+    /// [`NameError`].
+    pub fn by_name<'p>(
+        &self,
+        rules: &'p IdentityRules,
+        name: &str,
+    ) -> Result<CallerByName<'p>, NameError> {
+        let positions = 0..=rules.api_keys_position();
+        let of_issuer = |position: usize| {
+            let rest = name.strip_prefix(issuer_name(rules, position)?)?.strip_prefix('/')?;
+            Some((position, rest))
+        };
+        let (issuer, short) = match positions.clone().find_map(of_issuer) {
+            Some((position, rest)) => (Some(position), rest),
+            None => (None, name),
+        };
+        let form = || NameError::Form(name.to_owned());
+        let (kind, value) = short.split_once(':').ok_or_else(form)?;
+        if kind.is_empty() || !is_caller_text(value) {
+            return Err(form());
+        }
+        let Some(rule) = rules.callers.iter().find(|rule| *rule.name == *kind) else {
+            let known: Vec<&str> = rules.callers.iter().map(|rule| &*rule.name).collect();
+            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            return Err(NameError::Kind { kind: kind.to_owned(), known });
+        };
+        let claim = match &rule.key {
+            CallerKey::Claim(claim) | CallerKey::ApiKey(claim) => claim,
+            CallerKey::Address { .. } => return self.address_by_name(rules, rule, value),
+            CallerKey::Certificate(_) => {
+                return Err(NameError::Certificate { kind: kind.to_owned() });
+            }
+        };
+        let vouching = match &rule.key {
+            CallerKey::ApiKey(_) => rules.api_keys_position()..rules.api_keys_position() + 1,
+            _ => 0..rules.api_keys_position(),
+        };
+        let issuer = match (issuer, vouching.len()) {
+            (Some(issuer), _) => issuer,
+            (None, 1) => vouching.start,
+            (None, _) => {
+                let names = vouching.filter_map(|position| issuer_name(rules, position));
+                let choices: Vec<String> =
+                    names.map(|issuer| format!("{issuer}/{short}")).collect();
+                let choices = choices.join(", ");
+                return Err(NameError::WhoseIsIt { name: name.to_owned(), choices });
+            }
+        };
+        let id = rules.issuer_id(issuer).unwrap_or_default();
+        let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| form())?;
+        let caller = ResolvedCaller {
+            issuer: Some(issuer),
+            kind: &rule.name,
+            hash: hash_claim(&self.hasher, id, claim, value.as_bytes()),
+            value: CallerValue::Claim(value),
+        };
+        let tier = tier_without_claims(rules, rule).or_else(|| self.tokens.tier_of(rules, &caller));
+        Ok(CallerByName { caller, tier })
+    }
+
+    fn address_by_name<'p>(
+        &self,
+        rules: &'p IdentityRules,
+        rule: &'p Caller,
+        value: &str,
+    ) -> Result<CallerByName<'p>, NameError> {
+        let refused = || NameError::NotAnAddress { kind: rule.name.to_string() };
+        let address = value.parse().map_err(|_| refused())?;
+        // Only the first such rule names callers.
+        let prefixes = by_address(rules).map_or_else(Prefixes::default, |(_, _, found)| found);
+        let caller = ResolvedCaller {
+            issuer: None,
+            kind: &rule.name,
+            value: CallerValue::Address(address::prefix(address, prefixes).addr()),
+            hash: self.hash_address(address, prefixes),
+        };
+        Ok(CallerByName { caller, tier: Some(super::tier(rules, &rule.tier, None)) })
+    }
+}
+
+impl ResolvedCaller<'_> {
+    /// Writes the name by which [`Identifier::by_name`] finds the caller: `user:42`, with the issuer
+    /// before it where several have users.
+    pub fn write_name(&self, rules: &IdentityRules, to: &mut String) {
+        let named = self.issuer.filter(|issuer| *issuer != rules.api_keys_position());
+        if let Some(issuer) = named.filter(|_| rules.api_keys_position() > 1) {
+            to.push_str(issuer_name(rules, issuer).unwrap_or_default());
+            to.push('/');
+        }
+        to.push_str(self.kind);
+        to.push(':');
+        // Writing to a `String` never fails.
+        let _ = write!(to, "{}", self.value);
+    }
+}
+
+/// What policies call an issuer.
+fn issuer_name(rules: &IdentityRules, position: usize) -> Option<&str> {
+    let named = rules.issuers.get(position).map(|issuer| issuer.name.as_str());
+    named.or_else(|| rules.issuer_id(position))
+}
+
+/// The tier of callers of a rule, if it does not depend on claims.
+fn tier_without_claims(rules: &IdentityRules, rule: &Caller) -> Option<usize> {
+    match &rule.tier {
+        TierSource::Default => Some(rules.tiers.default),
+        TierSource::Fixed(tier) => Some(*tier),
+        TierSource::Claim(_) | TierSource::Table(_) => None,
+    }
+}

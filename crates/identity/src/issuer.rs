@@ -1,0 +1,172 @@
+//! Issuers of tokens: their keys, and what their tokens must look like.
+
+use std::{sync::Arc, time::Duration};
+
+use tollgate_keyword::keywords;
+
+use super::{
+    claim_rules::ClaimRules,
+    claims::Claims,
+    keys::{Algorithm, KeySet, RemoteSpec},
+    token_error::TokenError,
+    validity::{TimeClaims, Validity},
+};
+
+/// An issuer whose tokens a policy accepts, and what they must look like.
+#[derive(Clone, Debug)]
+pub struct Issuer {
+    /// Its name in the policy.
+    pub name: String,
+    /// The exact `iss` of its tokens. Of two issuers with the same `iss`, the first is used.
+    pub issuer: String,
+    /// What its claims must be.
+    pub claims: ClaimRules,
+    /// A token's `typ` must be one of these, in any case and with or without `application/`; empty:
+    /// any type, or none.
+    pub types: Vec<String>,
+    /// Whether a token may carry or link a key.
+    pub key_hints: KeyHints,
+    /// How much the issuer's clock may differ from ours.
+    pub leeway: Duration,
+    /// How old a token may be by its `iat`, which is then required.
+    pub max_age: Option<Duration>,
+    /// Whether a token without `exp` is refused.
+    pub require_exp: bool,
+    /// The longest time from `iat` to `exp`, both of which are then required.
+    pub max_lifetime: Option<Duration>,
+    /// The keys that sign its tokens.
+    pub keys: IssuerKeys,
+}
+
+/// Where an issuer's keys come from.
+#[derive(Clone, Debug)]
+pub enum IssuerKeys {
+    /// Given in the policy: a file or a secret.
+    Fixed(Arc<KeySet>),
+    /// Published by the issuer.
+    Remote {
+        /// Where they are fetched, and how long they are cached.
+        spec: Box<RemoteSpec>,
+        /// Where they are among the published keys of all policies.
+        /// [`PublishedKeys::number`](super::PublishedKeys::number) gives it.
+        position: usize,
+    },
+}
+
+impl IssuerKeys {
+    /// The keys that are given in the policy. None: the issuer publishes them.
+    pub fn fixed(&self) -> Option<&KeySet> {
+        match self {
+            IssuerKeys::Fixed(keys) => Some(keys),
+            IssuerKeys::Remote { .. } => None,
+        }
+    }
+
+    /// Whether a token may name this algorithm, as far as the policy decides it without the keys.
+    pub fn allows(&self, algorithm: Algorithm) -> bool {
+        match self {
+            IssuerKeys::Fixed(keys) => keys.allows(algorithm),
+            // Published keys are never secrets.
+            IssuerKeys::Remote { spec, .. } => match spec.algorithms.as_slice() {
+                [] => !algorithm.is_symmetric(),
+                listed => listed.contains(&algorithm),
+            },
+        }
+    }
+}
+
+/// What to do with a token that has `jwk`, `jku`, `x5u`, `x5c` or `x5t*` in its header. These
+/// members never choose the key.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum KeyHints {
+    /// Refuse the token.
+    #[default]
+    Reject,
+    /// Ignore the members: some issuers (ADFS, Entra ID) write `x5t` into every token.
+    Ignore,
+}
+
+keywords! { KeyHints { Reject = "reject", Ignore = "ignore" } }
+
+impl Issuer {
+    /// Checks the members of a token's header that depend on the issuer.
+    pub(super) fn check_header(
+        &self,
+        algorithm: Algorithm,
+        typ: Option<&str>,
+        has_key_hint: bool,
+    ) -> Result<(), TokenError> {
+        if !self.keys.allows(algorithm) {
+            return Err(TokenError::AlgorithmNotAllowed);
+        }
+        if has_key_hint && self.key_hints == KeyHints::Reject {
+            return Err(TokenError::KeyHint);
+        }
+        let is_expected = |typ: &str| {
+            let typ = without_application(typ);
+            self.types.iter().any(|known| without_application(known).eq_ignore_ascii_case(typ))
+        };
+        if self.types.is_empty() || typ.is_some_and(is_expected) {
+            Ok(())
+        } else {
+            Err(TokenError::UnexpectedType)
+        }
+    }
+
+    /// Checks the claims and gives them the names that the policy has for them. The times come back
+    /// as a [`Validity`], which is checked again at each use of the token. A claim of the wrong
+    /// type is an error and never counts as absent.
+    pub(super) fn check_claims(&self, claims: Claims) -> Result<(Claims, Validity), TokenError> {
+        let times = TimeClaims::of(&claims)?;
+        if self.require_exp && times.expires.is_none() {
+            return Err(TokenError::MissingClaim("exp"));
+        }
+        if self.max_age.is_some() && times.issued.is_none() {
+            return Err(TokenError::MissingClaim("iat"));
+        }
+        if let Some(longest) = self.max_lifetime {
+            let expires = times.expires.ok_or(TokenError::MissingClaim("exp"))?;
+            let issued = times.issued.ok_or(TokenError::MissingClaim("iat"))?;
+            if expires > issued + longest {
+                return Err(TokenError::TooLongLived);
+            }
+        }
+        let claims = self.claims.check(claims)?;
+        Ok((claims, times.validity(self.leeway, self.max_age)))
+    }
+}
+
+/// A type without the prefix that may be left out (RFC 7515 section 4.1.9).
+fn without_application(typ: &str) -> &str {
+    const PREFIX: &str = "application/";
+    match typ.split_at_checked(PREFIX.len()) {
+        Some((prefix, rest)) if prefix.eq_ignore_ascii_case(PREFIX) => rest,
+        _ => typ,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::jwt::tests::issuer;
+
+    fn claims(value: &Value) -> Claims {
+        Claims::parse(value.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn token_with_too_long_a_lifetime_is_refused() {
+        let keys = crate::KeySet::from_secret(&[1; 32], &[]).unwrap();
+        let hour = Some(Duration::from_secs(3600));
+        let issuer = Issuer { max_lifetime: hour, ..issuer("me", keys) };
+        for (given, expected) in [
+            (json!({ "iat": 1000, "exp": 4600 }), Ok(())),
+            (json!({ "iat": 1000, "exp": 4601 }), Err(TokenError::TooLongLived)),
+            (json!({ "exp": 4600 }), Err(TokenError::MissingClaim("iat"))),
+        ] {
+            assert_eq!(issuer.check_claims(claims(&given)).map(|_| ()), expected, "{given}");
+        }
+    }
+}

@@ -1,0 +1,246 @@
+//! Verification of signed tokens (JWT): from bytes to trusted claims.
+//!
+//! The checks go from cheap to costly, and from the form of the token to its content. The token
+//! does not choose how it is verified: the issuer's key does, which has exactly one algorithm. The
+//! cheap checks are a step of their own ([`Unverified::read`]), so that most bad tokens never reach
+//! a signature check.
+
+#[cfg(test)]
+pub(super) mod tests;
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde_json::{Map, Value};
+use tollgate_clock::Timestamp;
+
+use super::{
+    claims::{Claims, parse_object},
+    issuer::Issuer,
+    keys::{Algorithm, KeySet, MAX_KID_BYTES, Selection},
+    token_error::{MAX_TOKEN_BYTES, TokenError},
+    validity::Validity,
+};
+
+/// A token whose signature and claims were valid at one instant.
+#[derive(Clone, Debug)]
+pub struct VerifiedToken {
+    /// Its issuer: a position among the issuers of the policy.
+    pub issuer: usize,
+    /// Its claims.
+    pub claims: Claims,
+    pub(super) validity: Validity,
+}
+
+impl VerifiedToken {
+    /// Claims that are trusted without a signature: those of an API key, or of a dry run.
+    pub fn trusted(issuer: usize, claims: Claims, expires: Option<Timestamp>) -> Self {
+        VerifiedToken { issuer, claims, validity: Validity::expiring(expires) }
+    }
+
+    /// Whether the token is still valid at `now`, for a token from the cache.
+    pub fn is_current(&self, now: Timestamp) -> Result<(), TokenError> {
+        self.validity.check(now)
+    }
+
+    /// The instant from which [`is_current`](Self::is_current) always fails, if there is one.
+    pub fn expires_at(&self) -> Option<Timestamp> {
+        self.validity.ends_at()
+    }
+}
+
+/// A well-formed token that names a known issuer. Its claims are not trusted yet.
+pub(super) struct Unverified<'t> {
+    segments: Segments<'t>,
+    header: Header,
+    claims: Claims,
+    /// The position of the issuer that it names.
+    pub(super) issuer: usize,
+}
+
+impl<'t> Unverified<'t> {
+    /// Reads a compact JWS and makes every check that needs no key.
+    pub(super) fn read(token: &'t [u8], issuers: &[Issuer]) -> Result<Self, TokenError> {
+        let segments = Segments::split(token)?;
+        let header = Header::parse(&decode(segments.header)?)?;
+        // Before the payload is parsed: no issuer allows this algorithm.
+        if !issuers.iter().any(|issuer| issuer.keys.allows(header.algorithm)) {
+            return Err(TokenError::AlgorithmNotAllowed);
+        }
+        // The parser's error would quote the token, so it is dropped.
+        let claims =
+            Claims::parse(&decode(segments.payload)?).map_err(|_| TokenError::MalformedPayload)?;
+        let (position, issuer) = select_issuer(&claims, issuers)?;
+        issuer.check_header(header.algorithm, header.typ.as_deref(), header.has_key_hint)?;
+        Ok(Unverified { segments, header, claims, issuer: position })
+    }
+
+    /// Verifies the token by `keys` and the rules of the issuer that it names.
+    pub(super) fn verify(
+        &self,
+        issuer: &Issuer,
+        keys: &KeySet,
+        now: Timestamp,
+    ) -> Result<VerifiedToken, TokenError> {
+        self.check_signature(keys)?;
+        let (claims, validity) = issuer.check_claims(self.claims.clone())?;
+        validity.check(now)?;
+        Ok(VerifiedToken { issuer: self.issuer, claims, validity })
+    }
+
+    fn check_signature(&self, keys: &KeySet) -> Result<(), TokenError> {
+        let Unverified { header, segments, .. } = self;
+        if !keys.allows(header.algorithm) {
+            return Err(TokenError::AlgorithmNotAllowed);
+        }
+        let (key, failure) = match keys.select(header.kid.as_deref(), header.algorithm) {
+            Selection::Key(key) => (key, TokenError::WrongSignature),
+            Selection::Ambiguous => return Err(TokenError::AmbiguousKey),
+            // A decoy key is tried and its result ignored, so that an unknown key takes as long as
+            // a wrong signature.
+            Selection::Unknown { decoy: Some(decoy) } => (decoy, TokenError::UnknownKey),
+            Selection::Unknown { decoy: None } => return Err(TokenError::UnknownKey),
+        };
+        let result = jsonwebtoken::crypto::verify(
+            segments.signature,
+            segments.signed.as_bytes(),
+            &key.decoding,
+            key.algorithm.to_jsonwebtoken(),
+        );
+        match (result, failure) {
+            (Ok(true), TokenError::WrongSignature) => Ok(()),
+            _ => Err(failure),
+        }
+    }
+}
+
+impl Issuer {
+    /// Whether a token is valid at `now`. None: the issuer publishes its keys, so they are not
+    /// here.
+    pub fn check_token(&self, token: &str, now: Timestamp) -> Option<Result<(), TokenError>> {
+        let keys = self.keys.fixed()?;
+        let verified = Unverified::read(token.as_bytes(), std::slice::from_ref(self))
+            .and_then(|unverified| unverified.verify(self, keys, now));
+        Some(verified.map(drop))
+    }
+}
+
+/// The payload of a compact JWS, still in base64url.
+pub(super) fn payload(token: &[u8]) -> Option<&str> {
+    Segments::find(token).map(|segments| segments.payload)
+}
+
+/// Whether a token has the three segments of a compact JWS. Any other token is opaque: only its
+/// issuer can read it.
+pub(super) fn is_compact(token: &[u8]) -> bool {
+    token.iter().filter(|byte| **byte == b'.').count() == 2
+}
+
+/// The three parts of a token, and the text that was signed: the first two.
+struct Segments<'a> {
+    header: &'a str,
+    payload: &'a str,
+    signature: &'a str,
+    signed: &'a str,
+}
+
+impl<'a> Segments<'a> {
+    fn split(token: &'a [u8]) -> Result<Segments<'a>, TokenError> {
+        if token.len() > MAX_TOKEN_BYTES {
+            return Err(TokenError::TooLong);
+        }
+        let segments = Self::find(token).ok_or(TokenError::Malformed)?;
+        let all = [segments.header, segments.payload, segments.signature];
+        // This refuses empty segments too: without a signature there is nothing to verify.
+        if all.into_iter().all(is_canonical) { Ok(segments) } else { Err(TokenError::Malformed) }
+    }
+
+    /// Splits at the last two dots. A third dot is refused later, since it is not base64url.
+    fn find(token: &'a [u8]) -> Option<Segments<'a>> {
+        let (signed, signature) = std::str::from_utf8(token).ok()?.rsplit_once('.')?;
+        let (header, payload) = signed.rsplit_once('.')?;
+        Some(Segments { header, payload, signature, signed })
+    }
+}
+
+/// Whether `segment` is the canonical unpadded base64url text of at least one byte.
+///
+/// The decoder checks this too. But `jsonwebtoken` decodes the signature last, and a token in a
+/// non-canonical spelling should be refused before that.
+fn is_canonical(segment: &str) -> bool {
+    let value = |byte: u8| match byte {
+        b'A'..=b'Z' => Some(byte - b'A'),
+        b'a'..=b'z' => Some(byte - b'a' + 26),
+        b'0'..=b'9' => Some(byte - b'0' + 52),
+        b'-' => Some(62),
+        b'_' => Some(63),
+        _ => None,
+    };
+    let spare_bits = match segment.len() % 4 {
+        0 => 0,
+        2 => 0b1111,
+        3 => 0b11,
+        _ => return false,
+    };
+    let last = segment.bytes().last().and_then(value);
+    segment.bytes().all(|byte| value(byte).is_some())
+        && last.is_some_and(|last| last & spare_bits == 0)
+}
+
+fn decode(segment: &str) -> Result<Vec<u8>, TokenError> {
+    URL_SAFE_NO_PAD.decode(segment).map_err(|_| TokenError::Malformed)
+}
+
+/// The members of a token's header that are used.
+struct Header {
+    algorithm: Algorithm,
+    kid: Option<String>,
+    typ: Option<String>,
+    has_key_hint: bool,
+}
+
+impl Header {
+    fn parse(json: &[u8]) -> Result<Header, TokenError> {
+        let mut members = parse_object(json).map_err(|_| TokenError::MalformedHeader)?;
+        // An allow-list: any other spelling of an algorithm is refused.
+        let algorithm = match members.get("alg") {
+            Some(Value::String(name)) => {
+                name.parse().map_err(|_| TokenError::AlgorithmNotAllowed)?
+            }
+            _ => return Err(TokenError::AlgorithmNotAllowed),
+        };
+        // RFC 7515 section 4.1.11: an unsupported extension must not be ignored. This covers `b64`
+        // of RFC 7797, which means nothing without `crit`.
+        if members.contains_key("crit") {
+            return Err(TokenError::CriticalExtension);
+        }
+        let has_key_hint = members.keys().any(|name| {
+            matches!(name.as_str(), "jwk" | "jku" | "x5u" | "x5c") || name.starts_with("x5t")
+        });
+        let kid = take_text(&mut members, "kid")?;
+        let typ = take_text(&mut members, "typ")?;
+        if kid.as_ref().is_some_and(|kid| kid.len() > MAX_KID_BYTES) {
+            return Err(TokenError::MalformedHeader);
+        }
+        Ok(Header { algorithm, kid, typ, has_key_hint })
+    }
+}
+
+fn take_text(members: &mut Map<String, Value>, name: &str) -> Result<Option<String>, TokenError> {
+    match members.remove(name) {
+        None => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(TokenError::MalformedHeader),
+    }
+}
+
+fn select_issuer<'a>(
+    claims: &Claims,
+    issuers: &'a [Issuer],
+) -> Result<(usize, &'a Issuer), TokenError> {
+    let name = match claims.get("iss") {
+        None => return Err(TokenError::MissingClaim("iss")),
+        Some(Value::String(name)) => name,
+        Some(_) => return Err(TokenError::MalformedClaim("iss")),
+    };
+    let found = issuers.iter().enumerate().find(|(_, issuer)| issuer.issuer == *name);
+    found.ok_or(TokenError::UnknownIssuer)
+}

@@ -1,0 +1,123 @@
+//! JSON Web Keys (RFC 7517, RFC 7518 section 6, RFC 8037 section 2).
+//!
+//! A set is read key by key, so that one unknown or malformed key does not invalidate the others.
+
+use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use serde::Deserialize;
+use serde_json::{Map, Value, value::RawValue};
+
+use super::{Algorithm, KeyProblem, MAX_KID_BYTES, material::KeyMaterial};
+use crate::claims::parse_object;
+
+/// A set, or a single key where a set was expected.
+#[derive(Deserialize)]
+struct Document<'a> {
+    #[serde(borrow)]
+    keys: Option<Vec<&'a RawValue>>,
+    kty: Option<&'a RawValue>,
+}
+
+/// A key that has passed every check and has no algorithm yet.
+pub(super) struct Jwk {
+    pub(super) kid: Option<String>,
+    pub(super) algorithm: Option<Algorithm>,
+    pub(super) material: KeyMaterial,
+}
+
+/// The texts of the keys in a document. None: it is neither a set nor a key.
+pub(super) fn split(json: &[u8]) -> Option<Vec<&[u8]>> {
+    let document: Document<'_> = serde_json::from_slice(json).ok()?;
+    match document {
+        Document { keys: Some(keys), .. } => {
+            Some(keys.into_iter().map(|key| key.get().as_bytes()).collect())
+        }
+        Document { kty: Some(_), .. } => Some(vec![json]),
+        Document { .. } => None,
+    }
+}
+
+/// Reads one key. Its `kid` is returned even for a key that is refused, to name it in a report.
+pub(super) fn parse(json: &[u8]) -> (Option<String>, Result<Jwk, KeyProblem>) {
+    let Ok(members) = parse_object(json) else { return (None, Err(KeyProblem::Malformed)) };
+    let members = Members(members);
+    let Ok(kid) = members.text("kid") else { return (None, Err(KeyProblem::Malformed)) };
+    if kid.is_some_and(|kid| kid.len() > MAX_KID_BYTES) {
+        return (None, Err(KeyProblem::LongKid));
+    }
+    let kid = kid.map(str::to_owned);
+    (kid.clone(), members.key(kid))
+}
+
+struct Members(Map<String, Value>);
+
+impl Members {
+    fn key(&self, kid: Option<String>) -> Result<Jwk, KeyProblem> {
+        self.check_purpose()?;
+        let algorithm = self.text("alg")?.map(str::parse).transpose();
+        let algorithm = algorithm.map_err(|_| KeyProblem::Unsupported)?;
+        let kty = self.text("kty")?.ok_or(KeyProblem::Malformed)?;
+        if kty != "oct" && ["d", "p", "q", "dp", "dq", "qi", "oth"].iter().any(|m| self.has(m)) {
+            return Err(KeyProblem::Private);
+        }
+        Ok(Jwk { kid, algorithm, material: self.material(kty)? })
+    }
+
+    /// Refuses a key for encryption, or for signing only (RFC 7517 sections 4.2 and 4.3).
+    fn check_purpose(&self) -> Result<(), KeyProblem> {
+        if self.text("use")?.is_some_and(|purpose| purpose != "sig") {
+            return Err(KeyProblem::Purpose);
+        }
+        match self.0.get("key_ops") {
+            None => Ok(()),
+            Some(Value::Array(operations)) if operations.iter().all(Value::is_string) => {
+                let verifies = operations.iter().any(|operation| operation == "verify");
+                if verifies { Ok(()) } else { Err(KeyProblem::Purpose) }
+            }
+            Some(_) => Err(KeyProblem::Malformed),
+        }
+    }
+
+    fn material(&self, kty: &str) -> Result<KeyMaterial, KeyProblem> {
+        match (kty, self.text("crv")?) {
+            ("oct", _) => self.bytes("k").map(KeyMaterial::Secret),
+            ("RSA", _) => KeyMaterial::rsa(&self.bytes("n")?, &self.bytes("e")?),
+            ("EC", Some("P-256")) => KeyMaterial::p256(self.point(32)?),
+            ("EC", Some("P-384")) => KeyMaterial::p384(self.point(48)?),
+            ("OKP", Some("Ed25519")) => {
+                let point = self.bytes("x")?;
+                if point.len() != 32 {
+                    return Err(KeyProblem::NotOnCurve);
+                }
+                KeyMaterial::ed25519(point)
+            }
+            _ => Err(KeyProblem::Unsupported),
+        }
+    }
+
+    /// The uncompressed point of SEC 1 section 2.3.3. Each coordinate has its full length.
+    fn point(&self, length: usize) -> Result<Vec<u8>, KeyProblem> {
+        let x = self.bytes("x")?;
+        let y = self.bytes("y")?;
+        if x.len() != length || y.len() != length {
+            return Err(KeyProblem::NotOnCurve);
+        }
+        Ok([&[4], x.as_slice(), &y].concat())
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.contains_key(name)
+    }
+
+    fn text(&self, name: &str) -> Result<Option<&str>, KeyProblem> {
+        match self.0.get(name) {
+            None => Ok(None),
+            Some(Value::String(text)) => Ok(Some(text)),
+            Some(_) => Err(KeyProblem::Malformed),
+        }
+    }
+
+    fn bytes(&self, name: &str) -> Result<Vec<u8>, KeyProblem> {
+        let text = self.text(name)?.ok_or(KeyProblem::Malformed)?;
+        URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyProblem::Malformed)
+    }
+}

@@ -1,0 +1,130 @@
+//! Fetches a set of keys: one document, or two with discovery.
+
+use std::sync::Arc;
+
+use thiserror::Error;
+use tokio::time::timeout;
+
+use super::{KeyLocation, RemoteSpec};
+use crate::{
+    claims::parse_object,
+    fetch::{Endpoint, EndpointError, FetchError, Fetcher},
+    keys::{KeyError, KeySet, SkippedKey},
+};
+
+/// The result of a fetch.
+#[derive(Clone, Debug)]
+pub(super) struct Fetched {
+    pub(super) keys: Arc<KeySet>,
+    pub(super) skipped: Vec<SkippedKey>,
+}
+
+/// Why a fetch failed.
+#[derive(Clone, Debug, Error)]
+pub(in crate::keys) enum RemoteError {
+    #[error(transparent)]
+    Fetch(#[from] FetchError),
+    #[error(transparent)]
+    Keys(#[from] KeyError),
+    #[error("HS* algorithms need a secret, and a published key is not secret")]
+    Symmetric,
+    #[error("the discovery document is not a JSON object without repeated names")]
+    Metadata,
+    #[error("the discovery document is that of another issuer")]
+    OtherIssuer,
+    #[error("the discovery document has no `jwks_uri`")]
+    NoJwksUri,
+    #[error("the `jwks_uri` of the discovery document is {0}")]
+    JwksUri(EndpointError),
+    #[error("the fetch was cancelled")]
+    Cancelled,
+}
+
+/// Fetches the keys, within the time limit of the location.
+pub(super) async fn fetch(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<Fetched, RemoteError> {
+    let limit = spec.location.endpoint().timeout;
+    match timeout(limit, fetch_all(spec, fetcher)).await {
+        Ok(result) => result,
+        Err(_) => Err(FetchError::TimedOut(limit).into()),
+    }
+}
+
+async fn fetch_all(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<Fetched, RemoteError> {
+    // With a secret that every client can fetch, every client could sign.
+    if spec.algorithms.iter().any(|algorithm| algorithm.is_symmetric()) {
+        return Err(RemoteError::Symmetric);
+    }
+    let jwks = match &spec.location {
+        KeyLocation::Jwks(endpoint) => endpoint.clone(),
+        KeyLocation::Discovery { issuer, endpoint } => {
+            let metadata = fetcher.get(endpoint, "application/json").await?;
+            jwks_endpoint(&metadata, issuer, endpoint)?
+        }
+    };
+    let document = fetcher.get(&jwks, "application/jwk-set+json, application/json").await?;
+    let (keys, skipped) = KeySet::from_jwks(&document, &spec.algorithms)?;
+    Ok(Fetched { keys: Arc::new(keys), skipped })
+}
+
+/// The `jwks_uri` in the metadata of an issuer. Metadata of another issuer is refused, even if only
+/// a slash differs (OpenID Connect Discovery 1.0 section 4.3).
+fn jwks_endpoint(
+    metadata: &[u8],
+    issuer: &str,
+    endpoint: &Endpoint,
+) -> Result<Endpoint, RemoteError> {
+    let members = parse_object(metadata).map_err(|_| RemoteError::Metadata)?;
+    if members.get("issuer").and_then(|issuer| issuer.as_str()) != Some(issuer) {
+        return Err(RemoteError::OtherIssuer);
+    }
+    let url = members.get("jwks_uri").and_then(|url| url.as_str());
+    endpoint.beside(url.ok_or(RemoteError::NoJwksUri)?).map_err(RemoteError::JwksUri)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const ISSUER: &str = "https://id.example.com/";
+
+    fn parse(url: &str) -> Result<Endpoint, EndpointError> {
+        Endpoint::parse(url, false, None, Duration::from_secs(5))
+    }
+
+    #[test]
+    fn only_the_metadata_of_the_issuer_itself_counts() {
+        let endpoint = parse("https://id.example.com/.well-known/openid-configuration").unwrap();
+        let jwks = |metadata: &str| {
+            let endpoint = jwks_endpoint(metadata.as_bytes(), ISSUER, &endpoint);
+            endpoint.map(|endpoint| endpoint.to_string()).map_err(|error| error.to_string())
+        };
+        let uri = "https://keys.example.com/jwks";
+        let good = format!(r#"{{"issuer":"{ISSUER}","jwks_uri":"{uri}","x":[]}}"#);
+        assert_eq!(jwks(&good).as_deref(), Ok(uri));
+        let other = "the discovery document is that of another issuer";
+        let broken = "the discovery document is not a JSON object without repeated names";
+        let missing = "the discovery document has no `jwks_uri`";
+        for (metadata, expected) in [
+            (format!(r#"{{"issuer":"https://id.example.com","jwks_uri":"{uri}"}}"#), other),
+            (format!(r#"{{"issuer":["{ISSUER}"],"jwks_uri":"{uri}"}}"#), other),
+            (format!(r#"{{"jwks_uri":"{uri}"}}"#), other),
+            (format!(r#"{{"issuer":"{ISSUER}","issuer":"{ISSUER}","jwks_uri":"{uri}"}}"#), broken),
+            ("[]".into(), broken),
+            ("<html>".into(), broken),
+            (format!(r#"{{"issuer":"{ISSUER}"}}"#), missing),
+            (format!(r#"{{"issuer":"{ISSUER}","jwks_uri":null}}"#), missing),
+            (
+                format!(r#"{{"issuer":"{ISSUER}","jwks_uri":"http://keys.example.com/"}}"#),
+                "the `jwks_uri` of the discovery document is not an https URL",
+            ),
+            (
+                format!(r#"{{"issuer":"{ISSUER}","jwks_uri":"/jwks"}}"#),
+                "the `jwks_uri` of the discovery document is not an absolute URL",
+            ),
+        ] {
+            assert_eq!(jwks(&metadata), Err(expected.into()), "{metadata}");
+        }
+    }
+}

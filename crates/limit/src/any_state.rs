@@ -1,0 +1,113 @@
+//! The state of a counter of any algorithm, and what it holds beyond an earlier state: the units
+//! that were taken while the store could not be reached, and that are added to its counter later.
+//!
+//! While a store is out of reach, each process decides by its share of the limit, starting from its
+//! share of the last known state. What it takes then is pending: the difference between the two
+//! states of its own counter at the instant when the store is reachable again. A share drains, or
+//! is refilled, at its own part of the rate, so all differences and the store's state together are
+//! no less than one counter that had seen every charge.
+
+use tollgate_clock::Timestamp;
+
+use super::{
+    algorithm::{Algorithm, State},
+    concurrency::Leases,
+    fixed_window::Window,
+    gcra::Level,
+    quota::Quota,
+    sliding_log::Log,
+    sliding_window::Windows,
+    standing::Standing,
+    token_bucket::Bucket,
+    with_algorithm,
+};
+
+/// The state of a counter of any algorithm.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AnyState {
+    /// Of a fixed window.
+    FixedWindow(Window),
+    /// Of a sliding window.
+    SlidingWindow(Windows),
+    /// Of a sliding log.
+    SlidingLog(Log),
+    /// Of a token bucket.
+    TokenBucket(Bucket),
+    /// Of a meter.
+    Gcra(Level),
+    /// Of leases.
+    Concurrency(Leases),
+}
+
+/// A state that [`AnyState`] has a variant for.
+pub trait StateVariant: State {
+    /// Wraps the state.
+    fn to_any(&self) -> AnyState;
+
+    /// The wrapped state; none if it is another algorithm's.
+    fn from_any(state: &AnyState) -> Option<&Self>;
+}
+
+macro_rules! state_variants {
+    ($($state:ident as $algorithm:ident),*) => {
+        $(impl StateVariant for $state {
+            fn to_any(&self) -> AnyState {
+                AnyState::$algorithm(Clone::clone(self))
+            }
+
+            fn from_any(state: &AnyState) -> Option<&Self> {
+                let AnyState::$algorithm(state) = state else { return None };
+                Some(state)
+            }
+        })*
+    };
+}
+
+state_variants! {
+    Window as FixedWindow,
+    Windows as SlidingWindow,
+    Log as SlidingLog,
+    Bucket as TokenBucket,
+    Level as Gcra,
+    Leases as Concurrency
+}
+
+impl Quota {
+    /// How a counter in this state stands at `now`; none if it is the state of another algorithm.
+    pub fn standing_of(&self, state: &AnyState, now: Timestamp) -> Option<Standing> {
+        with_algorithm!(self, algorithm => standing_of(algorithm, state, now))
+    }
+
+    /// What a counter of this quota holds at `now` beyond `base`, its earlier state, which may be
+    /// nothing; none if it holds no more.
+    pub fn beyond(
+        &self,
+        state: &AnyState,
+        base: Option<&AnyState>,
+        now: Timestamp,
+    ) -> Option<AnyState> {
+        with_algorithm!(self, algorithm => beyond(algorithm, state, base, now))
+    }
+}
+
+fn standing_of<A: Algorithm<State: StateVariant>>(
+    algorithm: &A,
+    state: &AnyState,
+    now: Timestamp,
+) -> Option<Standing> {
+    Some(algorithm.standing(StateVariant::from_any(state)?, now))
+}
+
+fn beyond<A: Algorithm<State: StateVariant>>(
+    algorithm: &A,
+    state: &AnyState,
+    base: Option<&AnyState>,
+    now: Timestamp,
+) -> Option<AnyState> {
+    let nothing = A::State::default();
+    let base = base.and_then(StateVariant::from_any).unwrap_or(&nothing);
+    Some(algorithm.beyond(StateVariant::from_any(state)?, base, now)?.to_any())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,55 @@
+//! Limits as pure functions of a state, a cost and an instant.
+//!
+//! Each algorithm has a file here and implements [`Algorithm`]: it decides whether a state `admits`
+//! a cost, `take`s it, reports the `standing`, and can `give_back`. A store calls `admits` for
+//! every limit of a request, and `take` only if all of them admit: that makes several limits all or
+//! nothing, and a denied request free.
+//!
+//! States hold what was used, never what is left, so that a changed rate applies to them at once.
+//!
+//! The table of algorithms is in `kind`. To add one, add a line there and follow the compiler: no
+//! match on [`Quota`], [`Count`], [`AnyState`] or [`AlgorithmKind`] has a wildcard.
+
+mod algorithm;
+mod any_state;
+mod calendar;
+mod charge;
+mod concurrency;
+mod count;
+mod decision;
+mod fixed_window;
+mod gcra;
+mod hashing;
+mod key;
+mod kind;
+mod quota;
+mod skew;
+mod sliding_log;
+mod sliding_window;
+mod standing;
+#[cfg(test)]
+mod suite;
+mod token_bucket;
+mod when_full;
+
+pub use self::{
+    algorithm::{Algorithm, Bytes, Receipt, State},
+    any_state::{AnyState, StateVariant},
+    calendar::{Calendar, CalendarUnit},
+    charge::{Charge, Fallback, Origin, OwnedCharge, Scope, Stance},
+    concurrency::{Concurrency, Leases},
+    count::{Count, Countable},
+    decision::{DecidedBy, Decision, Outcome, Outcomes, Verdict},
+    fixed_window::{Align, FixedWindow, Window},
+    gcra::{Gcra, Level},
+    hashing::{Hashing, KeptSecret, SecretStatus},
+    key::{Key, KeyHasher, LimitId},
+    kind::AlgorithmKind,
+    quota::Quota,
+    skew::{MAX_SKEW, tolerated_skew},
+    sliding_log::{Entry, Log, SlidingLog, Tail},
+    sliding_window::{SlidingWindow, Windows},
+    standing::{Retry, Standing},
+    token_bucket::{Bucket, TokenBucket},
+    when_full::WhenFull,
+};

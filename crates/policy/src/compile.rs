@@ -1,0 +1,314 @@
+//! From the file's shapes to a [`Policy`], or every problem with its place and what to write
+//! instead.
+//!
+//! Each section is compiled on its own, so that one mistake hides no other: what cannot be compiled
+//! is left out and noted, and a policy with notes is never used.
+
+mod callers;
+mod cases;
+mod claims;
+mod cors;
+mod costs;
+mod descriptors;
+mod failures;
+mod files;
+mod fingerprint;
+mod identity;
+mod issuers;
+mod keys;
+mod limits;
+mod measure;
+mod networks;
+mod notes;
+mod open;
+mod overrides;
+mod private;
+mod quotas;
+mod responses;
+mod rewriting;
+mod routes;
+mod statuses;
+mod tiers;
+mod transport;
+mod upstreams;
+mod warnings;
+mod words;
+
+use std::{path::Path, sync::Arc};
+
+use http::HeaderName;
+use serde::Deserialize;
+use tollgate_yaml::{Document, Doubts, Entries, Node, Problem, Sources, Span, warning::Warning};
+
+use self::{
+    fingerprint::Fingerprint,
+    issuers::{API_KEYS, INTROSPECTION},
+    notes::notes,
+    open::open_parts,
+    routes::RouteContext,
+    words::Names,
+};
+use super::{
+    HostPattern, Limit, Matcher, OpenParts, Policy, Route, Router, Upstream,
+    facts::facts,
+    file::{LATER, RawPolicy, schema},
+};
+
+/// Compiles the policy in `text`. `file` is its path: messages show it, its stem names the policy,
+/// and key files are found beside it.
+///
+/// # Errors
+/// Every problem, in the order of their places.
+pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Problem>> {
+    let shown = file.display().to_string();
+    let document = Document::parse_with(&shown, text, sources)
+        .map_err(|problem| vec![problem])?
+        .with_schema(schema());
+    let mut problems = Vec::new();
+    let raw = document.decode::<RawPolicy>(LATER, &mut problems);
+    let doubts = document.doubts(&problems);
+    // All other sections rest on these.
+    let is_shaken = doubts.is_in_section("identity")
+        || doubts.is_in_section("tiers")
+        || doubts.have_lost("limits")
+        || doubts.have_lost("upstreams");
+    let raw = raw.filter(|_| !is_shaken);
+    let mut compiler = Compiler {
+        name: file.file_stem().map(|stem| stem.to_string_lossy().into()).unwrap_or_default(),
+        folder: file.parent().unwrap_or(Path::new("")),
+        document: &document,
+        sources,
+        fingerprint: Fingerprint::new(),
+        problems,
+        doubts,
+        warnings: Vec::new(),
+    };
+    let policy = raw.and_then(|raw| compiler.policy(raw));
+    let mut problems = compiler.problems;
+    match policy {
+        Some(policy) if problems.is_empty() => Ok(policy),
+        _ => {
+            problems.sort();
+            problems.dedup();
+            Err(problems)
+        }
+    }
+}
+
+struct Compiler<'d> {
+    name: Box<str>,
+    folder: &'d Path,
+    document: &'d Document,
+    sources: &'d Sources,
+    /// A digest of everything that identifies callers.
+    fingerprint: Fingerprint,
+    problems: Vec<Problem>,
+    warnings: Vec<Warning>,
+    /// Where decoding has found something already.
+    doubts: Doubts,
+}
+
+/// The names in a policy, whatever is wrong with what they name.
+#[derive(Default, Deserialize)]
+struct WrittenPolicy {
+    #[serde(default)]
+    upstreams: Entries<Node>,
+    #[serde(default)]
+    limits: Entries<Node>,
+    #[serde(default)]
+    identity: WrittenIdentity,
+}
+
+#[derive(Default, Deserialize)]
+struct WrittenIdentity {
+    #[serde(default)]
+    jwt: Vec<WrittenIssuer>,
+    introspection: Option<WrittenIssuer>,
+    api_keys: Option<WrittenIssuer>,
+    #[serde(default)]
+    callers: Vec<WrittenCaller>,
+}
+
+#[derive(Deserialize)]
+struct WrittenCaller {
+    #[serde(default)]
+    name: String,
+}
+
+#[derive(Deserialize)]
+struct WrittenIssuer {
+    name: Option<String>,
+    #[serde(default)]
+    issuer: String,
+}
+
+impl WrittenIssuer {
+    fn name(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.issuer)
+    }
+}
+
+impl WrittenIdentity {
+    /// The names of issuers, introspection and API keys in routes, in the order of their positions.
+    fn issuers(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.jwt.iter().map(WrittenIssuer::name).collect();
+        let others = [(&self.introspection, INTROSPECTION), (&self.api_keys, API_KEYS)];
+        for (other, usual) in others {
+            names.extend(other.as_ref().map(|other| other.name.as_deref().unwrap_or(usual)));
+        }
+        names
+    }
+}
+
+/// What sections refer to each other by.
+struct WrittenNames<'n> {
+    limits: Names<'n>,
+    upstreams: Names<'n>,
+    issuers: Names<'n>,
+    callers: Names<'n>,
+    /// How many vouch for claims.
+    vouching: usize,
+}
+
+impl WrittenPolicy {
+    fn names(&self) -> WrittenNames<'_> {
+        fn keys<T>(entries: &Entries<T>) -> Vec<&str> {
+            entries.iter().map(|(name, _)| name.as_str()).collect()
+        }
+        let identity = &self.identity;
+        WrittenNames {
+            limits: Names { kind: "limit", names: keys(&self.limits) },
+            upstreams: Names { kind: "upstream", names: keys(&self.upstreams) },
+            issuers: Names { kind: "issuer", names: identity.issuers() },
+            vouching: identity.jwt.len() + usize::from(identity.introspection.is_some()),
+            callers: Names {
+                kind: "caller",
+                names: identity.callers.iter().map(|caller| caller.name.as_str()).collect(),
+            },
+        }
+    }
+}
+
+impl Compiler<'_> {
+    fn refuse(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
+        if !self.doubts.cover(span) {
+            let problem = self.document.problem(span, message, help);
+            self.problems.push(problem);
+        }
+    }
+
+    fn policy(&mut self, raw: RawPolicy) -> Option<Policy> {
+        if raw.version.value != 1 {
+            let message = format!("version {} is not known", raw.version.value);
+            self.refuse(raw.version.span, message, "write 1");
+        }
+        let hosts: Vec<HostPattern> =
+            raw.hosts.iter().filter_map(|host| self.host_pattern(host)).collect();
+        if raw.upstreams.value.is_empty() {
+            self.refuse(
+                raw.upstreams.span,
+                "no upstream",
+                "name at least one: `api: { servers: [http://127.0.0.1:9000] }`",
+            );
+        }
+        let upstreams: Vec<Upstream> = raw
+            .upstreams
+            .value
+            .iter()
+            .filter_map(|(name, upstream)| self.upstream(name, upstream))
+            .collect();
+
+        // Sections refer to what was written, sound or not: one mistake is reported once.
+        let written: WrittenPolicy = self.document.decode(&[], &mut Vec::new()).unwrap_or_default();
+        let names = written.names();
+
+        let tiers = self.tiers(raw.tiers.as_ref());
+        let found = self.problems.len();
+        let identity = self.identity(&raw.identity, &tiers);
+        let is_identity_sound = self.problems.len() == found;
+        let mut limits: Vec<Limit> = raw
+            .limits
+            .iter()
+            .filter_map(|(name, limit)| self.limit(name, limit, &tiers, &names.issuers))
+            .collect();
+        self.overrides(&raw, &names, &tiers, &mut limits);
+        self.check_window_names(&raw.limits, &limits);
+        let listed = |compiler: &mut Self, list: &[_]| compiler.listed(list, &raw.identity, &names);
+        let exempt = listed(self, &raw.exempt);
+        let deny = listed(self, &raw.deny);
+
+        if raw.routes.value.is_empty() {
+            self.refuse(
+                raw.routes.span,
+                "no route",
+                "add one: `- { match: { path: \"/**\" }, limits: [] }`",
+            );
+        }
+        let encoded_slash = self.keyword_or_default(raw.paths.encoded_slash.as_ref());
+        let own: Vec<HeaderName> =
+            identity.iter().flat_map(|rules| rules.own_headers()).cloned().collect();
+        let cors = raw.cors.as_ref().and_then(|cors| self.cors(&cors.value)).map(Arc::new);
+        let context = RouteContext {
+            names: &names,
+            hosts: &hosts,
+            limits: &limits,
+            tiers: &tiers,
+            own_headers: &own,
+            cors: cors.as_ref(),
+        };
+        let (matchers, routes): (Vec<Matcher>, Vec<Route>) =
+            raw.routes.value.iter().filter_map(|route| self.route(route, &context)).unzip();
+        let descriptors = self.descriptor_rules(&raw.rls, &limits);
+        let sources = identity.as_ref().map(|rules| &rules.sources);
+        let responses = self.responses(&raw.responses, sources);
+        let tests =
+            self.cases(&raw, &names, &hosts, identity.as_ref().filter(|_| is_identity_sound));
+        let identity = identity?;
+        if self.problems.is_empty() {
+            self.check_callers(&raw, &routes, &limits, &identity);
+        }
+        // A limit with a mistake is not among them.
+        let private = match self.problems.is_empty() {
+            true => self.private(&raw.private, &limits, &identity),
+            false => Vec::new(),
+        };
+        let mut policy = Policy {
+            position: 0,
+            name: self.name.clone(),
+            hosts,
+            upstreams,
+            facts: facts(&limits, &identity, &private),
+            identity,
+            core: core(&limits, &routes),
+            limits,
+            descriptors,
+            encoded_slash: encoded_slash?,
+            router: Router::new(matchers),
+            routes,
+            responses: responses?,
+            cors,
+            exempt,
+            deny,
+            tests,
+            warnings: Vec::new(),
+            notes: Vec::new(),
+        };
+        policy.notes = notes(&raw, &policy);
+        let open: Vec<OpenParts> =
+            (0..policy.limits.len()).map(|limit| open_parts(limit, &policy)).collect();
+        policy.limits.iter_mut().zip(open).for_each(|(limit, open)| limit.open = open);
+        self.warn_of(&raw, &policy);
+        policy.warnings = std::mem::take(&mut self.warnings);
+        policy.warnings.sort_by(|one, other| one.problem.cmp(&other.problem));
+        Some(policy)
+    }
+}
+
+/// The limit that represents all: the one named `core`, else the first that a route charges.
+fn core(limits: &[Limit], routes: &[Route]) -> Option<usize> {
+    let called = limits.iter().position(|limit| &*limit.name == "core");
+    called.or_else(|| routes.iter().find_map(|route| route.limits.first().copied()))
+}
+
+#[cfg(test)]
+mod tests;

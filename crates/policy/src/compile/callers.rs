@@ -1,0 +1,89 @@
+//! Single callers and addresses: who is exempt, who is refused.
+
+use std::net::IpAddr;
+
+use ipnet::IpNet;
+use tollgate_yaml::Spanned;
+
+use super::{Compiler, WrittenNames};
+use crate::{CallerName, Listed, file::RawIdentity};
+
+impl Compiler<'_> {
+    /// `kind:value`, where the kind is the name of an entry of `callers`.
+    pub(super) fn caller_name(
+        &mut self,
+        raw: &Spanned<String>,
+        identity: &RawIdentity,
+        names: &WrittenNames<'_>,
+    ) -> Option<CallerName> {
+        let of_issuer =
+            |issuer: &str| raw.value.strip_prefix(issuer).and_then(|rest| rest.strip_prefix('/'));
+        let mut issuers = names.issuers.names.iter().enumerate();
+        let named = issuers.find_map(|(at, issuer)| Some((at, of_issuer(issuer)?)));
+        let (issuer, name) =
+            named.map_or((None, raw.value.as_str()), |(at, name)| (Some(at), name));
+        let (kind, value) = match name.split_once(':') {
+            Some((kind, value)) if !kind.is_empty() && !value.is_empty() => (kind, value),
+            _ => {
+                let message = format!("`{}` is not a caller", raw.value);
+                self.refuse(raw.span, message, "write an entry of `callers` and a value: user:42");
+                return None;
+            }
+        };
+        self.resolve(&Spanned { value: kind.to_owned(), span: raw.span }, &names.callers)?;
+        let caller = identity.callers.iter().find(|caller| caller.name.value == kind)?;
+        if caller.key.value != "client.ip" {
+            let is_claim = caller.key.value.starts_with("jwt.");
+            if issuer.is_none() && is_claim && names.vouching > 1 {
+                let first = names.issuers.names.first().copied().unwrap_or_default();
+                self.refuse(
+                    raw.span,
+                    format!("`{name}` may be a caller of any issuer"),
+                    format!("write whose: {first}/{name}"),
+                );
+            }
+            return Some(CallerName { kind: kind.into(), value: value.into(), issuer });
+        }
+        let Ok(address) = value.parse::<IpAddr>() else {
+            self.refuse(
+                raw.span,
+                format!("callers of kind `{kind}` are addresses, and `{value}` is not one"),
+                format!("write one such as {kind}:192.0.2.1"),
+            );
+            return None;
+        };
+        // As requests name the caller: IPv6 by the first address of its prefix.
+        let address = match address.to_canonical() {
+            IpAddr::V6(address) => {
+                let length = caller.ipv6_prefix.as_ref().map_or(64, |prefix| prefix.value);
+                IpNet::new(address.into(), length).ok()?.trunc().addr()
+            }
+            address => address,
+        };
+        Some(CallerName { kind: kind.into(), value: address.to_string().into(), issuer: None })
+    }
+
+    /// A list of addresses, networks and callers.
+    pub(super) fn listed(
+        &mut self,
+        raw: &[Spanned<String>],
+        identity: &RawIdentity,
+        names: &WrittenNames<'_>,
+    ) -> Listed {
+        let mut listed = Listed::default();
+        for entry in raw {
+            if let Some(network) = self.try_network(entry) {
+                listed.networks.push(network);
+            } else if !entry.value.contains(':') {
+                self.refuse(
+                    entry.span,
+                    format!("`{}` is not an address, a network or a caller", entry.value),
+                    "write one such as 192.0.2.1, 10.0.0.0/8 or user:42",
+                );
+            } else {
+                listed.callers.extend(self.caller_name(entry, identity, names));
+            }
+        }
+        listed
+    }
+}

@@ -1,0 +1,162 @@
+//! Costs: what a request is charged, and whether that can ever fit.
+
+use http::Method;
+use tollgate_yaml::{Node, Span, Spanned, Value, suggest};
+
+use super::{Compiler, routes::RouteContext};
+use crate::{
+    Allowances, Cost, Limit,
+    file::{LATER, RawLimit, RawReportedCost, RawRoute},
+};
+
+/// The fields of a cost that the response reports; everything else in a mapping is a method.
+const BY_RESPONSE: [&str; 3] = ["reserve", "from_response_header", "abandoned"];
+
+impl Compiler<'_> {
+    /// What a limit says that a request costs.
+    pub(super) fn limit_cost(&mut self, raw: &RawLimit) -> Option<Cost> {
+        let Some(node) = &raw.cost else { return Some(Cost::ONE) };
+        let cost = self.cost(node)?;
+        if let (Some(_), Some(count_when)) = (&cost.from_response_header, &raw.count_when) {
+            self.refuse(
+                count_when.span,
+                "`count_when` beside a cost from a response header",
+                "keep one",
+            );
+        }
+        Some(cost)
+    }
+
+    pub(super) fn cost(&mut self, node: &Node) -> Option<Cost> {
+        let Value::Mapping(entries) = &node.value else {
+            return Some(Cost { default: self.count(node)?, ..Cost::ONE });
+        };
+        let is_by_response =
+            |(key, _): &(Spanned<String>, Node)| suggest(&key.value, BY_RESPONSE).is_some();
+        if entries.iter().any(is_by_response) {
+            self.told_cost(node)
+        } else {
+            self.cost_by_method(entries)
+        }
+    }
+
+    fn told_cost(&mut self, node: &Node) -> Option<Cost> {
+        let raw: RawReportedCost = self.document.decode_node(node, LATER, &mut self.problems)?;
+        let header = self.message_header(&raw.from_response_header);
+        let default = match &raw.reserve {
+            None => Some(1),
+            Some(reserve) => self.count(reserve),
+        };
+        let abandoned = match &raw.abandoned {
+            None => None,
+            Some(node) => Some(self.abandoned(node, default?)?),
+        };
+        let from_response_header = Some(header?);
+        Some(Cost { by_method: Vec::new(), default: default?, from_response_header, abandoned })
+    }
+
+    /// What is charged where the cost is never reported: no less than was reserved, or hanging up
+    /// would pay.
+    fn abandoned(&mut self, node: &Node, reserve: u32) -> Option<u32> {
+        let units = self.count(node)?;
+        if units < reserve {
+            let message = format!("less than the reserve, which is {reserve}");
+            self.refuse(node.span, message, format!("write {reserve} or more"));
+            return None;
+        }
+        Some(units)
+    }
+
+    fn cost_by_method(&mut self, entries: &[(Spanned<String>, Node)]) -> Option<Cost> {
+        let mut cost = Cost::ONE;
+        let mut complete = true;
+        for (key, node) in entries {
+            let units = self.count(node);
+            let method = match key.as_str() {
+                "default" => None,
+                _ => Some(self.method(key)),
+            };
+            match (method, units) {
+                (None, Some(units)) => cost.default = units,
+                (Some(Some(method)), Some(units)) => cost.by_method.push((method, units)),
+                _ => complete = false,
+            }
+        }
+        complete.then_some(cost)
+    }
+
+    /// Refuses a cost that can never fit, and one that nothing counts.
+    pub(super) fn check_costs(
+        &mut self,
+        raw: &RawRoute,
+        cost: Option<&Cost>,
+        methods: &[Method],
+        context: &RouteContext<'_>,
+    ) {
+        let limits: Vec<(&Spanned<String>, Option<&Limit>)> =
+            raw.limits.iter().map(|name| (name, context.limit(name))).collect();
+        let place = raw.cost.as_ref().map(|cost| cost.span);
+        if let Some(place) = place
+            && limits.iter().all(|(_, limit)| limit.is_some_and(Limit::counts_leases))
+        {
+            self.refuse(place, "a cost on a route without a limit that counts it", "remove it");
+        }
+        for (name, limit) in limits {
+            let Some(limit) = limit.filter(|limit| !limit.counts_leases()) else { continue };
+            let units = highest(cost.unwrap_or(&limit.cost), methods);
+            self.check_cost_fits(units, limit, place.unwrap_or(name.span), context);
+            let is_by_response = cost.is_some_and(|cost| cost.from_response_header.is_some());
+            if let (true, Some(_), Some(place)) = (is_by_response, limit.count_when, place) {
+                let limit = &limit.name;
+                self.refuse(
+                    place,
+                    format!("limit `{limit}` counts by status, not by what the response says"),
+                    "write a number, or another limit",
+                );
+            }
+        }
+    }
+
+    fn check_cost_fits(
+        &mut self,
+        cost: u32,
+        limit: &Limit,
+        place: Span,
+        context: &RouteContext<'_>,
+    ) {
+        let tiers = limit.rates.iter().zip(context.tiers.names());
+        let candidate = limit.candidate.iter();
+        let overrides = limit.overrides.0.iter();
+        let least = tiers
+            .map(|(allowances, tier)| (allowances, format!("tier {tier}")))
+            .chain(candidate.map(|allowances| (allowances, "its candidate".to_owned())))
+            .chain(overrides.map(|own| (&own.allowances, own.to_string())))
+            .filter_map(|(allowances, who)| Some((least(allowances)?, who)))
+            .min_by_key(|(capacity, _)| *capacity);
+        if let Some((capacity, who)) = least
+            && cost > capacity
+        {
+            self.refuse(
+                place,
+                format!("a cost of {cost} never fits limit `{}`: {who} has {capacity}", limit.name),
+                "lower the cost or raise the limit",
+            );
+        }
+    }
+}
+
+/// The highest cost of a request with one of `methods`; empty: any.
+fn highest(cost: &Cost, methods: &[Method]) -> u32 {
+    let listed = cost.by_method.iter().map(|(_, units)| *units);
+    let highest = match methods {
+        [] => listed.chain([cost.default]).max(),
+        _ => methods.iter().map(|method| cost.of(method)).max(),
+    };
+    highest.unwrap_or(cost.default)
+}
+
+/// The least that a charge must fit into; nothing fits into zero, and is not meant to.
+fn least(allowances: &Allowances) -> Option<u32> {
+    let capacities = allowances.iter().map(|allowance| allowance.quota.capacity());
+    capacities.filter(|capacity| *capacity != 0).min()
+}

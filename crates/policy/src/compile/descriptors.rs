@@ -1,0 +1,122 @@
+//! `rls`: which limits the descriptors of Envoy are charged to.
+
+use tollgate_yaml::{Spanned, suggest};
+
+use super::Compiler;
+use crate::{
+    DescriptorKey, DescriptorRule, DescriptorValue, KeyPart, Limit,
+    file::{RawDescriptor, RawDescriptorRule},
+};
+
+impl Compiler<'_> {
+    pub(super) fn descriptor_rules(
+        &mut self,
+        raw: &[Spanned<RawDescriptorRule>],
+        limits: &[Limit],
+    ) -> Vec<DescriptorRule> {
+        let mut rules: Vec<DescriptorRule> = Vec::new();
+        for own in raw {
+            let Some(rule) = self.descriptor_rule(&own.value, limits) else { continue };
+            let is_hidden = |earlier: &DescriptorRule| {
+                earlier.domain == rule.domain && earlier.keys == rule.keys
+            };
+            if rules.iter().any(is_hidden) {
+                let message = "an earlier entry is for the same descriptors";
+                self.refuse(own.span, message, "list all their limits there, or remove this one");
+            }
+            rules.push(rule);
+        }
+        rules
+    }
+
+    fn descriptor_rule(
+        &mut self,
+        raw: &RawDescriptorRule,
+        limits: &[Limit],
+    ) -> Option<DescriptorRule> {
+        let RawDescriptorRule { domain, when, limits: names, charge } = raw;
+        if domain.value.is_empty() {
+            self.refuse(domain.span, "an empty domain", "write the `domain` of Envoy's filter");
+        }
+        let keys = self.descriptor_keys(when);
+        let mut positions = Vec::new();
+        for name in names {
+            let Some(limit) = self.descriptor_limit(name, limits) else { continue };
+            if positions.contains(&limit) {
+                self.refuse(name.span, "listed twice", "remove one");
+            }
+            let parts = limits.get(limit).map_or(&[][..], |limit| &limit.per.parts);
+            for part in parts {
+                let KeyPart::Descriptor(key) = part else { continue };
+                if !when.key.value.iter().any(|own| *own.value == **key) {
+                    let message =
+                        format!("limit `{}` counts by `{key}`, which is no key here", name.value);
+                    self.refuse(name.span, message, "add it to `key`, or list another limit");
+                }
+            }
+            positions.push(limit);
+        }
+        let charge = self.keyword_or_default(charge.as_ref());
+        Some(DescriptorRule {
+            domain: domain.value.as_str().into(),
+            keys,
+            limits: positions,
+            charge: charge?,
+        })
+    }
+
+    fn descriptor_keys(&mut self, when: &RawDescriptor) -> Vec<DescriptorKey> {
+        let RawDescriptor { key, value } = when;
+        if key.value.is_empty() {
+            self.refuse(key.span, "no key", "write those of the descriptor, such as [user, path]");
+        }
+        for (name, _) in value.iter() {
+            if !key.value.iter().any(|own| own.value == name.value) {
+                let help = match suggest(&name.value, key.value.iter().map(|own| &*own.value)) {
+                    Some(meant) => format!("did you mean `{meant}`?"),
+                    None => "write one of `key`".to_owned(),
+                };
+                self.refuse(name.span, format!("`{}` is no key here", name.value), help);
+            }
+        }
+        let value_of = |name: &str| value.iter().find(|(own, _)| own.value == name);
+        let keys = key.value.iter().map(|name| DescriptorKey {
+            name: name.value.as_str().into(),
+            value: value_of(&name.value).and_then(|(_, value)| pattern(&value.value)),
+        });
+        keys.collect()
+    }
+
+    /// The position of a limit that descriptors can be charged to.
+    fn descriptor_limit(&mut self, name: &Spanned<String>, limits: &[Limit]) -> Option<usize> {
+        let Some(position) = limits.iter().position(|limit| *limit.name == *name.value) else {
+            let help = match suggest(&name.value, limits.iter().map(|limit| &*limit.name)) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => "define it under `limits`".to_owned(),
+            };
+            self.refuse(name.span, format!("unknown limit `{}`", name.value), help);
+            return None;
+        };
+        let limit = limits.get(position)?;
+        if !limit.is_of_descriptors() {
+            let message = format!("limit `{}` does not count by a descriptor", name.value);
+            let help = "have it count `per: descriptor.<key>`, or list another";
+            self.refuse(name.span, message, help);
+        }
+        let mut allowances = limit.rates.iter().flatten();
+        if allowances.any(|allowance| allowance.quota.holds_leases()) {
+            let message = format!("limit `{}` has `concurrent`", name.value);
+            let help = "list a limit with `rate`: Envoy does not say when a request ends";
+            self.refuse(name.span, message, help);
+        }
+        Some(position)
+    }
+}
+
+fn pattern(value: &str) -> Option<DescriptorValue> {
+    match value.strip_suffix('*') {
+        Some("") => None,
+        Some(prefix) => Some(DescriptorValue::Prefix(prefix.into())),
+        None => Some(DescriptorValue::Exactly(value.into())),
+    }
+}

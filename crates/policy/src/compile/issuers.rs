@@ -1,0 +1,431 @@
+//! Issuers of tokens, introspection of opaque tokens, and API keys.
+
+use std::{str::FromStr, sync::Arc, time::Duration};
+
+use http::HeaderName;
+use tollgate_identity::{
+    Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Endpoint, Introspection, Introspector, Issuer,
+    IssuerKeys, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
+};
+use tollgate_yaml::{Entries, Node, Spanned, Value, warning::Rule};
+
+use super::Compiler;
+use crate::file::{RawApiKeys, RawIntrospection, RawIssuer};
+
+/// Largest key file that is read.
+const MAX_KEY_FILE_BYTES: u64 = 256 * 1024;
+/// Largest file with a password that is read.
+const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
+
+/// The names of introspection and of API keys in routes, unless the policy names them.
+pub(super) const INTROSPECTION: &str = "introspection";
+pub(super) const API_KEYS: &str = "api_keys";
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+#[derive(Clone, Copy)]
+enum KeySource {
+    Pem,
+    Jwks,
+    SecretFile,
+    SecretVariable,
+    Url,
+    Discovery,
+}
+
+impl Compiler<'_> {
+    pub(super) fn issuer(&mut self, spanned: &Spanned<RawIssuer>) -> Option<Issuer> {
+        let raw = &spanned.value;
+        if raw.issuer.value.is_empty() {
+            self.refuse(raw.issuer.span, "`issuer` is empty", "write the `iss` of its tokens");
+        }
+        let algorithms: Vec<Algorithm> =
+            raw.algorithms.iter().filter_map(|name| self.signature_algorithm(name)).collect();
+        let leeway = match &raw.leeway {
+            Some(leeway) if leeway.value == "0s" => Some(Duration::ZERO),
+            leeway => self.duration(leeway.as_ref(), Duration::from_secs(60)),
+        };
+        if let (Some(leeway), Some(raw)) = (leeway, &raw.leeway)
+            && leeway > Duration::from_secs(300)
+        {
+            self.refuse(raw.span, "a leeway of more than 5 minutes", "write at most 300s");
+        }
+        let max_age = self.optional_duration(raw.max_age.as_ref());
+        let max_lifetime = self.optional_duration(raw.max_lifetime.as_ref());
+        let key_hints = self.keyword_or_default(raw.key_hints.as_ref());
+        let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
+        let keys = self.keys(spanned, &algorithms);
+        Some(Issuer {
+            name: issuer_name(spanned).to_owned(),
+            issuer: raw.issuer.value.clone(),
+            claims: claims?,
+            types: raw.types.iter().map(|text| text.value.clone()).collect(),
+            key_hints: key_hints?,
+            leeway: leeway?,
+            max_age: max_age?,
+            max_lifetime: max_lifetime?,
+            require_exp: true,
+            keys: keys?,
+        })
+    }
+
+    fn signature_algorithm(&mut self, name: &Spanned<String>) -> Option<Algorithm> {
+        let algorithm = Algorithm::from_str(&name.value).ok();
+        if algorithm.is_none() {
+            let message = format!("signature algorithm `{}` is not supported", name.value);
+            self.refuse(
+                name.span,
+                message,
+                "one of: HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, \
+                 ES384, EdDSA",
+            );
+        }
+        algorithm
+    }
+
+    fn optional_duration(&mut self, raw: Option<&Spanned<String>>) -> Option<Option<Duration>> {
+        match raw {
+            None => Some(None),
+            Some(raw) => self.duration(Some(raw), Duration::ZERO).map(Some),
+        }
+    }
+
+    fn claim_rules(
+        &mut self,
+        audience: &[Spanned<String>],
+        required: &Entries<Node>,
+        names: &Entries<Spanned<String>>,
+    ) -> Option<ClaimRules> {
+        let mut claims = Vec::new();
+        for (path, node) in required.iter() {
+            let accepted = match &node.value {
+                Value::Null => Vec::new(),
+                Value::Sequence(nodes) => {
+                    nodes.iter().map(|node| self.claim_value(node)).collect::<Option<_>>()?
+                }
+                _ => vec![self.claim_value(node)?],
+            };
+            claims.push(RequiredClaim { path: self.bare_claim_path(path)?, accepted });
+        }
+        let audience = audience.iter().map(|text| text.value.clone()).collect();
+        let mut places = Vec::new();
+        for (name, path) in names.iter() {
+            places.push((self.bare_claim_path(name)?, self.bare_claim_path(path)?));
+        }
+        Some(ClaimRules { audience, required: claims, names: places })
+    }
+
+    pub(super) fn claim_value(&mut self, node: &Node) -> Option<serde_json::Value> {
+        match &node.value {
+            Value::String(text) => Some(text.as_str().into()),
+            Value::Integer(number) => Some((*number).into()),
+            Value::Bool(truth) => Some((*truth).into()),
+            other => {
+                let message =
+                    format!("expected text, a number or true/false, found {}", other.kind());
+                self.refuse(node.span, message, "write the value that the claim must have");
+                None
+            }
+        }
+    }
+
+    fn keys(
+        &mut self,
+        issuer: &Spanned<RawIssuer>,
+        algorithms: &[Algorithm],
+    ) -> Option<IssuerKeys> {
+        let raw = &issuer.value;
+        let given: Vec<(&Spanned<String>, KeySource)> = [
+            (&raw.public_key_file, KeySource::Pem),
+            (&raw.jwks_file, KeySource::Jwks),
+            (&raw.secret_file, KeySource::SecretFile),
+            (&raw.secret_env, KeySource::SecretVariable),
+            (&raw.jwks_url, KeySource::Url),
+        ]
+        .into_iter()
+        .filter_map(|(field, source)| Some((field.as_ref()?, source)))
+        .collect();
+        let discover = raw.discover.filter(|discover| discover.value);
+        let (place, source) = match (given.as_slice(), discover) {
+            ([(place, source)], None) => (*place, *source),
+            ([], Some(_)) => (&raw.issuer, KeySource::Discovery),
+            ([], None) => {
+                self.refuse(
+                    raw.issuer.span,
+                    "an issuer without keys",
+                    "add one of: jwks_url, discover, jwks_file, public_key_file, secret_file, \
+                     secret_env",
+                );
+                return None;
+            }
+            ([.., (last, _)], _) => {
+                self.refuse(
+                    last.span,
+                    "keys from more than one source",
+                    "keep one of: jwks_url, discover, jwks_file, public_key_file, secret_file, \
+                     secret_env",
+                );
+                return None;
+            }
+        };
+        if let KeySource::Url | KeySource::Discovery = source {
+            return self.remote_keys(raw, place, source, algorithms);
+        }
+        self.refuse_without_url(raw);
+        if self.is_by_name(place) {
+            return Some(IssuerKeys::Fixed(Arc::new(KeySet::empty())));
+        }
+        let material = match source {
+            KeySource::SecretVariable => match self.sources.variable(&place.value) {
+                Some(secret) => {
+                    self.fingerprint.add(secret.as_bytes());
+                    self.warn_if_published(place, secret.as_bytes());
+                    secret.into_bytes()
+                }
+                None => {
+                    let message = format!("environment variable `{}` is not set", place.value);
+                    self.refuse(place.span, message, "set it to the shared secret");
+                    return None;
+                }
+            },
+            KeySource::SecretFile => self.read_secret(place, MAX_KEY_FILE_BYTES)?,
+            _ => self.read_for_identity(place, MAX_KEY_FILE_BYTES)?,
+        };
+        let keys = match source {
+            KeySource::Pem => KeySet::from_pem(&material, algorithms),
+            KeySource::Jwks => KeySet::from_jwks(&material, algorithms).map(|(keys, skipped)| {
+                for key in skipped {
+                    let message = format!("skipped a key of `{}`: {key}", place.value);
+                    self.warn(Rule::SkippedKey, place.span, message, "");
+                }
+                keys
+            }),
+            // Editors end files with a line break that is no part of the secret.
+            KeySource::SecretFile => KeySet::from_secret(material.trim_ascii_end(), algorithms),
+            KeySource::SecretVariable => KeySet::from_secret(&material, algorithms),
+            // They are not here yet.
+            KeySource::Url | KeySource::Discovery => return None,
+        };
+        match keys {
+            Ok(keys) => Some(IssuerKeys::Fixed(Arc::new(keys))),
+            Err(error) => {
+                self.refuse(place.span, error.to_string(), "");
+                None
+            }
+        }
+    }
+
+    fn remote_keys(
+        &mut self,
+        raw: &RawIssuer,
+        place: &Spanned<String>,
+        source: KeySource,
+        algorithms: &[Algorithm],
+    ) -> Option<IssuerKeys> {
+        for (name, algorithm) in raw.algorithms.iter().zip(algorithms) {
+            if algorithm.is_symmetric() {
+                let message =
+                    format!("{algorithm} is for shared secrets, which are never published");
+                self.refuse(name.span, message, "list RS*, PS*, ES* or EdDSA");
+                return None;
+            }
+        }
+        let timeout = self.within(raw.timeout.as_ref(), 5, Duration::from_secs(60));
+        let cache = self.within(raw.cache.as_ref(), 600, DAY);
+        let cooldown = self.within(raw.cooldown.as_ref(), 30, DAY);
+        let max_stale = self.within(raw.max_stale.as_ref(), 3600, 30 * DAY);
+        let url = match source {
+            KeySource::Discovery if place.value.contains('?') => {
+                let message = "an issuer with a query publishes nothing to discover";
+                self.refuse(place.span, message, "write where its keys are as `jwks_url`");
+                return None;
+            }
+            KeySource::Discovery => discovery_url(&place.value),
+            _ => place.value.clone(),
+        };
+        let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
+        let endpoint = self.endpoint(&url, place, &access, timeout?)?;
+        let location = match source {
+            KeySource::Discovery => {
+                KeyLocation::Discovery { issuer: raw.issuer.value.clone(), endpoint }
+            }
+            _ => KeyLocation::Jwks(endpoint),
+        };
+        let spec = Box::new(RemoteSpec {
+            location,
+            algorithms: algorithms.to_vec(),
+            cache: cache?,
+            cooldown: cooldown?,
+            max_stale: max_stale?,
+        });
+        Some(IssuerKeys::Remote { spec, position: 0 })
+    }
+
+    /// What only says how keys are fetched means nothing where they are not.
+    fn refuse_without_url(&mut self, raw: &RawIssuer) {
+        for (name, field) in [
+            ("ca_file", &raw.ca_file),
+            ("cache", &raw.cache),
+            ("cooldown", &raw.cooldown),
+            ("timeout", &raw.timeout),
+            ("max_stale", &raw.max_stale),
+        ] {
+            if let Some(field) = field {
+                let message = format!("`{name}` needs `jwks_url` or `discover`");
+                self.refuse(field.span, message, "remove it");
+            }
+        }
+    }
+
+    /// A server of an issuer: `url`, which the policy says at `place`.
+    fn endpoint(
+        &mut self,
+        url: &str,
+        place: &Spanned<String>,
+        access: &Access<'_>,
+        timeout: Duration,
+    ) -> Option<Endpoint> {
+        let ca = match access.ca_file {
+            Some(path) if self.is_by_name(path) => None,
+            Some(path) => Some(Arc::from(self.read_for_identity(path, MAX_KEY_FILE_BYTES)?)),
+            None => None,
+        };
+        match Endpoint::parse(url, access.allow_http, ca, timeout) {
+            Ok(endpoint) => Some(endpoint),
+            Err(error) => {
+                let place =
+                    access.ca_file.filter(|_| error.is_about_authorities()).unwrap_or(place);
+                self.refuse(place.span, error.to_string(), error.help());
+                None
+            }
+        }
+    }
+
+    pub(super) fn introspection(&mut self, raw: &RawIntrospection) -> Option<Introspection> {
+        let name = raw.name.as_ref();
+        name.into_iter().for_each(|name| self.check_name(name, "issuer"));
+        let secret = self.password(raw);
+        let timeout = self.within(raw.timeout.as_ref(), 2, Duration::from_secs(60));
+        let cache = self.within(raw.cache.as_ref(), 60, DAY);
+        let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
+        let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
+        let endpoint = self.endpoint(&raw.url.value, &raw.url, &access, timeout?)?;
+        Some(Introspection {
+            // Not by the URL: callers stay who they are when it moves.
+            id: format!("introspection:{}", name.map_or(INTROSPECTION, |name| &name.value)).into(),
+            introspector: Introspector::new(endpoint, &raw.client_id.value, &secret?),
+            claims: claims?,
+            cache: cache?,
+        })
+    }
+
+    /// This proxy's password at an authorization server.
+    fn password(&mut self, raw: &RawIntrospection) -> Option<String> {
+        match (&raw.client_secret_env, &raw.client_secret_file) {
+            (Some(name), None) | (None, Some(name)) if self.is_by_name(name) => Some(String::new()),
+            (Some(variable), None) => {
+                let secret = self.sources.variable(&variable.value);
+                match &secret {
+                    Some(secret) => {
+                        self.fingerprint.add(secret.as_bytes());
+                        self.warn_if_published(variable, secret.as_bytes());
+                    }
+                    None => {
+                        let message =
+                            format!("environment variable `{}` is not set", variable.value);
+                        self.refuse(variable.span, message, "set it to the password");
+                    }
+                }
+                secret
+            }
+            (None, Some(path)) => {
+                let content = self.read_secret(path, MAX_SECRET_FILE_BYTES)?;
+                // Editors end files with a line break that is no part of the secret.
+                let secret = std::str::from_utf8(content.trim_ascii_end()).unwrap_or_default();
+                if secret.is_empty() {
+                    let message = format!("`{}` holds no password", path.value);
+                    self.refuse(path.span, message, "write the password into it, as text");
+                    return None;
+                }
+                Some(secret.to_owned())
+            }
+            (None, None) => {
+                self.refuse(
+                    raw.client_id.span,
+                    "a client without a password",
+                    "add client_secret_env or client_secret_file",
+                );
+                None
+            }
+            (Some(_), Some(path)) => {
+                self.refuse(path.span, "a password from two sources", "keep one of them");
+                None
+            }
+        }
+    }
+
+    /// The keys, and the header that carries them.
+    pub(super) fn api_keys(&mut self, raw: &RawApiKeys) -> Option<(ApiKeyRules, HeaderName)> {
+        let name = raw.name.as_ref();
+        name.into_iter().for_each(|name| self.check_name(name, "kind of key"));
+        let header = match &raw.header {
+            None => HeaderName::from_static("x-api-key"),
+            Some(raw) => self.own_header(raw)?,
+        };
+        let id = format!("api_keys:{}", name.map_or(API_KEYS, |name| &name.value)).into();
+        if self.is_by_name(&raw.file) {
+            return Some((ApiKeyRules { id, keys: ApiKeys::empty() }, header));
+        }
+        let content = self.read_for_identity(&raw.file, MAX_API_KEYS_BYTES)?;
+        let Ok(text) = str::from_utf8(&content) else {
+            let message = format!("`{}` is not UTF-8 text", raw.file.value);
+            self.refuse(raw.file.span, message, "write it with `tollgate key`");
+            return None;
+        };
+        let shown = self.folder.join(&raw.file.value).display().to_string();
+        match ApiKeys::parse(&shown, text) {
+            Ok(keys) => Some((ApiKeyRules { id, keys }, header)),
+            // Each with its place in that file.
+            Err(problems) => {
+                self.problems.extend(problems);
+                None
+            }
+        }
+    }
+
+    /// A time of at least a second and at most `most`.
+    fn within(
+        &mut self,
+        raw: Option<&Spanned<String>>,
+        default_seconds: u64,
+        most: Duration,
+    ) -> Option<Duration> {
+        let duration = self.duration(raw, Duration::from_secs(default_seconds))?;
+        let least = Duration::from_secs(1).min(Duration::from_secs(default_seconds));
+        if let Some(raw) = raw
+            && !(least..=most).contains(&duration)
+        {
+            let most = humantime::format_duration(most);
+            self.refuse(raw.span, "a time out of range", format!("write 1s to {most}"));
+            return None;
+        }
+        Some(duration)
+    }
+}
+
+/// How a server is reached.
+struct Access<'r> {
+    allow_http: bool,
+    ca_file: Option<&'r Spanned<String>>,
+}
+
+/// What routes call an issuer.
+pub(super) fn issuer_name(raw: &Spanned<RawIssuer>) -> &str {
+    raw.value.name.as_ref().map_or(&raw.value.issuer.value, |name| &name.value)
+}
+
+/// Where an issuer says where its keys are (OpenID Connect Discovery 1.0 section 4).
+fn discovery_url(issuer: &str) -> String {
+    let issuer = issuer.strip_suffix('/').unwrap_or(issuer);
+    format!("{issuer}/.well-known/openid-configuration")
+}

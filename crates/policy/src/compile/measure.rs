@@ -1,0 +1,385 @@
+//! Measures: how much, and how it is counted, checked field by field.
+//!
+//! Each algorithm has fields of its own, and one that it has no use for is refused: who writes
+//! `burst` for a fixed window believes in a limit that is not there.
+
+use std::time::Duration;
+
+use tollgate_identity::Tiers;
+use tollgate_keyword::Keyword;
+use tollgate_limit::{AlgorithmKind, Calendar, CalendarUnit};
+use tollgate_yaml::{Node, Span, Spanned, Value};
+
+use super::{Compiler, tiers::ByTier};
+use crate::{
+    Rate,
+    file::{LATER, RawMeasure, RawRefill, WindowStart},
+    rate::{Period, parse_period},
+};
+
+/// Windows of one limit: each is a counter for every key.
+const MAX_WINDOWS: usize = 4;
+const HOUR: Duration = Duration::from_secs(3600);
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// How much, and how it is counted. What is left to do is to take the numbers of a tier.
+pub(super) enum Measure {
+    Rates {
+        /// Never empty, the shortest window first; `unlimited` only alone.
+        rates: ByTier<Vec<Spanned<Rate>>>,
+        algorithm: RateAlgorithm,
+    },
+    Refill {
+        capacity: ByTier<Spanned<Units>>,
+        amount: u32,
+        interval: Duration,
+        strict: bool,
+    },
+    Concurrent {
+        limit: ByTier<Spanned<Units>>,
+        lease: Duration,
+        retry_after: Duration,
+    },
+}
+
+/// The algorithm that counts rates, with its own fields.
+pub(super) enum RateAlgorithm {
+    FixedWindow(Alignment),
+    SlidingWindow,
+    SlidingLog,
+    TokenBucket { capacity: Option<ByTier<Spanned<u32>>>, strict: bool },
+    Gcra { burst: Option<ByTier<Spanned<u32>>> },
+}
+
+/// Where fixed windows begin.
+pub(super) enum Alignment {
+    FirstRequest,
+    Epoch,
+    /// Of this time zone.
+    Calendar(String),
+}
+
+/// A number that may be left open.
+#[derive(Clone, Copy)]
+pub(super) enum Units {
+    Unlimited,
+    Limited(u32),
+}
+
+impl Compiler<'_> {
+    /// The measure that `raw` describes; `place` is where it is missing if it is.
+    pub(super) fn measure(
+        &mut self,
+        raw: &RawMeasure,
+        place: Span,
+        tiers: &Tiers,
+    ) -> Option<Measure> {
+        let algorithm = self.algorithm(raw)?;
+        self.refuse_foreign_fields(raw, algorithm);
+        if raw.align.is_some() && algorithm != AlgorithmKind::FixedWindow {
+            return None;
+        }
+        match (&raw.concurrent, &raw.refill, &raw.rate) {
+            (Some(concurrent), _, _) => self.concurrent(raw, concurrent, tiers),
+            (None, Some(refill), Some(_)) => {
+                self.refuse(refill.span, "`refill` beside `rate`, which says the same", "keep one");
+                None
+            }
+            (None, Some(refill), None) => self.refill(raw, refill, tiers),
+            (None, None, Some(rate)) => {
+                let rates = self.by_tier(rate, "rate", tiers, Self::rates);
+                let algorithm = self.rate_algorithm(raw, algorithm, tiers);
+                Some(Measure::Rates { rates: rates?, algorithm: algorithm? })
+            }
+            (None, None, None) => {
+                self.refuse(
+                    place,
+                    "a limit without a rate",
+                    "add `rate: 5000/hour`, or `concurrent: 20`",
+                );
+                None
+            }
+        }
+    }
+
+    fn algorithm(&mut self, raw: &RawMeasure) -> Option<AlgorithmKind> {
+        let Some(word) = &raw.algorithm else {
+            return Some(match raw.concurrent {
+                Some(_) => AlgorithmKind::Concurrency,
+                None => AlgorithmKind::FixedWindow,
+            });
+        };
+        let algorithm = self.keyword(word)?;
+        match (algorithm, &raw.concurrent) {
+            (AlgorithmKind::Concurrency, None) => {
+                self.refuse(
+                    word.span,
+                    "`concurrency` needs `concurrent`",
+                    "add how many requests at once: `concurrent: 20`",
+                );
+                None
+            }
+            (AlgorithmKind::Concurrency, Some(_)) | (_, None) => Some(algorithm),
+            (_, Some(concurrent)) => {
+                self.refuse(
+                    concurrent.span,
+                    format!("`concurrent` does not go with {}", algorithm.keyword()),
+                    "remove `algorithm`, or write a `rate`",
+                );
+                None
+            }
+        }
+    }
+
+    fn refuse_foreign_fields(&mut self, raw: &RawMeasure, algorithm: AlgorithmKind) {
+        fn span<T>(field: &Option<Spanned<T>>) -> Option<Span> {
+            field.as_ref().map(|field| field.span)
+        }
+        let node = |field: &Option<Node>| field.as_ref().map(|node| node.span);
+        let fields = [
+            ("align", span(&raw.align), AlgorithmKind::FixedWindow),
+            // A time zone only belongs to `align`, which is refused then.
+            (
+                "timezone",
+                span(&raw.timezone).filter(|_| raw.align.is_none()),
+                AlgorithmKind::FixedWindow,
+            ),
+            ("burst", node(&raw.burst), AlgorithmKind::Gcra),
+            ("capacity", node(&raw.capacity), AlgorithmKind::TokenBucket),
+            ("refill", node(&raw.refill), AlgorithmKind::TokenBucket),
+            ("strict", span(&raw.strict), AlgorithmKind::TokenBucket),
+            ("lease", span(&raw.lease), AlgorithmKind::Concurrency),
+            ("retry_after", span(&raw.retry_after), AlgorithmKind::Concurrency),
+        ];
+        for (field, span, owner) in fields {
+            if let Some(span) = span.filter(|_| owner != algorithm) {
+                let needed = match owner.holds_leases() {
+                    true => "concurrent".to_owned(),
+                    false => format!("algorithm: {}", owner.keyword()),
+                };
+                // A fixed window by default may be meant as another algorithm.
+                let is_default = algorithm == AlgorithmKind::FixedWindow && raw.algorithm.is_none();
+                let help = match owner {
+                    AlgorithmKind::TokenBucket | AlgorithmKind::Gcra if is_default => {
+                        format!("add `{needed}`, or remove it")
+                    }
+                    AlgorithmKind::FixedWindow => format!("write `{needed}`, or remove this"),
+                    AlgorithmKind::SlidingWindow
+                    | AlgorithmKind::SlidingLog
+                    | AlgorithmKind::TokenBucket
+                    | AlgorithmKind::Gcra
+                    | AlgorithmKind::Concurrency => "remove it".to_owned(),
+                };
+                self.refuse(span, format!("`{field}` needs `{needed}`"), help);
+            }
+        }
+        if let (AlgorithmKind::Concurrency, Some(rate)) = (algorithm, &raw.rate) {
+            self.refuse(
+                rate.span,
+                "`rate` beside `concurrent`",
+                "keep one; make the other a limit of its own",
+            );
+        }
+    }
+
+    fn concurrent(
+        &mut self,
+        raw: &RawMeasure,
+        concurrent: &Node,
+        tiers: &Tiers,
+    ) -> Option<Measure> {
+        const WHOLE: &str = "write whole seconds, 1s to 1h";
+        let limit = self.by_tier(concurrent, "number", tiers, Self::units);
+        let lease = match &raw.lease {
+            None => Some(Duration::from_secs(60)),
+            Some(lease) => {
+                self.duration_within(lease, Duration::from_secs(1)..=DAY, "write 1s to 24h")
+            }
+        };
+        let retry_after = match &raw.retry_after {
+            None => Some(Duration::from_secs(1)),
+            Some(after) => self.duration_within(after, Duration::from_secs(1)..=HOUR, WHOLE),
+        };
+        if let (Some(after), Some(raw)) = (retry_after, &raw.retry_after)
+            && after.subsec_nanos() != 0
+        {
+            self.refuse(raw.span, "a fraction of a second", WHOLE);
+        }
+        Some(Measure::Concurrent { limit: limit?, lease: lease?, retry_after: retry_after? })
+    }
+
+    fn refill(&mut self, raw: &RawMeasure, refill: &Node, tiers: &Tiers) -> Option<Measure> {
+        let capacity = match &raw.capacity {
+            Some(capacity) => self.by_tier(capacity, "capacity", tiers, Self::units),
+            None => {
+                self.refuse(refill.span, "a bucket without a capacity", "add `capacity: 50`");
+                None
+            }
+        };
+        let RawRefill { amount, interval } =
+            self.document.decode_node(refill, LATER, &mut self.problems)?;
+        let units = self.count(&amount);
+        if units == Some(0) {
+            self.refuse(amount.span, "a bucket that is never filled", "write at least 1");
+        }
+        const HELP: &str = "write a time such as 1s or 10 minutes";
+        let length = match parse_period(&interval.value) {
+            Ok(Period::Length(length)) => Some(length),
+            Ok(Period::Month | Period::Year) => {
+                self.refuse(interval.span, "months and years differ in length", HELP);
+                None
+            }
+            Err(error) => {
+                self.refuse(interval.span, error.to_string(), HELP);
+                None
+            }
+        };
+        Some(Measure::Refill {
+            capacity: capacity?,
+            amount: units?,
+            interval: length?,
+            strict: is_strict(raw),
+        })
+    }
+
+    fn rate_algorithm(
+        &mut self,
+        raw: &RawMeasure,
+        algorithm: AlgorithmKind,
+        tiers: &Tiers,
+    ) -> Option<RateAlgorithm> {
+        let mut number = |node: &Option<Node>, what: &str| match node {
+            None => Some(None),
+            Some(node) => self.by_tier(node, what, tiers, Self::some).map(Some),
+        };
+        match algorithm {
+            AlgorithmKind::FixedWindow => self.alignment(raw).map(RateAlgorithm::FixedWindow),
+            AlgorithmKind::SlidingWindow => Some(RateAlgorithm::SlidingWindow),
+            AlgorithmKind::SlidingLog => Some(RateAlgorithm::SlidingLog),
+            AlgorithmKind::TokenBucket => {
+                let capacity = number(&raw.capacity, "capacity")?;
+                Some(RateAlgorithm::TokenBucket { capacity, strict: is_strict(raw) })
+            }
+            AlgorithmKind::Gcra => {
+                Some(RateAlgorithm::Gcra { burst: number(&raw.burst, "burst")? })
+            }
+            AlgorithmKind::Concurrency => None,
+        }
+    }
+
+    fn alignment(&mut self, raw: &RawMeasure) -> Option<Alignment> {
+        let zone = raw.timezone.as_ref();
+        let start = self.keyword_or_default(raw.align.as_ref())?;
+        if let Some(zone) = zone.filter(|_| start != WindowStart::Calendar) {
+            self.refuse(zone.span, "`timezone` needs `align: calendar`", "remove it");
+            return None;
+        }
+        if let Some(zone) = zone
+            && let Err(error) = Calendar::new(CalendarUnit::Day, &zone.value)
+        {
+            self.refuse(zone.span, error.to_string(), "");
+            return None;
+        }
+        Some(match start {
+            WindowStart::FirstRequest => Alignment::FirstRequest,
+            WindowStart::Epoch => Alignment::Epoch,
+            WindowStart::Calendar => {
+                Alignment::Calendar(zone.map_or("UTC".to_owned(), |zone| zone.value.clone()))
+            }
+        })
+    }
+
+    /// One rate or several windows at once, the shortest first.
+    fn rates(&mut self, node: &Node) -> Option<Vec<Spanned<Rate>>> {
+        let Value::Sequence(nodes) = &node.value else { return Some(vec![self.rate(node)?]) };
+        if nodes.is_empty() || nodes.len() > MAX_WINDOWS {
+            let message = format!("{} windows", nodes.len());
+            self.refuse(node.span, message, format!("write 1 to {MAX_WINDOWS} rates"));
+            return None;
+        }
+        let rates: Vec<Option<Spanned<Rate>>> = nodes.iter().map(|node| self.rate(node)).collect();
+        let rates: Vec<Spanned<Rate>> = rates.into_iter().collect::<Option<_>>()?;
+        let mut sorted = Vec::new();
+        for rate in &rates {
+            let Rate::Limited { period, .. } = rate.value else {
+                if rates.len() > 1 {
+                    self.refuse(rate.span, "`unlimited` beside other rates", "remove it");
+                    return None;
+                }
+                return Some(rates);
+            };
+            if sorted.iter().any(|(earlier, _)| *earlier == period) {
+                self.refuse(rate.span, "two rates with the same window", "keep one");
+                return None;
+            }
+            sorted.push((period, *rate));
+        }
+        sorted.sort_by_key(|(period, _)| period.longest());
+        Some(sorted.into_iter().map(|(_, rate)| rate).collect())
+    }
+
+    fn rate(&mut self, node: &Node) -> Option<Spanned<Rate>> {
+        let text = self.text(node)?;
+        match text.parse::<Rate>() {
+            Ok(value) => Some(Spanned { value, span: node.span }),
+            Err(error) => {
+                self.refuse(node.span, error.to_string(), error.help());
+                None
+            }
+        }
+    }
+
+    fn units(&mut self, node: &Node) -> Option<Spanned<Units>> {
+        let value = match &node.value {
+            Value::String(text) if text == "unlimited" => Units::Unlimited,
+            _ => Units::Limited(self.count(node)?),
+        };
+        Some(Spanned { value, span: node.span })
+    }
+
+    /// A number of units that is not zero.
+    fn some(&mut self, node: &Node) -> Option<Spanned<u32>> {
+        let value = self.count(node)?;
+        if value == 0 {
+            self.refuse(
+                node.span,
+                "0 would deny every request",
+                "write at least 1, or `rate: 0/hour`",
+            );
+            return None;
+        }
+        Some(Spanned { value, span: node.span })
+    }
+}
+
+fn is_strict(raw: &RawMeasure) -> bool {
+    raw.strict.is_some_and(|strict| strict.value)
+}
+
+impl RawMeasure {
+    /// This measure over another: what it leaves out is as `base` says, where that goes with what
+    /// it does say.
+    pub(super) fn over(self, base: RawMeasure) -> RawMeasure {
+        let name = |raw: &RawMeasure| {
+            let written = raw.algorithm.as_ref().map(|algorithm| algorithm.value.as_ref());
+            written.unwrap_or(AlgorithmKind::FixedWindow.keyword()).to_owned()
+        };
+        if self.algorithm.is_some() && name(&self) != name(&base) {
+            let rate = if self.refill.is_some() { None } else { base.rate };
+            return RawMeasure { rate: self.rate.clone().or(rate), ..self };
+        }
+        RawMeasure {
+            algorithm: self.algorithm.or(base.algorithm),
+            rate: self.rate.clone().or(base.rate.filter(|_| self.refill.is_none())),
+            refill: self.refill.clone().or(base.refill.filter(|_| self.rate.is_none())),
+            timezone: self.timezone.or(base.timezone.filter(|_| self.align.is_none())),
+            align: self.align.or(base.align),
+            burst: self.burst.or(base.burst),
+            capacity: self.capacity.or(base.capacity),
+            strict: self.strict.or(base.strict),
+            concurrent: self.concurrent.or(base.concurrent),
+            lease: self.lease.or(base.lease),
+            retry_after: self.retry_after.or(base.retry_after),
+        }
+    }
+}

@@ -1,0 +1,350 @@
+//! Overrides: of which limit, for which callers, how much, and until when.
+
+use http::HeaderValue;
+use ipnet::IpNet;
+use tollgate_clock::Timestamp;
+use tollgate_identity::Tiers;
+use tollgate_yaml::{Node, Span, Spanned, Value};
+
+use super::{Compiler, WrittenNames, quotas::Owner};
+use crate::{
+    Allowances, KeyPart, KeyValue, Limit, NamedKey, Override, Per,
+    file::{LATER, RawMeasure, RawOverride, RawPolicy},
+};
+
+/// An override as it is written: its fields, and by names of their own what it is for.
+struct WrittenOverride {
+    place: Span,
+    fields: RawOverride,
+    keys: Vec<(Spanned<String>, Node)>,
+    /// Whether a field of it is wrong: it may be the one that names the caller.
+    is_faulty: bool,
+}
+
+impl Compiler<'_> {
+    /// Adds each override to its limit.
+    pub(super) fn overrides(
+        &mut self,
+        raw: &RawPolicy,
+        names: &WrittenNames<'_>,
+        tiers: &Tiers,
+        limits: &mut [Limit],
+    ) {
+        for node in &raw.overrides {
+            let Some(written) = self.written_override(node) else { continue };
+            let fields = &written.fields;
+            let known = self.resolve(&fields.limit, &names.limits);
+            let until = match &fields.until {
+                None => Some(None),
+                Some(until) => self.until(until).map(Some),
+            };
+            if fields.why.value.trim().is_empty() {
+                self.refuse(
+                    fields.why.span,
+                    "no reason",
+                    "write the reason, for the people who read this later",
+                );
+            }
+            let limit = limits.iter_mut().find(|limit| *limit.name == *fields.limit.value);
+            let refunds = limit.as_ref().and_then(|limit| limit.refund.at_most);
+            let allowances = match known {
+                Some(_) => self.override_allowances(&written, raw, tiers, refunds),
+                None => None,
+            };
+            let of = match &limit {
+                Some(limit) => self.override_keys(&written, &limit.per, raw, names),
+                // A mistake in the caller is reported whatever is wrong with the limit.
+                None => {
+                    self.override_caller(fields, raw, names);
+                    None
+                }
+            };
+            let (Some(limit), Some(of), Some(until), Some(allowances)) =
+                (limit, of, until, allowances)
+            else {
+                continue;
+            };
+            if limit.overrides.0.iter().any(|earlier| earlier.of == of) {
+                let (place, owner) = match &fields.caller {
+                    Some(caller) if written.keys.is_empty() => (caller.span, "this caller"),
+                    _ => (written.place, "the same"),
+                };
+                let message = format!("a second override of `{}` for {owner}", limit.name);
+                self.refuse(place, message, "keep one");
+            }
+            let why = fields.why.value.as_str().into();
+            limit.overrides.0.push(Override { of, allowances, until, why });
+            self.warn_of_override(limit, fields, raw);
+        }
+    }
+
+    /// Takes apart what serde could not: names of keys are not known beforehand.
+    fn written_override(&mut self, node: &Node) -> Option<WrittenOverride> {
+        let (keys, fields) = match &node.value {
+            Value::Mapping(entries) => entries.iter().cloned().partition(|(key, _)| is_key(key)),
+            _ => (Vec::new(), Vec::new()),
+        };
+        let rest = match &node.value {
+            Value::Mapping(_) => Node { span: node.span, value: Value::Mapping(fields) },
+            _ => node.clone(),
+        };
+        let before = self.problems.len();
+        let fields = self.document.decode_node(&rest, LATER, &mut self.problems)?;
+        let is_faulty = self.problems.len() > before;
+        Some(WrittenOverride { place: node.span, fields, keys, is_faulty })
+    }
+
+    fn override_caller(
+        &mut self,
+        raw: &RawOverride,
+        policy: &RawPolicy,
+        names: &WrittenNames<'_>,
+    ) -> Option<Vec<KeyValue>> {
+        let Some(caller) = &raw.caller else { return Some(Vec::new()) };
+        let caller = self.caller_name(caller, &policy.identity, names)?;
+        Some(vec![KeyValue::Caller(caller)])
+    }
+
+    /// What an override is for: a caller, and parts of what the limit counts by.
+    fn override_keys(
+        &mut self,
+        written: &WrittenOverride,
+        per: &Per,
+        raw: &RawPolicy,
+        names: &WrittenNames<'_>,
+    ) -> Option<Vec<KeyValue>> {
+        let caller = self.override_caller(&written.fields, raw, names);
+        let issuer = self.override_issuer(written, names);
+        let mut all = Some(Vec::new());
+        for (key, node) in &written.keys {
+            let value = self.override_key(key, node, per).map(|value| match value {
+                KeyValue::Claim { name, value, .. } => {
+                    KeyValue::Claim { name, value, issuer: issuer.flatten() }
+                }
+                other => other,
+            });
+            all = all.zip(value).map(|(mut all, value)| {
+                all.push(value);
+                all
+            });
+        }
+        let of = [caller?, all?].concat();
+        if of.is_empty() {
+            if !written.is_faulty {
+                let help = format!("name the caller: {}", example(per));
+                self.refuse(written.place, "an override for everybody is a limit", help);
+            }
+            return None;
+        }
+        issuer.map(|_| of)
+    }
+
+    /// Whose word claims are: what two issuers say alike is not the same.
+    fn override_issuer(
+        &mut self,
+        written: &WrittenOverride,
+        names: &WrittenNames<'_>,
+    ) -> Option<Option<usize>> {
+        let claim = written.keys.iter().find(|(key, _)| is_claim(key));
+        match (&written.fields.issuer, claim) {
+            (Some(issuer), None) => {
+                self.refuse(
+                    issuer.span,
+                    "`issuer` says whose claims are meant, and none is named",
+                    "remove it; of a caller, write whose it is as in main/user:42",
+                );
+                None
+            }
+            (Some(issuer), Some(_)) => {
+                let at = self.resolve(issuer, &names.issuers)?;
+                if at >= names.vouching {
+                    let message = format!("`{}` has no claims", issuer.value);
+                    self.refuse(issuer.span, message, "write the name of an issuer of tokens");
+                    return None;
+                }
+                Some(Some(at))
+            }
+            (None, Some((key, _))) if names.vouching > 1 => {
+                let first = names.issuers.names.first().copied().unwrap_or_default();
+                self.refuse(
+                    key.span,
+                    format!("`{}` may be a claim of any issuer", key.value),
+                    format!("say whose: `issuer: {first}`"),
+                );
+                None
+            }
+            (None, _) => Some(None),
+        }
+    }
+
+    fn override_key(&mut self, key: &Spanned<String>, node: &Node, per: &Per) -> Option<KeyValue> {
+        let name = Node { span: key.span, value: Value::String(key.value.clone()) };
+        let part = self.key_part(&name)?;
+        if !per.parts.contains(&part) {
+            let message = format!("the limit does not count by {}", part);
+            self.refuse(key.span, message, format!("write {}", example(per)));
+            return None;
+        }
+        if let KeyPart::Claim(name) = part {
+            let value = self.claim_value(node)?;
+            return Some(KeyValue::Claim { name, value, issuer: None });
+        }
+        let text = Spanned { value: self.plain_text(node)?, span: node.span };
+        match part {
+            // It is a field, `caller`, and no key.
+            KeyPart::Caller | KeyPart::Claim(_) => None,
+            KeyPart::ClientIp => self.override_network(&text, per).map(KeyValue::Address),
+            KeyPart::Host => self.host_pattern(&text).map(KeyValue::Host),
+            KeyPart::Path => self.path(&text).map(KeyValue::Path),
+            KeyPart::PathParameter(name) => {
+                let value = text.value.as_str().into();
+                // A segment that no request has would never be found.
+                let path = self.path(&Spanned { value: format!("/{value}"), span: text.span })?;
+                if path.depth() != 1 || !path.is_one_path() || text.value.contains('/') {
+                    let message = format!("`{value}` is not one segment of a path");
+                    self.refuse(
+                        text.span,
+                        message,
+                        "write the segment as it is in paths, without slashes and patterns",
+                    );
+                    return None;
+                }
+                Some(KeyValue::PathParameter { name, value })
+            }
+            KeyPart::Method => self.method(&text).map(KeyValue::Method),
+            KeyPart::Header(name) => match HeaderValue::from_str(&text.value) {
+                Ok(value) if !value.is_empty() => Some(KeyValue::Header(name, value)),
+                _ => {
+                    self.refuse(text.span, "no header has this value", "write it as clients do");
+                    None
+                }
+            },
+            KeyPart::Key if text.value.is_empty() => {
+                self.refuse(text.span, "an empty key", "write the key that programs name");
+                None
+            }
+            KeyPart::Key => Some(KeyValue::Key(text.value.as_str().into())),
+            KeyPart::Descriptor(name) => {
+                Some(KeyValue::Descriptor { name, value: text.value.as_str().into() })
+            }
+            KeyPart::Cookie(name) => {
+                Some(KeyValue::Cookie { name, value: text.value.as_str().into() })
+            }
+        }
+    }
+
+    /// A network that the limit counts apart from all others: an address stands for all that is
+    /// counted with it.
+    fn override_network(&mut self, raw: &Spanned<String>, per: &Per) -> Option<IpNet> {
+        let network = self.network(raw)?;
+        let counted = match network {
+            IpNet::V4(_) => per.ipv4_prefix,
+            IpNet::V6(_) => per.ipv6_prefix,
+        };
+        if network.prefix_len() <= counted {
+            return Some(network);
+        }
+        let whole = IpNet::new(network.addr(), counted).ok()?.trunc();
+        if network.prefix_len() < network.max_prefix_len() {
+            self.refuse(
+                raw.span,
+                format!("the limit counts all addresses of {whole} as one"),
+                format!("write {whole}"),
+            );
+        }
+        Some(whole)
+    }
+
+    /// A text; a number or a truth value stands for how it is written.
+    fn plain_text(&mut self, node: &Node) -> Option<String> {
+        match &node.value {
+            Value::Integer(number) => Some(number.to_string()),
+            _ => self.text(node).map(str::to_owned),
+        }
+    }
+
+    fn override_allowances(
+        &mut self,
+        written: &WrittenOverride,
+        raw: &RawPolicy,
+        tiers: &Tiers,
+        refunds: Option<u8>,
+    ) -> Option<Allowances> {
+        let fields = &written.fields;
+        let own = self.override_measure(fields)?;
+        let limit = raw.limits.get(&fields.limit.value)?;
+        let base = limit.measure();
+        self.check_same_kind(&own, &base)?;
+        let measure = self.measure(&own.over(base), written.place, tiers)?;
+        let owner = Owner {
+            limit: &fields.limit.value,
+            tier: None,
+            is_candidate: false,
+            refunds,
+            place: fields.limit.span,
+        };
+        self.allowances(&measure, owner)
+    }
+
+    fn override_measure(&mut self, raw: &RawOverride) -> Option<RawMeasure> {
+        let fields = [&raw.rate, &raw.burst, &raw.capacity, &raw.concurrent];
+        if fields.iter().all(|field| field.is_none()) {
+            self.refuse(
+                raw.limit.span,
+                "an override without a rate",
+                "add `rate: 50000/hour`, or `rate: unlimited`",
+            );
+            return None;
+        }
+        let is_by_tier = |node: &&Node| matches!(node.value, Value::Mapping(_));
+        if let Some(node) = fields.into_iter().flatten().find(is_by_tier) {
+            self.refuse(node.span, "an override has one rate for all tiers", "write one value");
+            return None;
+        }
+        Some(RawMeasure {
+            rate: raw.rate.clone(),
+            burst: raw.burst.clone(),
+            capacity: raw.capacity.clone(),
+            concurrent: raw.concurrent.clone(),
+            ..RawMeasure::default()
+        })
+    }
+
+    /// The first instant after a day in UTC, or an instant.
+    fn until(&mut self, raw: &Spanned<String>) -> Option<Timestamp> {
+        let until = Timestamp::parse_end(&raw.value);
+        if until.is_none() {
+            self.refuse(
+                raw.span,
+                format!("`{}` is not a date", raw.value),
+                "write 2026-12-31 or 2026-12-31T18:00:00Z",
+            );
+        }
+        until
+    }
+}
+
+/// Whether an entry says what an override is for, and is not one of its fields.
+fn is_key(key: &Spanned<String>) -> bool {
+    match key.value.split_once('.') {
+        Some((prefix, _)) => prefix == "client" || NamedKey::from_prefix(prefix).is_some(),
+        // `caller` is a field of an override.
+        None => {
+            let mut keywords = KeyPart::KEYWORDS.iter().map(|(keyword, _)| *keyword);
+            key.value != "caller" && keywords.any(|keyword| keyword == key.value)
+        }
+    }
+}
+
+/// What an override of a limit that is counted so can be for.
+fn example(per: &Per) -> String {
+    let part = |part: &KeyPart| match part {
+        KeyPart::Caller => "`caller: \"user:42\"`".to_owned(),
+        other => format!("`{}: …`", other),
+    };
+    per.parts.iter().map(part).collect::<Vec<_>>().join(" or ")
+}
+
+fn is_claim(key: &Spanned<String>) -> bool {
+    matches!(key.value.split_once('.'), Some(("jwt" | "claim", _)))
+}

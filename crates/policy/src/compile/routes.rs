@@ -1,0 +1,393 @@
+//! Routes: which requests they match, which clients they admit, what they charge.
+
+use std::{ops::Range, sync::Arc};
+
+use http::{HeaderName, Method};
+use tollgate_identity::{AcceptedIssuers, Auth, CallerKey, IdentityRules, Tiers};
+use tollgate_keyword::Keyword;
+use tollgate_yaml::{Node, Spanned, Value, suggest};
+
+use super::{Compiler, WrittenNames, words::Names};
+use crate::{
+    Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route,
+    file::{AuthMode, RawPolicy, RawRoute},
+};
+
+/// Limits that one route may take: what a request costs must stay small.
+const MAX_LIMITS_A_ROUTE: usize = 8;
+
+/// What routes refer to.
+pub(super) struct RouteContext<'c> {
+    pub(super) names: &'c WrittenNames<'c>,
+    pub(super) hosts: &'c [HostPattern],
+    /// Those that are sound.
+    pub(super) limits: &'c [Limit],
+    pub(super) tiers: &'c Tiers,
+    /// Those that say who is calling.
+    pub(super) own_headers: &'c [HeaderName],
+    /// What the policy says for routes that do not.
+    pub(super) cors: Option<&'c Arc<Cors>>,
+}
+
+impl<'c> RouteContext<'c> {
+    pub(super) fn limit(&self, name: &str) -> Option<&'c Limit> {
+        self.limits.iter().find(|limit| *limit.name == *name)
+    }
+}
+
+impl Compiler<'_> {
+    pub(super) fn route(
+        &mut self,
+        raw: &Spanned<RawRoute>,
+        context: &RouteContext<'_>,
+    ) -> Option<(Matcher, Route)> {
+        let route = &raw.value;
+        let names = context.names;
+        let host = match &route.matcher.host {
+            None => None,
+            Some(host) => Some(self.route_host(host, context.hosts)?),
+        };
+        let path = self.path(&route.matcher.path);
+        let methods: Vec<Method> =
+            route.matcher.methods.iter().filter_map(|method| self.method(method)).collect();
+        let from = self.networks_in("from", route.matcher.from.as_ref());
+        let addresses = self.address_rules(route);
+        let auth = self.auth(route.auth.as_ref(), &names.issuers);
+        let scopes = self.scopes(&route.scopes);
+        let auth = match (auth, scopes.is_empty()) {
+            // Scopes are a token's: one is needed, unless the route says otherwise.
+            (Some(Auth::Optional(accepted)), false) if route.auth.is_none() => {
+                Some(Auth::Required(accepted))
+            }
+            (auth @ Some(Auth::Optional(_) | Auth::None), false) => {
+                if let Some(first) = route.scopes.first() {
+                    self.refuse(first.span, "scopes need a token", "write `auth: required`");
+                }
+                auth
+            }
+            (auth, _) => auth,
+        };
+        if route.limits.len() > MAX_LIMITS_A_ROUTE {
+            self.refuse(
+                raw.span,
+                format!("more than {MAX_LIMITS_A_ROUTE} limits on a route"),
+                "merge some",
+            );
+        }
+        self.refuse_twice(route.limits.iter(), "limit");
+        let limits: Vec<usize> =
+            route.limits.iter().filter_map(|limit| self.resolve(limit, &names.limits)).collect();
+        self.refuse_named_limits(route, context.limits);
+        let upstream = match &route.upstream {
+            Some(name) => self.resolve(name, &names.upstreams),
+            None if names.upstreams.names.len() > 1 => {
+                self.refuse(
+                    raw.span,
+                    "a route without an upstream, and there are several",
+                    "add `upstream: <name>`",
+                );
+                None
+            }
+            None => Some(0),
+        };
+        let cost = match &route.cost {
+            None => Some(None),
+            Some(cost) => self.cost(cost).map(Some),
+        };
+        if let Some(cost) = &cost {
+            self.check_costs(route, cost.as_ref(), &methods, context);
+        }
+        let rewrite = self.path_rewrite(route, path.as_ref());
+        let (request_headers, response_headers) = self.route_edits(route, context.own_headers);
+        let cors = self.route_cors(route.cors.as_ref(), context.cors);
+        let upgrades = self.upgrades(route);
+        let max_body = match &route.max_body {
+            None => Some(None),
+            Some(node) => self.bytes(node).map(Some),
+        };
+        let path = path?;
+        self.check_parameters(route, &path, context);
+        let matcher = Matcher {
+            hosts: host.into_iter().collect(),
+            path: path.clone(),
+            methods: methods.clone(),
+            from: from?.unwrap_or_default(),
+        };
+        let name = route.matcher.path.value.as_str().into();
+        let label = self.route_label(route);
+        let auth = auth?;
+        let upstream = upstream?;
+        let cost = cost?;
+        let route = Route {
+            name,
+            label: label?,
+            position: 0,
+            path,
+            methods,
+            addresses: addresses?,
+            auth,
+            scopes,
+            limits,
+            upstream,
+            cost,
+            max_body: max_body?,
+            cors: cors?,
+            upgrades,
+            rewrite: rewrite?,
+            request_headers,
+            response_headers,
+        };
+        Some((matcher, route))
+    }
+
+    /// What metrics and traces call the route.
+    fn route_label(&mut self, raw: &RawRoute) -> Option<Box<str>> {
+        let Some(name) = &raw.name else { return Some(raw.matcher.path.value.as_str().into()) };
+        let is_plain = |byte: u8| byte.is_ascii_graphic() || byte == b' ';
+        if name.value.starts_with('_') || !name.value.bytes().all(is_plain) {
+            let message = format!("`{}` is not a name for a route", name.value);
+            let help = "write letters, digits and signs of ASCII, not beginning with `_`";
+            self.refuse(name.span, message, help);
+            return None;
+        }
+        Some(name.value.as_str().into())
+    }
+
+    /// Scopes as tokens write them (RFC 6749 section 3.3).
+    fn scopes(&mut self, raw: &[Spanned<String>]) -> Vec<Box<str>> {
+        self.refuse_twice(raw.iter(), "scope");
+        for scope in raw {
+            let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\".contains(&byte);
+            if scope.value.is_empty() || !scope.value.bytes().all(is_plain) {
+                let message = format!("`{}` is not a scope", scope.value);
+                self.refuse(scope.span, message, "write one a line, such as repo:read");
+            }
+        }
+        raw.iter().map(|scope| scope.value.as_str().into()).collect()
+    }
+
+    pub(super) fn path(&mut self, raw: &Spanned<String>) -> Option<PathPattern> {
+        match PathPattern::parse(&raw.value) {
+            Ok(path) => Some(path),
+            Err(error) => {
+                self.refuse(
+                    raw.span,
+                    error.to_string(),
+                    "write a path such as /login, /repos/{owner}/* or /search/**",
+                );
+                None
+            }
+        }
+    }
+
+    /// A limit by a part of the path needs a path with such a part.
+    fn check_parameters(&mut self, raw: &RawRoute, path: &PathPattern, context: &RouteContext<'_>) {
+        for name in &raw.limits {
+            let parts = context.limit(name).map_or(&[][..], |limit| &limit.per.parts);
+            for part in parts {
+                if let KeyPart::PathParameter(parameter) = part
+                    && !path.has_parameter(parameter)
+                {
+                    self.refuse(
+                        name.span,
+                        format!("limit `{}` counts by path.{parameter}", name.value),
+                        format!(
+                            "write `{{{parameter}}}` into the route's path, or remove the limit"
+                        ),
+                    );
+                }
+            }
+        }
+    }
+
+    fn route_host(
+        &mut self,
+        raw: &Spanned<String>,
+        policy_hosts: &[HostPattern],
+    ) -> Option<HostPattern> {
+        let host = self.host_pattern(raw)?;
+        let is_reachable = policy_hosts.is_empty()
+            || policy_hosts.iter().any(|pattern| match &host {
+                HostPattern::Exact(name) => pattern.matches(name),
+                HostPattern::Below(suffix) => {
+                    *pattern == host || pattern.matches(suffix.trim_start_matches('.'))
+                }
+            });
+        if !is_reachable {
+            self.refuse(
+                raw.span,
+                "the policy is not for this host",
+                "add it to the policy's `hosts`",
+            );
+        }
+        Some(host)
+    }
+
+    pub(super) fn host_pattern(&mut self, raw: &Spanned<String>) -> Option<HostPattern> {
+        let lower = raw.value.to_ascii_lowercase();
+        let lower = lower.strip_suffix('.').unwrap_or(&lower);
+        let (name, is_suffix) = match lower.strip_prefix("*.") {
+            Some(rest) => (rest, true),
+            None => (lower, false),
+        };
+        let is_host = tollgate_wire::target::Host::parse(name.as_bytes())
+            .is_ok_and(|host| host.as_str() == name);
+        if !is_host || name.contains('*') {
+            let message = format!("`{}` is not a host", raw.value);
+            self.refuse(
+                raw.span,
+                message,
+                "write a name such as api.example.com or *.example.com, without scheme and port",
+            );
+            return None;
+        }
+        Some(match is_suffix {
+            true => HostPattern::Below(format!(".{name}").into()),
+            false => HostPattern::Exact(name.into()),
+        })
+    }
+
+    pub(super) fn method(&mut self, raw: &Spanned<String>) -> Option<Method> {
+        let known = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"];
+        let is_token = Method::from_bytes(raw.value.as_bytes());
+        match is_token {
+            Ok(Method::CONNECT | Method::TRACE) => {
+                self.refuse(raw.span, format!("{} is never forwarded", raw.value), "remove it");
+                None
+            }
+            Ok(method) if raw.value.bytes().all(|byte| !byte.is_ascii_lowercase()) => Some(method),
+            _ => {
+                let help = suggest(&raw.value.to_ascii_uppercase(), known)
+                    .map_or("write it in capitals".to_owned(), |word| {
+                        format!("did you mean {word}?")
+                    });
+                self.refuse(raw.span, format!("`{}` is not a method", raw.value), help);
+                None
+            }
+        }
+    }
+
+    fn auth(&mut self, raw: Option<&Node>, issuers: &Names<'_>) -> Option<Auth> {
+        const HELP: &str = "write required, optional, none, or { required: [<issuer>] }";
+        let Some(node) = raw else { return Some(Auth::Optional(AcceptedIssuers::All)) };
+        let (mode, accepted) = match &node.value {
+            Value::Mapping(entries) => {
+                let [(word, Node { value: Value::Sequence(nodes), .. })] = entries.as_slice()
+                else {
+                    self.refuse(node.span, "not a valid `auth`", HELP);
+                    return None;
+                };
+                let mut positions = Vec::new();
+                for node in nodes {
+                    let name = self.text(node)?.to_owned();
+                    positions
+                        .push(self.resolve(&Spanned { value: name, span: node.span }, issuers)?);
+                }
+                (word.value.as_str(), AcceptedIssuers::Only(positions))
+            }
+            _ => (self.text(node)?, AcceptedIssuers::All),
+        };
+        match (AuthMode::from_keyword(mode), accepted) {
+            (Some(AuthMode::Required | AuthMode::Optional), AcceptedIssuers::Only(list))
+                if list.is_empty() =>
+            {
+                self.refuse(node.span, "a list of no issuers", HELP);
+                None
+            }
+            (Some(AuthMode::Required), accepted) => {
+                if issuers.names.is_empty() {
+                    self.refuse(
+                        node.span,
+                        "no token can be good: the policy knows no issuer",
+                        "add one under `identity: jwt`, or write `auth: none`",
+                    );
+                }
+                Some(Auth::Required(accepted))
+            }
+            (Some(AuthMode::Optional), accepted) => Some(Auth::Optional(accepted)),
+            (Some(AuthMode::None), AcceptedIssuers::All) => Some(Auth::None),
+            (Some(AuthMode::None) | None, _) => {
+                self.refuse(node.span, "not a valid `auth`", HELP);
+                None
+            }
+        }
+    }
+
+    /// No request has the key of a limit that programs charge by name.
+    fn refuse_named_limits(&mut self, route: &RawRoute, limits: &[Limit]) {
+        for name in &route.limits {
+            let Some(limit) = limits.iter().find(|limit| *limit.name == *name.value) else {
+                continue;
+            };
+            let name_text = &name.value;
+            let message = match (limit.is_named(), limit.is_of_descriptors()) {
+                (true, _) => {
+                    format!("programs charge limit `{name_text}` by name: no request has its key")
+                }
+                (_, true) => {
+                    format!(
+                        "Envoy's filter charges limit `{name_text}`: no request has a descriptor"
+                    )
+                }
+                (false, false) => continue,
+            };
+            let help = "list another limit, or have this one count `per: caller`";
+            self.refuse(name.span, message, help);
+        }
+    }
+
+    /// Every route whose limits count per caller always finds one.
+    pub(super) fn check_callers(
+        &mut self,
+        raw: &RawPolicy,
+        routes: &[Route],
+        limits: &[Limit],
+        identity: &IdentityRules,
+    ) {
+        let has = |is_kind: fn(&CallerKey) -> bool| {
+            identity.callers.iter().any(|caller| is_kind(&caller.key))
+        };
+        let by_address = has(|key| matches!(key, CallerKey::Address { .. }));
+        let by_token = has(|key| matches!(key, CallerKey::Claim(_)));
+        let by_key = has(|key| matches!(key, CallerKey::ApiKey(_)));
+        for (route, raw) in routes.iter().zip(&raw.routes.value) {
+            // A limit that denies requests without a caller is explicit about them.
+            let needs_caller = route.limits.iter().filter_map(|at| limits.get(*at)).any(|limit| {
+                limit.per.parts.contains(&KeyPart::Caller)
+                    && limit.per.on_missing == OnMissing::Skip
+            });
+            let accepts = |mut issuers: Range<usize>| match &route.auth {
+                Auth::Required(accepted) | Auth::Optional(accepted) => {
+                    issuers.any(|at| accepted.contains(at) && identity.issuer_id(at).is_some())
+                }
+                Auth::None => false,
+            };
+            let keys_at = identity.api_keys_position();
+            let has_nameless_token = accepts(0..keys_at) && !by_token;
+            let has_nameless_key = accepts(keys_at..keys_at + 1) && !by_key;
+            match route.auth {
+                Auth::Required(_) if !by_token && !by_key => self.refuse(
+                    raw.span,
+                    "a token is required but names no caller",
+                    "add `{ name: user, key: jwt.sub }` to `callers`",
+                ),
+                Auth::Optional(_) | Auth::None if needs_caller && !by_address => self.refuse(
+                    raw.span,
+                    "a request without a token has no caller here, but a limit counts per caller",
+                    "write `auth: required`, or add `{ name: anonymous, key: client.ip }` to `callers`",
+                ),
+                _ if needs_caller && !by_address && has_nameless_token => self.refuse(
+                    raw.span,
+                    "a token names no caller here, but a limit counts per caller",
+                    "add `{ name: user, key: jwt.sub }` to `callers`",
+                ),
+                _ if needs_caller && !by_address && has_nameless_key => self.refuse(
+                    raw.span,
+                    "an API key names no caller here, but a limit counts per caller",
+                    "add `{ name: machine, key: api_key.id }` to `callers`",
+                ),
+                _ => {}
+            }
+        }
+    }
+}

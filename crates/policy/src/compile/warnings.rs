@@ -1,0 +1,51 @@
+//! What a policy says that is surely not meant: routes that no request takes, names that nothing
+//! uses, keys that clients choose, networks that hold everybody.
+
+mod exempt;
+mod keys;
+mod overrides;
+mod routes;
+#[cfg(test)]
+mod tests;
+mod unused;
+
+use tollgate_yaml::{
+    Span,
+    warning::{Condition, Rule, Warning},
+};
+
+use super::Compiler;
+use crate::{Policy, file::RawPolicy};
+
+impl Compiler<'_> {
+    /// Nothing is logged here: what is compiled may never be put in force.
+    pub(super) fn warn(
+        &mut self,
+        rule: Rule,
+        span: Span,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) {
+        self.warnings.push(Warning::new(rule, self.document.problem(span, message, help)));
+    }
+
+    /// Makes the latest warning one that holds only under this condition.
+    fn only(&mut self, condition: Condition) {
+        if let Some(warning) = self.warnings.last_mut() {
+            warning.condition = condition;
+        }
+    }
+
+    /// Looks at a policy as a whole, once it is known to be sound.
+    pub(super) fn warn_of(&mut self, raw: &RawPolicy, policy: &Policy) {
+        // What is left out of a policy with problems would seem to be unused.
+        if !self.problems.is_empty() {
+            return;
+        }
+        self.warn_of_shadowed_routes(raw, policy);
+        self.warn_of_unused_limits(raw, policy);
+        self.warn_of_unused_tiers(raw, policy);
+        self.warn_of_free_keys(raw, policy);
+        self.warn_of_exempt_networks(raw);
+    }
+}

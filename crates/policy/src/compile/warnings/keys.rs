@@ -1,0 +1,71 @@
+//! Limits by what clients choose freely: a client with another value has another counter, and makes
+//! as many of them as it likes where no limit by address stands beside.
+
+use tollgate_identity::Auth;
+use tollgate_yaml::warning::Rule;
+
+use crate::{Enforcement, KeyPart, Limit, Policy, Route, compile::Compiler, file::RawPolicy};
+
+impl Compiler<'_> {
+    pub(super) fn warn_of_free_keys(&mut self, raw: &RawPolicy, policy: &Policy) {
+        for (at, (limit, (_, raw))) in policy.limits.iter().zip(raw.limits.iter()).enumerate() {
+            let Some(part) = free_part(limit).filter(|_| !is_bounded(at, policy)) else { continue };
+            let message = format!(
+                "clients choose `{part}` freely, and have another counter for each value of it"
+            );
+            let help = "list a limit by `client.ip` beside it on each route, or count by what is \
+                        verified, such as `caller`";
+            self.warn(Rule::UnverifiedKey, raw.per.span, message, help);
+        }
+    }
+}
+
+/// The first part of a limit's key that clients choose freely, unless another part is verified.
+fn free_part(limit: &Limit) -> Option<String> {
+    let mut free = None;
+    let has_address = limit.per.parts.contains(&KeyPart::ClientIp);
+    for part in &limit.per.parts {
+        let name = match part {
+            KeyPart::Caller | KeyPart::Claim(_) => return None,
+            KeyPart::Header(_) | KeyPart::Cookie(_) => part.to_string(),
+            // What an address asks for here and there may well be counted apart.
+            KeyPart::Host if limit.open.hosts && !has_address => "host".to_owned(),
+            KeyPart::Path if limit.open.paths && !has_address => "path".to_owned(),
+            // A parameter is the name of something, which such a limit protects. Methods are few.
+            KeyPart::ClientIp
+            | KeyPart::Host
+            | KeyPart::Path
+            | KeyPart::PathParameter(_)
+            | KeyPart::Method
+            | KeyPart::Key
+            | KeyPart::Descriptor(_) => continue,
+        };
+        free = free.or(Some(name));
+    }
+    free
+}
+
+/// Whether each route that lists a limit bounds what one client sends by another.
+fn is_bounded(limit: usize, policy: &Policy) -> bool {
+    let bounds = |route: &Route| {
+        let mut others = route.limits.iter().filter_map(|other| policy.limits.get(*other));
+        others.any(|other| is_bound(other, route))
+    };
+    let mut charging =
+        policy.routes.iter().filter(|route| route.limits.contains(&limit)).peekable();
+    charging.peek().is_some() && charging.all(bounds)
+}
+
+/// Whether a limit is by address, or by a caller who must have a token, and by nothing that clients
+/// choose.
+fn is_bound(limit: &Limit, route: &Route) -> bool {
+    let is_client = |part: &KeyPart| match part {
+        KeyPart::ClientIp => true,
+        KeyPart::Caller => matches!(route.auth, Auth::Required(_)),
+        _ => false,
+    };
+    let parts = &limit.per.parts;
+    limit.enforcement != Enforcement::Shadow
+        && parts.iter().any(is_client)
+        && parts.iter().all(|part| is_client(part) || *part == KeyPart::Method)
+}

@@ -1,0 +1,278 @@
+//! Each warning, and what comes near it and is meant.
+
+use std::path::Path;
+
+use tollgate_clock::Timestamp;
+use tollgate_settings::Settings;
+use tollgate_yaml::{Sources, warning::Rule};
+
+use crate::load;
+
+/// 2026-06-01T00:00:00Z.
+const NOW: Timestamp = Timestamp::from_secs(1_780_272_000);
+
+const START: &str = "\
+version: 1
+upstreams: { api: { servers: [http://127.0.0.1:9000] } }
+identity:
+  jwt: [{ issuer: me, algorithms: [HS256], secret_env: SECRET }]
+  callers: [{ name: user, key: jwt.sub }, { name: anonymous, key: client.ip }]
+";
+
+/// What is unwise in a policy with these lines, the first of them on line 6, as `line:column rule`.
+fn warned(lines: &str) -> Vec<String> {
+    warned_with(lines, None)
+}
+
+fn warned_with(lines: &str, settings: Option<&Settings>) -> Vec<String> {
+    let sources = Sources::system().with_variable("SECRET", "a secret that is long enough for it");
+    let policy = load(Path::new("api.yaml"), &format!("{START}{lines}\n"), &sources);
+    let policy = policy.unwrap_or_else(|problems| panic!("{lines}\n{}", problems[0]));
+    let holding = policy.warnings.iter().filter(|warning| {
+        warning
+            .holds(NOW, |network| settings.is_some_and(|own| own.may_see_all_clients_in(network)))
+    });
+    let lines = holding.map(|warning| {
+        let problem = &warning.problem;
+        format!("{}:{} {}", problem.line(), problem.column(), warning.rule.name())
+    });
+    lines.collect()
+}
+
+/// The rules alone, of a limit with these fields on a route for `path`.
+fn warned_of_limit(fields: &str, path: &str) -> Vec<String> {
+    let lines = warned(&format!(
+        "limits: {{ core: {{ rate: 9/hour, {fields} }} }}\n\
+         routes: [{{ match: {{ path: \"{path}\" }}, limits: [core] }}]"
+    ));
+    lines.into_iter().map(|line| line.split(' ').next_back().unwrap().to_owned()).collect()
+}
+
+/// The lines of routes that no request takes, of those with these matches, from line 1.
+fn shadowed(matches: &[&str]) -> Vec<usize> {
+    let routes: String =
+        matches.iter().map(|own| format!("  - {{ match: {{ {own} }}, limits: [] }}\n")).collect();
+    let lines = warned(&format!("routes:\n{routes}"));
+    let line = |line: &String| {
+        let (place, rule) = line.split_once(' ').unwrap();
+        assert_eq!(rule, Rule::ShadowedRoute.name());
+        place.split(':').next().unwrap().parse::<usize>().unwrap() - 6
+    };
+    lines.iter().map(line).collect()
+}
+
+#[test]
+fn route_that_an_earlier_one_takes_all_of_is_a_warning() {
+    for (matches, expected) in [
+        (&["path: \"/**\"", "path: /a"][..], &[2][..]),
+        (&["path: \"/a/**\"", "path: /a", "path: \"/a/{x}/b/**\"", "path: /b"], &[2, 3]),
+        (&["path: \"/{x}\"", "path: \"/{y}\""], &[2]),
+        (&["path: /a, methods: [GET, POST]", "path: /a, methods: [POST]"], &[2]),
+        (&["path: /a, host: \"*.x.com\"", "path: /a, host: b.x.com"], &[2]),
+        (&["path: /a, host: \"*.x.com\"", "path: /a, host: \"*.b.x.com\""], &[2]),
+    ] {
+        assert_eq!(shadowed(matches), expected, "{matches:?}");
+    }
+}
+
+#[test]
+fn routes_that_take_a_part_of_the_methods_each_shadow_one_together() {
+    let [get, post] = ["path: /a, methods: [GET]", "path: \"/**\", methods: [POST]"];
+    assert_eq!(shadowed(&[get, post, "path: /a, methods: [GET, POST]"]), [3]);
+    assert_eq!(shadowed(&[get, post, "path: /a, methods: [GET, PUT]"]), [0; 0]);
+    assert_eq!(shadowed(&[get, post, "path: /a"]), [0; 0]);
+}
+
+#[test]
+fn route_that_some_request_takes_is_none() {
+    for matches in [
+        &["path: /a", "path: \"/**\""][..],
+        &["path: \"/a/*\"", "path: \"/a/**\""],
+        &["path: \"/*/b\"", "path: \"/a/*\""],
+        &["path: /a, methods: [GET]", "path: /a"],
+        &["path: /a, host: b.x.com", "path: /a"],
+        &["path: /a, host: b.x.com", "path: /a, host: \"*.x.com\""],
+        &["path: /a, host: \"*.x.com\"", "path: /a, host: x.com"],
+    ] {
+        assert_eq!(shadowed(matches), [0; 0], "{matches:?}");
+    }
+}
+
+#[test]
+fn route_for_all_hosts_of_a_policy_is_shadowed_by_one_for_each_of_them() {
+    let policy = |host: &str| {
+        format!(
+            "hosts: [a.x.com, \"*.b.x.com\"]\nroutes:\n  \
+             - {{ match: {{ host: \"{host}\", path: /a }}, limits: [] }}\n  \
+             - {{ match: {{ path: /a }}, limits: [] }}"
+        )
+    };
+    assert_eq!(warned(&policy("a.x.com")), [""; 0]);
+    assert_eq!(warned(&policy("*.b.x.com")), [""; 0]);
+    let one = policy("a.x.com").replace(", \"*.b.x.com\"", "");
+    assert_eq!(warned(&one), ["9:22 shadowed-route"]);
+}
+
+#[test]
+fn limit_that_no_route_lists_is_a_warning() {
+    let limits = "limits:\n  core: { per: caller, rate: 9/hour }\n  \
+                  search: { per: caller, rate: 9/hour }\n";
+    let route =
+        |limits: &str| format!("routes: [{{ match: {{ path: \"/**\" }}, limits: [{limits}] }}]");
+    assert_eq!(warned(&format!("{limits}{}", route("core"))), ["8:3 unused-limit"]);
+    assert_eq!(warned(&format!("{limits}{}", route("core, search"))), [""; 0]);
+}
+
+#[test]
+fn tier_that_nothing_names_is_a_warning() {
+    let policy = |limit: &str| {
+        format!(
+            "tiers: {{ default: free, names: [free, pro] }}\n\
+             limits: {{ core: {{ per: caller, {limit} }} }}\n\
+             routes: [{{ match: {{ path: \"/**\" }}, limits: [core] }}]"
+        )
+    };
+    assert_eq!(warned(&policy("rate: 9/hour")), ["6:39 unused-tier"]);
+    for named in [
+        "rate: { pro: 9/hour, default: 9/day }",
+        // Callers of the other tier would fall to the default tier without it.
+        "rate: { free: 9/hour, default: 9/day }",
+        "rate: 9/hour, candidate: { rate: { pro: 9/hour, default: 8/hour } }",
+        "rate: 9/hour, algorithm: gcra, burst: { pro: 2, default: 1 }",
+        "concurrent: { pro: 2, default: 1 }",
+    ] {
+        assert_eq!(warned(&policy(named)), [""; 0], "{named}");
+    }
+    let by_caller = START.replace("key: client.ip", "key: client.ip, tier: pro");
+    let text = format!("{by_caller}{}\n", policy("rate: 9/hour"));
+    let sources = Sources::system().with_variable("SECRET", "a secret that is long enough for it");
+    let policy = load(Path::new("api.yaml"), &text, &sources).ok().unwrap();
+    assert_eq!(policy.warnings, []);
+}
+
+#[test]
+fn override_is_a_warning_once_it_is_over() {
+    let policy = |until: &str| {
+        format!(
+            "limits: {{ core: {{ per: caller, rate: 9/hour }} }}\n\
+             overrides:\n  - {{ caller: \"user:1\", limit: core, rate: 99/hour, until: {until}, why: x }}\n\
+             routes: [{{ match: {{ path: \"/**\" }}, limits: [core] }}]"
+        )
+    };
+    assert_eq!(warned(&policy("2026-05-31")), ["8:60 ended-override"]);
+    assert_eq!(warned(&policy("2026-06-01")), [""; 0]);
+}
+
+#[test]
+fn override_for_a_caller_of_a_limit_that_counts_by_something_else_is_a_warning() {
+    let policy = |caller: &str, per: &str| {
+        format!(
+            "limits: {{ core: {{ per: {per}, rate: 9/hour }} }}\n\
+             overrides:\n  - {{ caller: \"{caller}\", limit: core, rate: 99/hour, until: 2099-01-01, why: x }}\n\
+             routes: [{{ match: {{ path: /a }}, limits: [core] }}]"
+        )
+    };
+    for (caller, per) in [("user:1", "client.ip"), ("user:1", "path"), ("user:1", "jwt.org")] {
+        let lines = warned(&policy(caller, per));
+        assert_eq!(lines, ["8:15 override-not-per-caller"], "{caller} {per}");
+    }
+    for (caller, per) in [
+        ("user:1", "caller"),
+        ("user:1", "[path, caller]"),
+        ("user:1", "jwt.sub"),
+        ("anonymous:192.0.2.1", "client.ip"),
+    ] {
+        assert_eq!(warned(&policy(caller, per)), [""; 0], "{caller} {per}");
+    }
+}
+
+#[test]
+fn limit_by_what_clients_choose_freely_is_a_warning() {
+    for (per, path) in [
+        ("header.x-device", "/a"),
+        ("cookie.session", "/a"),
+        ("host", "/a"),
+        ("path", "/a/**"),
+        ("[method, header.x-device]", "/a"),
+        ("[path.id, header.x-device]", "/{id}"),
+        ("[client.ip, header.x-device]", "/a"),
+        ("[client.ip, cookie.session]", "/a"),
+    ] {
+        assert_eq!(warned_of_limit(&format!("per: {per}"), path), ["unverified-key"], "{per}");
+    }
+    for (per, path) in [
+        ("caller", "/a"),
+        ("[client.ip, path]", "/**"),
+        ("[caller, header.x-device]", "/a"),
+        ("[jwt.org, path]", "/**"),
+        ("path", "/a"),
+        ("method", "/a"),
+        ("path.id", "/{id}"),
+    ] {
+        assert_eq!(warned_of_limit(&format!("per: {per}"), path), [""; 0], "{per} {path}");
+    }
+}
+
+#[test]
+fn limit_by_client_that_stands_beside_on_every_route_bounds_one_by_what_clients_choose() {
+    let both = "[core, beside]";
+    for (beside, lists, auth, expected) in [
+        ("per: client.ip", [both, both], "none", &[][..]),
+        ("per: [client.ip, method]", [both, both], "none", &[]),
+        ("per: caller", [both, both], "required", &[]),
+        ("per: client.ip", [both, "[core]"], "none", &["unverified-key"]),
+        ("per: caller", [both, both], "optional", &["unverified-key"]),
+        ("per: client.ip, mode: shadow", [both, both], "none", &["unverified-key"]),
+        ("per: [client.ip, path]", [both, both], "none", &["unverified-key"]),
+        ("per: jwt.org", [both, both], "required", &["unverified-key"]),
+    ] {
+        let [one, other] = lists;
+        let lines = warned(&format!(
+            "limits:\n  core: {{ per: header.x-device, rate: 9/hour }}\n\
+             \x20 beside: {{ {beside}, rate: 9/hour }}\n\
+             routes:\n  - {{ match: {{ path: /a/* }}, auth: {auth}, limits: {one} }}\n\
+             \x20 - {{ match: {{ path: /b/* }}, auth: {auth}, limits: {other} }}"
+        ));
+        let rules: Vec<&str> =
+            lines.iter().map(|line| line.split(' ').next_back().unwrap()).collect();
+        assert_eq!(rules, expected, "{beside} {lists:?} {auth}");
+    }
+}
+
+#[test]
+fn hosts_that_are_listed_are_not_chosen_freely() {
+    let policy = |hosts: &str| {
+        format!(
+            "hosts: [{hosts}]\n\
+             limits: {{ core: {{ per: host, rate: 9/hour }} }}\n\
+             routes: [{{ match: {{ path: /a }}, limits: [core] }}]"
+        )
+    };
+    assert_eq!(warned(&policy("a.x.com, b.x.com")), [""; 0]);
+    assert_eq!(warned(&policy("a.x.com, \"*.b.x.com\"")), ["7:24 unverified-key"]);
+}
+
+#[test]
+fn exempting_everybody_is_a_warning() {
+    let policy = |exempt: &str| {
+        format!("exempt: [{exempt}]\nroutes: [{{ match: {{ path: /a }}, limits: [] }}]")
+    };
+    assert_eq!(warned(&policy("192.0.2.0/24, 0.0.0.0/0")), ["6:24 whole-internet"]);
+    assert_eq!(warned(&policy("\"::/0\"")), ["6:10 whole-internet"]);
+    assert_eq!(warned(&policy("0.0.0.0/1, user:1, 128.0.0.0/1")), ["6:29 whole-internet"]);
+    assert_eq!(warned(&policy("0.0.0.0/1, 192.0.2.1, user:1")), [""; 0]);
+}
+
+#[test]
+fn private_networks_are_exempt_with_everybody_only_behind_an_unknown_load_balancer() {
+    let policy =
+        "exempt: [192.0.2.0/24, 10.0.0.0/8]\nroutes: [{ match: { path: /a }, limits: [] }]";
+    let settings = |more: &str| {
+        let text = format!("version: 1\nlisteners: [{{ address: 0.0.0.0:80 }}]\n{more}\n");
+        Settings::parse(Path::new("tollgate.yaml"), &text, &Sources::system()).ok().unwrap()
+    };
+    assert_eq!(warned_with(policy, Some(&settings(""))), ["6:24 exempt-balancer"]);
+    let trusting = settings("trusted_proxies: [10.0.0.1]");
+    assert_eq!(warned_with(policy, Some(&trusting)), [""; 0]);
+    assert_eq!(warned(policy), [""; 0]);
+}

@@ -1,0 +1,259 @@
+//! Keywords, names, numbers and times: values that several sections need.
+
+use std::{collections::HashSet, fmt, num::NonZeroU32, ops::RangeInclusive, time::Duration};
+
+use http::{HeaderName, HeaderValue};
+use serde::de::DeserializeOwned;
+use tollgate_keyword::Keyword;
+use tollgate_wire::target::Host;
+use tollgate_yaml::{
+    Choice, DurationError, Node, Size, Spanned, Value, parse_duration_within, suggest,
+};
+
+use super::Compiler;
+use crate::{file::LATER, is_reserved, rate::parse_count};
+
+/// Names that other sections refer to, by position.
+pub(super) struct Names<'n> {
+    /// What is named, for messages.
+    pub(super) kind: &'static str,
+    pub(super) names: Vec<&'n str>,
+}
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+/// Fields that are about a connection and not about a message (RFC 9110 section 7.6.1), or about a
+/// message's extent: nothing else can be read from them.
+const CONNECTION_HEADERS: [&str; 11] = [
+    "connection",
+    "content-length",
+    "http2-settings",
+    "keep-alive",
+    "proxy-authenticate",
+    "proxy-authorization",
+    "proxy-connection",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+];
+
+impl Compiler<'_> {
+    pub(super) fn duration(
+        &mut self,
+        raw: Option<&Spanned<String>>,
+        default: Duration,
+    ) -> Option<Duration> {
+        const HELP: &str = "write a time above 0 and up to a day, such as 30s";
+        let Some(raw) = raw else { return Some(default) };
+        self.duration_within(raw, Duration::from_nanos(1)..=DAY, HELP)
+    }
+
+    /// A time in `range`; `help` says which that is.
+    pub(super) fn duration_within(
+        &mut self,
+        raw: &Spanned<String>,
+        range: RangeInclusive<Duration>,
+        help: &str,
+    ) -> Option<Duration> {
+        match parse_duration_within(&raw.value, &range) {
+            Ok(duration) => return Some(duration),
+            Err(DurationError::OutOfRange) => self.refuse(raw.span, "out of range", help),
+            Err(DurationError::Malformed) => self.refuse(
+                raw.span,
+                format!("`{}` is not a time", raw.value),
+                "write a number and a unit, such as 500ms, 2s or 1m",
+            ),
+        }
+        None
+    }
+
+    /// A number in `range`; none written: `default`.
+    pub(super) fn number_within(
+        &mut self,
+        raw: Option<&Spanned<u32>>,
+        default: u32,
+        range: RangeInclusive<u32>,
+    ) -> Option<u32> {
+        let Some(raw) = raw else { return Some(default) };
+        if range.contains(&raw.value) {
+            return Some(raw.value);
+        }
+        let help = format!("write {} to {}", range.start(), range.end());
+        self.refuse(raw.span, "out of range", help);
+        None
+    }
+
+    /// The same, where nothing is no number.
+    pub(super) fn positive(
+        &mut self,
+        raw: Option<&Spanned<u32>>,
+        default: NonZeroU32,
+        most: u32,
+    ) -> Option<NonZeroU32> {
+        self.number_within(raw, default.get(), 1..=most).and_then(NonZeroU32::new)
+    }
+
+    /// A number of bytes: `1048576`, `10MiB`.
+    pub(super) fn bytes(&mut self, node: &Node) -> Option<u64> {
+        let text = match &node.value {
+            Value::Integer(number) => number.to_string(),
+            Value::String(text) => text.clone(),
+            other => other.kind().to_owned(),
+        };
+        let bytes = Size::parse(&node.value);
+        if bytes.is_none() {
+            let help = match Size::meant_by(&text) {
+                Some(meant) => format!("did you mean {meant}?"),
+                None => "write a number, or one with KiB, MiB or GiB, such as 10MiB".to_owned(),
+            };
+            self.refuse(node.span, format!("`{text}` is not a number of bytes"), help);
+        }
+        bytes
+    }
+
+    /// A whole number of units, requests or leases: `5000`, `5_000`.
+    pub(super) fn count(&mut self, node: &Node) -> Option<u32> {
+        let text = match &node.value {
+            Value::Integer(number) => number.to_string(),
+            Value::String(text) => text.clone(),
+            other => other.kind().to_owned(),
+        };
+        let count = parse_count(&text).ok();
+        if count.is_none() {
+            let message = format!("`{text}` is not a whole number up to 2147483647");
+            self.refuse(node.span, message, "write a number such as 100 or 5_000");
+        }
+        count
+    }
+
+    pub(super) fn text<'n>(&mut self, node: &'n Node) -> Option<&'n str> {
+        match &node.value {
+            Value::String(text) => Some(text),
+            other => {
+                let message = format!("expected text, found {}", other.kind());
+                self.refuse(node.span, message, self.document.help_for_text(node));
+                None
+            }
+        }
+    }
+
+    /// A section where `off` is allowed, too; `help` is the advice for other values.
+    pub(super) fn section<T: DeserializeOwned>(&mut self, node: &Node, help: &str) -> Option<T> {
+        match &node.value {
+            Value::Mapping(_) => self.document.decode_node(node, LATER, &mut self.problems),
+            other => {
+                let found = match other {
+                    Value::String(word) => format!("`{word}`"),
+                    other => other.kind().to_owned(),
+                };
+                self.refuse(node.span, format!("expected a mapping or off, found {found}"), help);
+                None
+            }
+        }
+    }
+
+    pub(super) fn keyword<T: Keyword>(&mut self, raw: &Spanned<Choice<T>>) -> Option<T> {
+        self.document.keyword(raw, &mut self.problems)
+    }
+
+    /// The variant of a field's keyword; none written: the default.
+    pub(super) fn keyword_or_default<T: Keyword + Default>(
+        &mut self,
+        raw: Option<&Spanned<Choice<T>>>,
+    ) -> Option<T> {
+        raw.map_or_else(|| Some(T::default()), |raw| self.keyword(raw))
+    }
+
+    pub(super) fn resolve(&mut self, raw: &Spanned<String>, names: &Names<'_>) -> Option<usize> {
+        let found = names.names.iter().position(|name| *name == raw.value);
+        if found.is_none() {
+            let help = match suggest(&raw.value, names.names.iter().copied()) {
+                Some(word) => format!("did you mean `{word}`?"),
+                None if names.names.is_empty() => format!("the policy has no {}", names.kind),
+                None => format!("one of: {}", names.names.join(", ")),
+            };
+            self.refuse(raw.span, format!("no {} is called `{}`", names.kind, raw.value), help);
+        }
+        found
+    }
+
+    pub(super) fn refuse_twice<'n, T: AsRef<str> + 'n>(
+        &mut self,
+        values: impl Iterator<Item = &'n Spanned<T>>,
+        kind: impl fmt::Display,
+    ) {
+        let mut seen = HashSet::new();
+        for value in values {
+            let text = value.value.as_ref();
+            if !seen.insert(text) {
+                self.refuse(value.span, format!("{kind} `{text}` appears twice"), "remove one");
+            }
+        }
+    }
+
+    pub(super) fn check_name(&mut self, name: &Spanned<String>, kind: &str) {
+        let is_plain = name.value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
+        if !is_plain || name.value.is_empty() || name.value.len() > 64 {
+            let message = format!("`{}` is not a name for a {kind}", name.value);
+            self.refuse(name.span, message, "use up to 64 letters, digits, `-` and `_`");
+        }
+    }
+
+    pub(super) fn header_name(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
+        let name = HeaderName::from_bytes(raw.value.as_bytes()).ok();
+        if name.is_none() {
+            self.refuse(
+                raw.span,
+                format!("`{}` is not a header name", raw.value),
+                "write one such as x-api-key",
+            );
+        }
+        name
+    }
+
+    /// The value of a `Host` field.
+    pub(super) fn host_field(&mut self, raw: &Spanned<String>) -> Option<HeaderValue> {
+        let value = HeaderValue::from_str(&raw.value).ok();
+        let value = value.filter(|_| Host::parse(raw.value.as_bytes()).is_ok());
+        if value.is_none() {
+            let message = format!("`{}` is not a host", raw.value);
+            self.refuse(raw.span, message, "write one such as api.example.com, without a scheme");
+        }
+        value
+    }
+
+    /// The name of a header that says something about a message, not about its connection.
+    pub(super) fn message_header(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
+        let name = self.header_name(raw)?;
+        let whose = if CONNECTION_HEADERS.contains(&name.as_str()) {
+            "the connection"
+        } else if is_reserved(name.as_str()) {
+            "this proxy, which takes out what others write there"
+        } else {
+            return Some(name);
+        };
+        let message = format!("`{name}` belongs to {whose}");
+        self.refuse(raw.span, message, "write the name of another header");
+        None
+    }
+
+    pub(super) fn cookie_name(&mut self, raw: &Spanned<String>) -> Option<Box<str>> {
+        let is_token =
+            raw.value.bytes().all(|b| b.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&b));
+        if raw.value.is_empty() || !is_token {
+            self.refuse(
+                raw.span,
+                format!("`{}` is not the name of a cookie", raw.value),
+                "write letters, digits, `-` and `_`",
+            );
+            return None;
+        }
+        Some(raw.value.as_str().into())
+    }
+}
+
+/// Whether something is switched off.
+pub(super) fn is_off(node: &Node) -> bool {
+    matches!(&node.value, Value::String(word) if word == "off")
+}

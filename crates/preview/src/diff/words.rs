@@ -1,0 +1,303 @@
+//! Parts of a policy in words, as people write and read them.
+
+use std::time::Duration;
+
+use tollgate_identity::{
+    AcceptedIssuers, Auth, Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers,
+};
+use tollgate_limit::{Align, FixedWindow, Quota, WhenFull};
+use tollgate_policy::{
+    CallerName, Cors, Cost, Enforcement, HeaderEdits, HostPattern, KeyPart, OriginPattern, Origins,
+    Per, Period, Policy, Preflight, Refund, Statuses,
+};
+
+use super::caller_classes::{CallerSource, claim_path};
+
+/// The quota and its algorithm: `5000/hour`, `30/minute by gcra, burst 10`.
+pub fn quota(quota: &Quota) -> String {
+    let name = quota.kind().name();
+    match quota {
+        Quota::FixedWindow(window) => {
+            let rate = format!("{}/{}", window.limit, length(quota).unwrap_or_default());
+            match alignment(quota) {
+                Some(alignment) => format!("{rate} by {alignment}"),
+                None => rate,
+            }
+        }
+        Quota::SlidingWindow(window) => {
+            format!("{}/{} by {name}", window.limit, word(window.window))
+        }
+        Quota::SlidingLog(log) => format!("{}/{} by {name}", log.limit, word(log.window)),
+        Quota::TokenBucket(bucket) => {
+            let strict = if bucket.strict { ", strict" } else { "" };
+            let refill = bucket.refill;
+            let interval = word(bucket.interval);
+            format!("{refill}/{interval} by {name}, capacity {}{strict}", bucket.capacity)
+        }
+        Quota::Gcra(gcra) => {
+            format!("{}/{} by {name}, burst {}", gcra.limit, word(gcra.window), gcra.burst)
+        }
+        Quota::Concurrency(slots) => {
+            let [lease, retry] =
+                [slots.lease, slots.retry_after].map(|time| Period::Length(time).to_string());
+            format!("{} at once, lease {lease}, retry after {retry}", slots.limit)
+        }
+    }
+}
+
+/// The length of the window; none: there is no window.
+pub(super) fn length(quota: &Quota) -> Option<String> {
+    Some(match quota {
+        Quota::FixedWindow(FixedWindow { align, .. }) => match align {
+            Align::FirstRequest(length) | Align::Epoch(length) => word(*length),
+            Align::Calendar(calendar) => calendar.unit.name().to_owned(),
+        },
+        Quota::SlidingWindow(window) => word(window.window),
+        Quota::SlidingLog(log) => word(log.window),
+        Quota::TokenBucket(bucket) => word(bucket.interval),
+        Quota::Gcra(gcra) => word(gcra.window),
+        Quota::Concurrency(_) => return None,
+    })
+}
+
+/// Where windows begin, if it is not with the first request.
+pub(super) fn alignment(quota: &Quota) -> Option<String> {
+    match quota {
+        Quota::FixedWindow(FixedWindow { align, .. }) => match align {
+            Align::FirstRequest(_) => None,
+            Align::Epoch(_) => Some("epoch".into()),
+            Align::Calendar(calendar) => Some(format!("calendar {}", calendar.zone_name())),
+        },
+        Quota::SlidingWindow(_)
+        | Quota::SlidingLog(_)
+        | Quota::TokenBucket(_)
+        | Quota::Gcra(_)
+        | Quota::Concurrency(_) => None,
+    }
+}
+
+fn word(length: Duration) -> String {
+    let names = [(1, "second"), (60, "minute"), (3600, "hour"), (86_400, "day"), (604_800, "week")];
+    let name = names.iter().find(|(secs, _)| Duration::from_secs(*secs) == length);
+    name.map_or_else(|| Period::Length(length).to_string(), |(_, name)| (*name).to_owned())
+}
+
+/// What a limit is counted per: `caller`, `client.ip (/32, IPv6 /56), path`.
+pub(super) fn per(per: &Per) -> String {
+    let part = |part: &KeyPart| match (part, per.ipv4_prefix, per.ipv6_prefix) {
+        (KeyPart::ClientIp, 32, 64) => part.to_string(),
+        (KeyPart::ClientIp, v4, v6) => format!("{} (/{v4}, IPv6 /{v6})", part),
+        _ => part.to_string(),
+    };
+    list(per.parts.iter().map(part))
+}
+
+/// A caller, with the issuer where the policy knows several.
+pub(super) fn caller(name: &CallerName, policy: &Policy) -> String {
+    match name.issuer.and_then(|at| policy.identity.issuer_id(at)) {
+        Some(issuer) => format!("{issuer}/{name}"),
+        None => name.to_string(),
+    }
+}
+
+/// The claim, field or address that identifies callers.
+pub(crate) fn caller_key(key: &CallerKey) -> String {
+    match key {
+        CallerKey::Claim(claim) => format!("jwt.{claim}"),
+        CallerKey::ApiKey(field) => format!("api_key.{field}"),
+        CallerKey::Certificate(name) => format!("client_certificate.{}", name.keyword()),
+        CallerKey::Address { ipv6_prefix: 64 } => "client.ip".to_owned(),
+        CallerKey::Address { ipv6_prefix } => format!("client.ip (IPv6 /{ipv6_prefix})"),
+    }
+}
+
+/// What identifies callers with `source`, before and after.
+pub(super) fn caller_keys(callers: [Option<&Caller>; 2], source: CallerSource<'_>) -> [String; 2] {
+    let [before, after] =
+        callers.map(|caller| caller.map_or("none".to_owned(), |own| caller_key(&own.key)));
+    if before != after {
+        return [before, after];
+    }
+    if let Some(ids) = source.renamed() {
+        return ids.map(|id| format!("{before} of {id}"));
+    }
+    match (callers, source.claims()) {
+        ([Some(old), Some(new)], Some([rules, rules_after])) => {
+            // The same name, read from elsewhere.
+            let claim = |caller: &Caller, rules: &ClaimRules| match &caller.key {
+                CallerKey::Claim(claim) => format!("{} as jwt.{claim}", claim_path(rules, claim)),
+                other => caller_key(other),
+            };
+            [claim(old, rules), claim(new, rules_after)]
+        }
+        _ => [before, after],
+    }
+}
+
+/// Where a tier comes from.
+pub(super) fn tier_source(source: &TierSource, tiers: &Tiers) -> String {
+    let name = |at: usize| tiers.get(at).map(|tier| tier.name.to_string()).unwrap_or_default();
+    match source {
+        TierSource::Default => format!("the default, {}", name(tiers.default)),
+        TierSource::Fixed(at) => name(*at),
+        TierSource::Claim(claim) => format!("claim {claim}"),
+        TierSource::Table(table) => {
+            let entries = table.entries.iter();
+            let entries = entries.map(|(value, tier)| format!("{value}: {}", name(*tier)));
+            let all = entries.chain([format!("else {}", name(table.default))]);
+            format!("claim {} ({})", table.claim, list(all))
+        }
+    }
+}
+
+/// Whether a route requires tokens, and of which issuers.
+pub(crate) fn auth(auth: &Auth, policy: &Policy) -> String {
+    let (word, accepted) = match auth {
+        Auth::None => return "none".into(),
+        Auth::Optional(accepted) => ("optional", accepted),
+        Auth::Required(accepted) => ("required", accepted),
+    };
+    match accepted {
+        AcceptedIssuers::All => word.into(),
+        AcceptedIssuers::Only(positions) => {
+            let names = positions.iter().map(|at| issuer(&policy.identity, *at));
+            format!("{word} ({})", list(names))
+        }
+    }
+}
+
+/// The name of an issuer in routes.
+pub(crate) fn issuer(rules: &IdentityRules, at: usize) -> String {
+    let named = rules.issuers.get(at).map(|issuer| issuer.name.as_str());
+    named.or_else(|| rules.issuer_id(at)).unwrap_or_default().to_owned()
+}
+
+/// What a request costs.
+pub(super) fn cost(cost: &Cost) -> String {
+    let Cost { by_method, default, from_response_header, abandoned } = cost;
+    let methods = by_method.iter().map(|(method, units)| format!("{method} {units}"));
+    let mut words: Vec<String> = methods.collect();
+    words.push(match words.is_empty() {
+        true => default.to_string(),
+        false => format!("others {default}"),
+    });
+    if let Some(header) = from_response_header {
+        words.push(format!("then from {header}"));
+        words.extend(abandoned.map(|units| format!("{units} if abandoned")));
+    }
+    list(words)
+}
+
+/// Which responses are refunded.
+pub(super) fn refund(refund: &Refund) -> String {
+    let Refund { everybody: all, authenticated, at_most } = refund;
+    let statuses = match (*all == Statuses::default(), authenticated == all) {
+        (true, true) => "none".into(),
+        (true, false) => format!("{} for authenticated callers", statuses(authenticated)),
+        (false, true) => statuses(all),
+        (false, false) => {
+            format!("{}; for authenticated callers {}", statuses(all), statuses(authenticated))
+        }
+    };
+    match at_most {
+        Some(percent) => format!("{statuses}; at most {percent}%"),
+        None => statuses,
+    }
+}
+
+/// `304, 500-599`.
+pub(super) fn statuses(set: &Statuses) -> String {
+    let contains =
+        |code: u16| http::StatusCode::from_u16(code).is_ok_and(|status| set.contains(status));
+    let firsts =
+        (100..=599).filter(|code| contains(*code) && (*code == 100 || !contains(code - 1)));
+    let range = |first: u16| match (first..=599).take_while(|code| contains(*code)).last() {
+        Some(last) if last > first => format!("{first}-{last}"),
+        _ => first.to_string(),
+    };
+    list(firsts.map(range))
+}
+
+/// For which callers a limit is enforced.
+pub(super) fn enforcement(enforcement: Enforcement) -> String {
+    match enforcement {
+        Enforcement::AllCallers => "enforced".into(),
+        Enforcement::Shadow => "shadow".into(),
+        Enforcement::Percent(percent) => format!("enforced for {percent} %"),
+    }
+}
+
+/// The decision about requests that find no room for a counter.
+pub(super) fn when_full(full: WhenFull) -> &'static str {
+    match full {
+        WhenFull::OpenWhileAlone => "open while redis is unreachable",
+        WhenFull::Open => "open",
+        WhenFull::Closed => "closed",
+    }
+}
+
+/// The origins whose pages may read responses.
+pub(super) fn readers(cors: &Cors) -> String {
+    list(reader_words(cors))
+}
+
+fn reader_words(cors: &Cors) -> Vec<String> {
+    let origin = |origin: &OriginPattern| match origin {
+        OriginPattern::Exact(origin) => origin.to_string(),
+        OriginPattern::Below { scheme, suffix } => format!("{scheme}*{suffix}"),
+    };
+    // The preflight is not about reading.
+    let Cors { origins, credentials, preflight: _ } = cors;
+    let mut words: Vec<String> = match origins {
+        Origins::Any => vec!["*".into()],
+        Origins::Listed(patterns) => patterns.iter().map(origin).collect(),
+    };
+    words.extend(credentials.then(|| "with credentials".into()));
+    words
+}
+
+/// What pages of other origins may do.
+pub(super) fn cors(cors: &Cors) -> String {
+    let mut words = reader_words(cors);
+    words.push(match &cors.preflight {
+        Preflight::Check => "preflight check".into(),
+        Preflight::Pass => "preflight pass".into(),
+        Preflight::Answer { methods, headers, max_age } => {
+            let methods = methods.iter().map(ToString::to_string);
+            let headers = headers.iter().map(ToString::to_string);
+            let max_age = max_age.map(|time| format!("{time:?}"));
+            let details: Vec<String> = methods.chain(headers).chain(max_age).collect();
+            match details.is_empty() {
+                true => "preflight answer".into(),
+                false => format!("preflight answer ({})", details.join(" ")),
+            }
+        }
+    });
+    list(words)
+}
+
+/// Which fields are changed, without their values.
+pub(super) fn header_edits(edits: &HeaderEdits) -> String {
+    let HeaderEdits { remove, set, add } = edits;
+    let removed = remove.iter().map(|name| format!("remove {name}"));
+    let set = set.iter().map(|(name, _)| format!("set {name}"));
+    let added = add.iter().map(|(name, _)| format!("add {name}"));
+    list(removed.chain(set).chain(added))
+}
+
+/// A host as policies write it.
+pub(crate) fn host(pattern: &HostPattern) -> String {
+    match pattern {
+        HostPattern::Exact(name) => name.to_string(),
+        HostPattern::Below(suffix) => format!("*{suffix}"),
+    }
+}
+
+/// Words with commas, or `none`.
+pub(crate) fn list(words: impl IntoIterator<Item = String>) -> String {
+    let words: Vec<String> = words.into_iter().collect();
+    match words.is_empty() {
+        true => "none".into(),
+        false => words.join(", "),
+    }
+}

@@ -1,0 +1,262 @@
+//! Simulated requests, answered by the code that answers real ones. Those of tests inside policies
+//! have counters of their own; those of explanations charge nothing.
+
+use std::{
+    net::{IpAddr, SocketAddr},
+    rc::Rc,
+    sync::Arc,
+};
+
+use http::{HeaderMap, HeaderValue, Response, StatusCode};
+use tollgate_clock::Timestamp;
+use tollgate_gate::{
+    Shared,
+    charge_context::ChargeContext,
+    dry_run::DryRun,
+    forward::Inbound,
+    head::Head,
+    judge::{Judge, JudgeInput},
+    redirect::redirection,
+    request_state::{Action, RequestState},
+    respond::{Audience, Reply, standings_of},
+    shared::fresh_stores,
+};
+use tollgate_identity::{Client, Identity, PublishedKeys, client_address};
+use tollgate_policy::{Policies, Route};
+use tollgate_response::{Body, Rejection, options_asterisk, preflight_answer};
+use tollgate_settings::{ListenerSettings, MemoryBounds};
+use tollgate_store::{LeaseBook, Store};
+use tollgate_upstream::{clean_response, downstream::Peer};
+
+use super::{
+    draft::{Draft, DraftOutcome, DraftResult},
+    explanation::{Explanation, ExplanationInput},
+};
+
+/// Answers simulated requests.
+pub struct Rehearsal {
+    judge: Judge,
+    leases: Rc<LeaseBook>,
+    published_keys: PublishedKeys,
+}
+
+/// The response to a simulated request.
+pub struct Rehearsed<'p> {
+    /// The status of the response.
+    pub status: StatusCode,
+    /// The headers of the response.
+    pub headers: HeaderMap,
+    /// The route that it takes.
+    pub route: Option<&'p Route>,
+    /// Who sends it.
+    pub identity: Option<Identity<'p>>,
+    /// The limit that denies it.
+    pub denied_by: Option<Box<str>>,
+    /// Why it is not forwarded, as a log would say it.
+    pub reason: Option<String>,
+}
+
+impl Rehearsal {
+    /// With new counters in the process. `published_keys` are those of the policies that it judges
+    /// by.
+    pub fn with_fresh_counters(shared: &Arc<Shared>, published_keys: &PublishedKeys) -> Rehearsal {
+        Rehearsal::with_room(shared, published_keys, MemoryBounds::DEFAULT)
+    }
+
+    /// The same, with room for so many counters.
+    pub fn with_room(
+        shared: &Arc<Shared>,
+        published_keys: &PublishedKeys,
+        bounds: MemoryBounds,
+    ) -> Rehearsal {
+        Rehearsal::over(Arc::clone(shared), Store::start(fresh_stores(bounds)), published_keys)
+    }
+
+    /// Over the counters that a proxy has. It starts local tasks of this thread if they are in
+    /// Redis.
+    pub async fn of_running(shared: Arc<Shared>, published_keys: &PublishedKeys) -> Rehearsal {
+        let store = Store::start(Arc::clone(&shared.stores));
+        store.ready(shared.clock.now()).await;
+        Rehearsal::over(shared, store, published_keys)
+    }
+
+    fn over(shared: Arc<Shared>, store: Rc<Store>, published_keys: &PublishedKeys) -> Rehearsal {
+        let leases = LeaseBook::new(Rc::clone(&store), shared.clock.clone());
+        let published_keys = published_keys.clone();
+        Rehearsal { judge: Judge::new(shared, store), leases, published_keys }
+    }
+
+    /// Drops the counters that are over.
+    pub fn sweep(&self, now: Timestamp) {
+        self.judge.sweep(now);
+    }
+
+    /// The counters in use.
+    pub fn counters(&self) -> usize {
+        self.judge.counters()
+    }
+
+    /// Answers a request and charges it; `answer` is what the upstream says if it is asked.
+    pub async fn answer<'p>(
+        &self,
+        policies: &'p Policies,
+        draft: &Draft,
+        answer: &Response<()>,
+    ) -> Rehearsed<'p> {
+        let now = self.judge.shared.clock.now();
+        let dry_run = DryRun { token: draft.token.clone(), is_charged: true, ..DryRun::default() };
+        let DraftResult { mut state, outcome } = self.run(policies, draft, &dry_run, now).await;
+        // They end when this function does, as with the end of the response.
+        let _leases = state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
+        let no_id = NO_ID;
+        let reply = match outcome {
+            DraftOutcome::Forwarded(..) => Reply::Forwarded(as_from_upstream(answer)),
+            DraftOutcome::Answered(reply) => reply,
+        };
+        let denied_by = reply.rejection().and_then(Rejection::limit).map(Box::from);
+        let reason = reply.rejection().map(ToString::to_string);
+        let found = Head::read(&draft.head, policies).ok();
+        let found = found.as_ref().map(|(head, _)| head);
+        let address = self.client_address(draft);
+        let audience = Audience::of(&draft.head, found, &state, &no_id, address);
+        let response = self.judge.respond(reply, &mut state, &audience, None);
+        let (head, _) = response.into_parts();
+        let RequestState { route, identity, .. } = state;
+        Rehearsed { status: head.status, headers: head.headers, route, identity, denied_by, reason }
+    }
+
+    /// How a request would be handled, and why. Nothing is charged.
+    pub async fn explain(&self, policies: &Policies, draft: &Draft) -> Explanation {
+        let now = self.judge.shared.clock.now();
+        let dry_run = DryRun { token: draft.token.clone(), ..DryRun::default() };
+        let result = self.run(policies, draft, &dry_run, now).await;
+        let address = self.client_address(draft);
+        let query = draft.head.uri.query();
+        let client = Client { address, certificate: None, headers: &draft.head.headers, query };
+        let head = Head::read(&draft.head, policies).ok().map(|(head, _)| head);
+        let identifier = &self.judge.shared.identifier;
+        let RequestState { policy, route, .. } = result.state;
+        let context = policy.zip(head.as_ref()).map(|(policy, head)| {
+            let published_keys = &self.published_keys;
+            let dry_run = Some(&dry_run);
+            ChargeContext { identifier, policy, route, head, client, published_keys, now, dry_run }
+        });
+        let ignored = match &context {
+            Some(context) => self.judge.ignored(*context, result.state.identity.as_ref()).await,
+            None => None,
+        };
+        Explanation::of(draft, address, &ExplanationInput { result, context, ignored }, policies)
+    }
+
+    async fn run<'p>(
+        &self,
+        policies: &'p Policies,
+        draft: &Draft,
+        dry_run: &DryRun,
+        now: Timestamp,
+    ) -> DraftResult<'p> {
+        let parts = &draft.head;
+        let address = self.client_address(draft);
+        let mut state = RequestState::default();
+        let action = self.decide(policies, draft, dry_run, now, &mut state).await;
+        let outcome = match action {
+            Action::Forward(forward) => {
+                let mut head = parts.clone();
+                let upstream = forward.upstream;
+                let peer = &self.peer(draft);
+                let inbound = Inbound { peer, address, request_id: &NO_ID, trace: None };
+                self.judge.prepare(&mut head, &state, forward, inbound);
+                DraftOutcome::Forwarded(upstream, head)
+            }
+            Action::Options => DraftOutcome::Answered(Reply::Made(options_asterisk())),
+            Action::Standings => DraftOutcome::Answered(Reply::Made(standings_of(&state))),
+            Action::Redirect(status, location) => {
+                DraftOutcome::Answered(Reply::Made(redirection(status, location)))
+            }
+            Action::Preflight(cors) => {
+                DraftOutcome::Answered(Reply::Made(preflight_answer(cors, &parts.headers)))
+            }
+            Action::Refuse(rejection) => DraftOutcome::Answered(Reply::Refused(rejection)),
+        };
+        DraftResult { state, outcome }
+    }
+
+    /// What is to be done with a request; what was found out about it is noted in `state`.
+    pub(super) async fn decide<'p>(
+        &self,
+        policies: &'p Policies,
+        draft: &Draft,
+        dry_run: &DryRun,
+        now: Timestamp,
+        state: &mut RequestState<'p>,
+    ) -> Action<'p> {
+        let parts = &draft.head;
+        let address = self.client_address(draft);
+        let client = Client {
+            address,
+            certificate: None,
+            headers: &parts.headers,
+            query: parts.uri.query(),
+        };
+        match Head::read(parts, policies) {
+            Ok((head, policy)) => {
+                let dry_run = Some(dry_run);
+                let published_keys = &self.published_keys;
+                let input =
+                    JudgeInput { head: &head, policy, client, published_keys, now, dry_run };
+                self.judge.judge(input, state).await
+            }
+            Err(rejection) => Action::Refuse(rejection),
+        }
+    }
+
+    /// Corrects what a request of the past was charged, by the upstream's answer.
+    pub(super) fn settle_past(&self, state: &mut RequestState<'_>, answer: &Response<()>) {
+        self.judge.settle_past(state, answer);
+    }
+
+    /// The leases of its requests.
+    pub(super) fn leases(&self) -> &Rc<LeaseBook> {
+        &self.leases
+    }
+
+    /// The time by which it judges.
+    pub(super) fn now(&self) -> Timestamp {
+        self.judge.shared.clock.now()
+    }
+
+    fn client_address(&self, draft: &Draft) -> IpAddr {
+        client_address(draft.address, &draft.head.headers, &self.judge.shared.trusted_proxies)
+    }
+
+    fn peer(&self, draft: &Draft) -> Peer {
+        let address = draft.address;
+        let address_value = HeaderValue::from_str(&address.to_string());
+        Peer {
+            address,
+            address_value: address_value.unwrap_or(NO_ID),
+            is_trusted: self.judge.shared.trusted_proxies.contains(address),
+            client_chain: None,
+            listener: Arc::new(ListenerSettings::plain(SocketAddr::new(address, 0).into())),
+        }
+    }
+}
+
+/// A request that was never sent has no id.
+const NO_ID: HeaderValue = HeaderValue::from_static("-");
+
+impl Rehearsed<'_> {
+    /// Who sends it, as policies write it: `user:42`. None: the caller is not known.
+    pub fn caller(&self) -> Option<String> {
+        let caller = self.identity.as_ref()?.caller.as_ref()?;
+        Some(format!("{}:{}", caller.kind, caller.value))
+    }
+}
+
+fn as_from_upstream(answer: &Response<()>) -> Response<Body> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status();
+    response.headers_mut().clone_from(answer.headers());
+    clean_response(response.headers_mut());
+    response
+}

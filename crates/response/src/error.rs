@@ -1,0 +1,118 @@
+//! The response to a request that is refused: status, body and fields, without limit headers.
+
+use http::{HeaderName, HeaderValue, Response, header};
+use tollgate_policy::Responses;
+
+use super::{
+    body::Body,
+    grpc,
+    json::{JSON, json_line},
+    negotiation::Format,
+    options::FORWARDED_METHODS,
+    problem::{PROBLEM_JSON, Problem},
+    rejection::{Denial, Rejection},
+};
+
+static X_TOLLGATE_DENIED_BY: HeaderName = HeaderName::from_static("x-tollgate-denied-by");
+
+static NO_STORE: HeaderValue = HeaderValue::from_static("no-store");
+
+/// What an error response needs besides the error.
+#[derive(Debug)]
+pub struct ErrorDetails<'r> {
+    /// The form of its body.
+    pub format: Format,
+    /// The request's id.
+    pub request_id: &'r HeaderValue,
+    /// The names of all windows that denied the request. Only problem details have them.
+    pub violated: Vec<&'r str>,
+}
+
+#[derive(serde::Serialize)]
+struct ErrorBody {
+    message: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    documentation_url: Option<String>,
+}
+
+impl Rejection {
+    /// The response, without limit headers.
+    pub fn into_response(
+        self,
+        responses: &Responses,
+        details: &ErrorDetails<'_>,
+    ) -> Response<Body> {
+        let mut response = match details.format {
+            Format::Grpc => {
+                let mut response = Response::new(Body::empty());
+                grpc::write_status(&self, responses, response.headers_mut());
+                response
+            }
+            Format::Json | Format::Problem => {
+                let (body, media_type) = self.error_body(responses, details);
+                let mut response = Response::new(Body::full(body));
+                *response.status_mut() = self.status(responses);
+                response.headers_mut().insert(header::CONTENT_TYPE, media_type);
+                response
+            }
+        };
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, NO_STORE.clone());
+        if let Rejection::Primary(denial) | Rejection::Secondary(denial) = &self {
+            headers.insert(X_TOLLGATE_DENIED_BY.clone(), denial.limit.clone());
+        }
+        if let Some(seconds) = self.retry_after() {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        for challenge in self.challenges(responses) {
+            headers.append(header::WWW_AUTHENTICATE, challenge);
+        }
+        if let Rejection::Method = self {
+            headers.insert(header::ALLOW, HeaderValue::from_static(FORWARDED_METHODS));
+        }
+        if self.closes_connection() {
+            headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
+    }
+
+    /// The body in the client's format, and its media type.
+    fn error_body(
+        &self,
+        responses: &Responses,
+        details: &ErrorDetails<'_>,
+    ) -> (Vec<u8>, HeaderValue) {
+        let (body, media_type) = match details.format {
+            Format::Json | Format::Grpc => {
+                let message = self.message();
+                let documentation_url = self.documentation_url(responses);
+                (json_line(&ErrorBody { message, documentation_url }), &JSON)
+            }
+            Format::Problem => {
+                let status = self.status(responses);
+                let detail = self.message();
+                let problem = match self {
+                    Rejection::Primary(_) | Rejection::Secondary(_) => {
+                        Problem::quota_exceeded(status, &detail, details.violated.clone())
+                    }
+                    _ => Problem::new(status, &detail),
+                };
+                let problem = problem.of_request(details.request_id.to_str().unwrap_or_default());
+                (json_line(&problem), &PROBLEM_JSON)
+            }
+        };
+        (body, media_type.clone())
+    }
+
+    /// The documentation of the limits; its fragment marks secondary denials for clients.
+    fn documentation_url(&self, responses: &Responses) -> Option<String> {
+        let url = responses.documentation_url.as_deref();
+        match self {
+            Rejection::Secondary(Denial { retry_after: Some(_), .. }) => {
+                let page = url.map_or("", |url| url.split('#').next().unwrap_or(url));
+                Some(format!("{page}#about-secondary-rate-limits"))
+            }
+            _ => url.map(str::to_owned),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! The `x-ratelimit-*` headers of one limit, and which limit headers browsers may read.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+use tollgate_clock::Timestamp;
+use tollgate_limit::Standing;
+use tollgate_policy::{Allowance, Limit};
+
+static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
+static X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
+static X_RATELIMIT_USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
+static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
+static X_RATELIMIT_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
+
+/// The fields that scripts of other origins may read.
+const EXPOSED: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, \
+                       X-RateLimit-Used, X-RateLimit-Reset, X-RateLimit-Resource, RateLimit, \
+                       RateLimit-Policy, X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id";
+
+/// The five `x-ratelimit-*` headers of one limit: all of them or none.
+#[derive(Clone, Copy, Debug)]
+pub struct LimitHeaders<'p> {
+    /// The policy's limit, as it is written. None: another is in force.
+    written_limit: Option<&'p HeaderValue>,
+    limit: u32,
+    remaining: u32,
+    used: u32,
+    /// Seconds since 1970.
+    reset: u64,
+    resource: &'p HeaderValue,
+}
+
+impl<'p> LimitHeaders<'p> {
+    /// How `limit` stands. Where the effective limit is not the policy's, such as the share of a
+    /// proxy in fallback mode, the headers have the effective one.
+    pub fn new(limit: &'p Limit, allowance: &'p Allowance, standing: &Standing) -> Self {
+        let is_whole = standing.limit == allowance.quota.capacity();
+        LimitHeaders {
+            written_limit: is_whole.then_some(&allowance.limit),
+            limit: standing.limit,
+            remaining: standing.remaining,
+            used: standing.used,
+            reset: reported_reset(standing).ceil_secs(),
+            resource: &limit.resource,
+        }
+    }
+
+    /// For a denial by the primary limit that waiting helps against: nothing remains, and the reset
+    /// is when a retry makes sense. Clients recognise such a denial by that alone, and wait for the
+    /// reset.
+    #[must_use]
+    pub fn exhausted_until(self, retry: Timestamp) -> Self {
+        LimitHeaders { remaining: 0, reset: retry.ceil_secs(), ..self }
+    }
+
+    /// Puts them on a response, from which the upstream's own were removed.
+    pub fn stamp(self, headers: &mut HeaderMap) {
+        headers.reserve(FIELDS_STAMPED);
+        let limit = self.written_limit.cloned().unwrap_or_else(|| number(self.limit));
+        headers.append(X_RATELIMIT_LIMIT.clone(), limit);
+        headers.append(X_RATELIMIT_REMAINING.clone(), number(self.remaining));
+        headers.append(X_RATELIMIT_USED.clone(), number(self.used));
+        headers.append(X_RATELIMIT_RESET.clone(), number(self.reset));
+        headers.append(X_RATELIMIT_RESOURCE.clone(), self.resource.clone());
+    }
+}
+
+/// A number as a field's value, in one allocation; `HeaderValue::from` makes two.
+fn number(number: impl itoa::Integer) -> HeaderValue {
+    let mut digits = itoa::Buffer::new();
+    HeaderValue::from_str(digits.format(number)).unwrap_or(HeaderValue::from_static("0"))
+}
+
+/// When the limit is whole again; with nothing left, when one more request is possible, since
+/// clients wait until then even after a success.
+pub fn reported_reset(standing: &Standing) -> Timestamp {
+    if standing.remaining == 0 { standing.next } else { standing.reset }
+}
+
+/// Fields that a response gains, with a little room, so that the header map grows once.
+const FIELDS_STAMPED: usize = 8;
+
+/// Lets scripts of other origins read the limit headers where they may read the response.
+pub fn expose(headers: &mut HeaderMap) {
+    if !headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
+        return;
+    }
+    let exposed = headers.get_all(header::ACCESS_CONTROL_EXPOSE_HEADERS);
+    let mut names: Vec<&[u8]> = exposed.iter().map(HeaderValue::as_bytes).collect();
+    names.push(EXPOSED.as_bytes());
+    if let Ok(value) = HeaderValue::from_bytes(&names.join(&b", "[..])) {
+        headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, value);
+    }
+}

@@ -1,0 +1,89 @@
+//! The message of each rejection that the client reads. The log has the error itself, which may say
+//! more.
+
+use tollgate_identity::{CredentialError, IdentityError};
+use tollgate_store::StoreError;
+use tollgate_upstream::UpstreamError;
+
+use super::rejection::{Denial, Rejection};
+
+const TOO_LARGE: &str = "The request body is too large.";
+
+impl Rejection {
+    /// The message for the client.
+    pub(super) fn message(&self) -> String {
+        match self {
+            Rejection::Framing(_) => "The request is malformed or too large.".into(),
+            Rejection::Target(error) => format!("The request's address is not valid: {error}."),
+            Rejection::Connection(error) => format!("The request is not valid: {error}."),
+            Rejection::Asked(error) => format!("This cannot be decided: {error}."),
+            Rejection::Method => "This method is not allowed.".into(),
+            Rejection::NoRoute => "Not Found".into(),
+            Rejection::Identity(error) => match error {
+                IdentityError::Missing => "Requires authentication".into(),
+                IdentityError::Credential(error) => match error {
+                    CredentialError::Several | CredentialError::Empty => {
+                        "The request has more than one credential, or an empty one.".into()
+                    }
+                    CredentialError::Malformed => "The request has a malformed credential.".into(),
+                },
+                IdentityError::Token(_)
+                | IdentityError::TooManyBadTokens
+                | IdentityError::IssuerNotAccepted
+                | IdentityError::NoCaller => "Bad credentials".into(),
+                IdentityError::Unavailable => {
+                    "The credentials cannot be checked at the moment. Try again later.".into()
+                }
+                IdentityError::TooManyLookups => {
+                    "Too many credentials from this address are being checked. Try again later."
+                        .into()
+                }
+            },
+            Rejection::Scope(scopes) => {
+                format!("The credentials do not grant what this needs: {scopes}.")
+            }
+            Rejection::Primary(Denial { retry_after: None, .. })
+            | Rejection::Secondary(Denial { retry_after: None, .. }) => {
+                "The cost of this request exceeds its limit.".into()
+            }
+            Rejection::Primary(Denial { who, .. }) => format!("API rate limit exceeded for {who}."),
+            Rejection::Secondary(_) => "You have exceeded a secondary rate limit. \
+                                        Please wait a few minutes before you try again."
+                .into(),
+            Rejection::Certificate(_) => "The client's certificate is not good any more.".into(),
+            Rejection::Denied | Rejection::Address(_) => "Forbidden".into(),
+            Rejection::BodyTooLarge => TOO_LARGE.into(),
+            Rejection::MissingKey(limit) => {
+                format!("The request lacks what limit {limit} counts by.")
+            }
+            Rejection::AmbiguousKey(limit) => {
+                format!("The request has an ambiguous value of what limit {limit} counts by.")
+            }
+            Rejection::Store(StoreError::NoRoom(reason)) if reason.is_clients_fault() => {
+                "Too many different values of what a limit counts by. Try again later.".into()
+            }
+            Rejection::Store(_) => "The service is busy. Try again later.".into(),
+            Rejection::Upstream(error) => match error {
+                UpstreamError::NoAddress
+                | UpstreamError::Connect(_)
+                | UpstreamError::Tls { .. }
+                | UpstreamError::Exchange(_)
+                | UpstreamError::Unsound => "The upstream service could not be reached.".into(),
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
+                    "The service is busy. Try again later.".into()
+                }
+                UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
+                    "The upstream service did not answer in time.".into()
+                }
+                UpstreamError::RequestBody(_) => "The request body is malformed.".into(),
+                UpstreamError::RequestBodyTooLarge => TOO_LARGE.into(),
+                UpstreamError::RequestBodyTimeout => {
+                    "The request body did not arrive in time.".into()
+                }
+                UpstreamError::RequestBodyTooSlow => "The request body came too slowly.".into(),
+            },
+            Rejection::HeadTimeout => "The request did not arrive in time.".into(),
+            Rejection::Internal => "Something went wrong.".into(),
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The HTTP status of each rejection: the only place where errors become status codes.
+
+use http::StatusCode;
+use tollgate_identity::IdentityError;
+use tollgate_policy::Responses;
+use tollgate_store::{NoRoom, StoreError};
+use tollgate_upstream::UpstreamError;
+use tollgate_wire::{ViolationKind, asked::AskError};
+
+use super::rejection::Rejection;
+
+impl Rejection {
+    /// The status that the client sees.
+    pub fn status(&self, responses: &Responses) -> StatusCode {
+        match self {
+            Rejection::Framing(violation) => match violation.kind() {
+                ViolationKind::Malformed => StatusCode::BAD_REQUEST,
+                ViolationKind::TargetTooLong => StatusCode::URI_TOO_LONG,
+                ViolationKind::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                ViolationKind::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
+            },
+            Rejection::Target(_) | Rejection::Connection(_) | Rejection::AmbiguousKey(_) => {
+                StatusCode::BAD_REQUEST
+            }
+            Rejection::Asked(error) => match error {
+                AskError::NotAnAsker => StatusCode::FORBIDDEN,
+                AskError::Path => StatusCode::NOT_FOUND,
+                AskError::Missing(_) | AskError::Repeated(_) | AskError::Malformed(_) => {
+                    StatusCode::BAD_REQUEST
+                }
+            },
+            Rejection::Method => StatusCode::METHOD_NOT_ALLOWED,
+            Rejection::NoRoute => StatusCode::NOT_FOUND,
+            Rejection::Identity(error) => match error {
+                IdentityError::Credential(_) => StatusCode::BAD_REQUEST,
+                IdentityError::Missing
+                | IdentityError::Token(_)
+                | IdentityError::TooManyBadTokens
+                | IdentityError::IssuerNotAccepted
+                | IdentityError::NoCaller => StatusCode::UNAUTHORIZED,
+                IdentityError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
+                // This address has sent too many tokens; others are served meanwhile.
+                IdentityError::TooManyLookups => StatusCode::TOO_MANY_REQUESTS,
+            },
+            Rejection::Primary(_) | Rejection::Secondary(_) => responses.denied_status,
+            // Others are served: a 503 would make a load balancer take this proxy out.
+            Rejection::Store(StoreError::NoRoom(NoRoom::Client | NoRoom::Minute)) => {
+                responses.denied_status
+            }
+            Rejection::Denied
+            | Rejection::Certificate(_)
+            | Rejection::Address(_)
+            | Rejection::MissingKey(_)
+            | Rejection::Scope(_) => StatusCode::FORBIDDEN,
+            Rejection::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Rejection::Store(
+                StoreError::NoRoom(
+                    NoRoom::Full
+                    | NoRoom::Part
+                    | NoRoom::Addresses
+                    | NoRoom::Networks
+                    | NoRoom::Unverified,
+                )
+                | StoreError::Unanswered(_),
+            ) => StatusCode::SERVICE_UNAVAILABLE,
+            Rejection::Upstream(error) => match error {
+                UpstreamError::NoAddress
+                | UpstreamError::Connect(_)
+                | UpstreamError::Tls { .. }
+                | UpstreamError::Exchange(_)
+                | UpstreamError::Unsound => StatusCode::BAD_GATEWAY,
+                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
+                    StatusCode::SERVICE_UNAVAILABLE
+                }
+                UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
+                    StatusCode::GATEWAY_TIMEOUT
+                }
+                UpstreamError::RequestBody(_) => StatusCode::BAD_REQUEST,
+                UpstreamError::RequestBodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+                UpstreamError::RequestBodyTimeout | UpstreamError::RequestBodyTooSlow => {
+                    StatusCode::REQUEST_TIMEOUT
+                }
+            },
+            Rejection::HeadTimeout => StatusCode::REQUEST_TIMEOUT,
+            Rejection::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+        }
+    }
+}

@@ -1,0 +1,292 @@
+//! Settings of the listeners at which other programs ask for decisions.
+
+use std::net::SocketAddr;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use tollgate_keyword::keywords;
+use tollgate_yaml::{Choice, Spanned};
+
+use super::{
+    AskProtocol, AskedHere, Askers, Checker, ListenAddress, ListenerSettings, Protocols, Secret,
+    listener::RawTls,
+};
+
+/// A listener at which other programs ask, in the protocol of Redis.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DecisionSettings {
+    /// Where it is, with its certificates.
+    pub listener: ListenerSettings,
+    /// What clients must say first, if anything.
+    pub password: Option<Secret>,
+    /// The networks whose addresses may ask.
+    pub askers: Askers,
+    /// Most keys that are remembered, of each kind of command.
+    pub max_keys: usize,
+    /// Connections at once.
+    pub connections: usize,
+    /// Connections at once of one address, or of one network of 64 bits in IPv6.
+    pub connections_per_address: usize,
+}
+
+/// The protocol that other programs ask in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum DecisionProtocol {
+    /// HTTP: forward-auth, and calls in JSON.
+    Http,
+    /// gRPC: Envoy.
+    Grpc,
+    /// That of Redis: `RL.*`, `CL.THROTTLE`, `TG.*`.
+    Redis,
+}
+
+keywords! { DecisionProtocol { Http = "http", Grpc = "grpc", Redis = "redis" } }
+
+/// Where other programs ask.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Decisions {
+    /// By HTTP or gRPC: workers serve these listeners, as they serve those of clients.
+    pub http: Vec<ListenerSettings>,
+    /// In the protocol of Redis: a thread serves each.
+    pub redis: Vec<DecisionSettings>,
+}
+
+/// A listener at which other programs ask for decisions.
+#[derive(Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "decisions entry")]
+pub(super) struct RawDecisions {
+    /// Where to listen: an IP address and a port. One that other machines reach needs a password.
+    #[schemars(extend("examples" = ["127.0.0.1:6380"]))]
+    address: Spanned<String>,
+    /// What is spoken there: `http` (forward-auth, and calls in JSON), `grpc` (Envoy) or `redis`.
+    protocol: Spanned<Choice<DecisionProtocol>>,
+    /// Certificates. Left out: other programs use no TLS here.
+    #[schemars(extend("examples" = [{ "certificates": [{ "certificate_file": "server.pem", "key_file": "server.key" }] }]))]
+    tls: Option<Spanned<RawTls>>,
+    /// A file with the password that clients must say (`AUTH`), of `redis` only. Left out: they need
+    /// none.
+    #[schemars(length(min = 1), extend("examples" = ["secrets/decisions-password"]))]
+    password_file: Option<Spanned<String>>,
+    /// An environment variable with the password, in place of the file.
+    #[schemars(length(min = 1), extend("examples" = ["DECISIONS_PASSWORD"]))]
+    password_env: Option<Spanned<String>>,
+    /// Addresses and networks that may ask. Default: loopback; where `tls` requires certificates
+    /// of clients, every client that has one.
+    #[schemars(length(min = 1), extend("examples" = [["127.0.0.0/8", "10.0.0.0/8"]]))]
+    askers: Option<Spanned<Vec<Spanned<String>>>>,
+    /// Most keys that are remembered, of `RL.*` and of `CL.THROTTLE` each, 1000 to 100000000.
+    /// Default: 1000000.
+    #[schemars(range(min = 1000, max = 100_000_000))]
+    max_keys: Option<Spanned<u32>>,
+    /// Connections at once, 1 to 1000000; more are closed as soon as they are made. Default: 4000.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    connections: Option<Spanned<u32>>,
+    /// Connections at once of one address, or of one network of 64 bits in IPv6, 1 to 1000000.
+    /// Default: 1000.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    connections_per_address: Option<Spanned<u32>>,
+}
+
+const DEFAULT_MAX_KEYS: u32 = 1_000_000;
+const DEFAULT_CONNECTIONS: u32 = 4000;
+const DEFAULT_CONNECTIONS_PER_ADDRESS: u32 = 1000;
+const REACHABLE: &str =
+    "other machines reach this address, and an asker can claim to be any client";
+const CONNECTIONS_HELP: &str = "write a number from 1 to 1000000";
+
+impl RawDecisions {
+    /// Whether only those may connect who show a certificate.
+    fn requires_certificate(&self) -> bool {
+        self.tls.as_ref().is_some_and(|tls| tls.value.requires_certificate())
+    }
+}
+
+impl Checker<'_> {
+    pub(super) fn decisions(&mut self, raw: &[RawDecisions]) -> Decisions {
+        let mut all = Decisions::default();
+        let mut taken: Vec<SocketAddr> = Vec::new();
+        for raw in raw {
+            let Some(address) = self.address(&raw.address) else { continue };
+            if address.port() != 0 && taken.contains(&address) {
+                let message = format!("a second listener at `{}`", raw.address.value);
+                self.refuse(&raw.address, message, "keep one");
+            }
+            taken.push(address);
+            match self.keyword(&raw.protocol) {
+                Some(DecisionProtocol::Http) => {
+                    all.http.extend(self.http_decisions(raw, address, AskProtocol::Http));
+                }
+                Some(DecisionProtocol::Grpc) => {
+                    all.http.extend(self.http_decisions(raw, address, AskProtocol::Grpc));
+                }
+                Some(DecisionProtocol::Redis) => {
+                    all.redis.extend(self.redis_decisions(raw, address))
+                }
+                None => {}
+            }
+        }
+        all
+    }
+
+    fn http_decisions(
+        &mut self,
+        raw: &RawDecisions,
+        address: SocketAddr,
+        protocol: AskProtocol,
+    ) -> Option<ListenerSettings> {
+        let RawDecisions { password_file, password_env, max_keys, .. } = raw;
+        let RawDecisions { connections, connections_per_address, .. } = raw;
+        let texts = [password_file, password_env].into_iter().flatten().map(|raw| raw.span);
+        let numbers = [max_keys, connections, connections_per_address].into_iter().flatten();
+        for span in texts.chain(numbers.map(|raw| raw.span)) {
+            let place = Spanned { value: (), span };
+            self.refuse(&place, "only `protocol: redis` has this", "remove it");
+        }
+        let requires_certificate = raw.requires_certificate();
+        if !is_loopback(address) && raw.askers.is_none() && !requires_certificate {
+            let help = "add `askers` with the addresses of those who ask, such as [10.0.0.0/8]";
+            self.refuse(&raw.address, REACHABLE, help);
+        }
+        let asked = AskedHere { askers: self.askers(raw), protocol };
+        let listener = self.decision_listener(raw, address)?;
+        Some(ListenerSettings { asked: Some(asked), ..listener })
+    }
+
+    fn decision_listener(
+        &mut self,
+        raw: &RawDecisions,
+        address: SocketAddr,
+    ) -> Option<ListenerSettings> {
+        let plain = ListenerSettings::plain(ListenAddress::Tcp(address));
+        Some(match &raw.tls {
+            None => plain,
+            Some(tls) => ListenerSettings {
+                tls: Some(self.listener_tls(&tls.value, Protocols::Both)?),
+                ..plain
+            },
+        })
+    }
+
+    fn redis_decisions(
+        &mut self,
+        raw: &RawDecisions,
+        address: SocketAddr,
+    ) -> Option<DecisionSettings> {
+        let password = self.secret(raw.password_env.as_ref(), raw.password_file.as_ref());
+        let has_password = raw.password_env.is_some() || raw.password_file.is_some();
+        if !is_loopback(address) && !has_password && !raw.requires_certificate() {
+            let help = "add `password_file`, or write an address such as 127.0.0.1:6380";
+            self.refuse(&raw.address, REACHABLE, help);
+        }
+        let askers = self.askers(raw);
+        let max_keys = self.number(
+            &raw.max_keys,
+            &(1000..=100_000_000),
+            "write a number from 1000 to 100000000",
+        );
+        let connections = self.number(&raw.connections, &(1..=1_000_000), CONNECTIONS_HELP);
+        let of_an_address =
+            self.number(&raw.connections_per_address, &(1..=1_000_000), CONNECTIONS_HELP);
+        let or = |number: Option<u32>, default: u32| {
+            usize::try_from(number.unwrap_or(default)).unwrap_or(usize::MAX)
+        };
+        Some(DecisionSettings {
+            listener: self.decision_listener(raw, address)?,
+            password,
+            askers,
+            max_keys: or(max_keys, DEFAULT_MAX_KEYS),
+            connections: or(connections, DEFAULT_CONNECTIONS),
+            connections_per_address: or(of_an_address, DEFAULT_CONNECTIONS_PER_ADDRESS),
+        })
+    }
+
+    fn askers(&mut self, raw: &RawDecisions) -> Askers {
+        let Some(raw) = &raw.askers else {
+            let is_anybody = raw.requires_certificate();
+            return if is_anybody { Askers::everybody() } else { Askers::this_machine() };
+        };
+        if raw.value.is_empty() {
+            let help = "write the addresses of those who ask, [10.0.0.0/8], or remove it: loopback";
+            self.refuse(raw, "an empty list: nobody could ask", help);
+        }
+        Askers::new(raw.value.iter().filter_map(|raw| self.network(raw)))
+    }
+}
+
+fn is_loopback(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tollgate_yaml::Sources;
+
+    use super::*;
+    use crate::{
+        Settings,
+        tests::{FILE, rendered},
+    };
+
+    /// Settings with one such listener, on line 3; its fields begin in column 14.
+    fn decisions(fields: &str) -> Result<DecisionSettings, Vec<String>> {
+        let text = format!(
+            "version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\ndecisions: [{{ {fields} }}]\n"
+        );
+        let sources = Sources::system().with_file("config/password", "open sesame, of our own\n");
+        let settings = Settings::parse(Path::new(FILE), &text, &sources);
+        settings.map(|it| it.decisions.redis[0].clone()).map_err(|problems| rendered(&problems))
+    }
+
+    #[test]
+    fn what_is_left_out_has_its_default() {
+        let plain = decisions("address: 127.0.0.1:6380, protocol: redis").unwrap();
+        assert_eq!((plain.max_keys, plain.connections), (1_000_000, 4000));
+        assert_eq!((plain.connections_per_address, plain.password), (1000, None));
+        let asks = |address: &str| plain.askers.contains(address.parse().unwrap());
+        assert!(asks("127.0.0.9") && asks("::1") && !asks("10.0.0.1"));
+        let set = "address: 10.0.0.1:1, protocol: redis, password_file: password, askers: \
+                   [10.0.0.0/8], max_keys: 1000";
+        let set = decisions(set).unwrap();
+        assert_eq!(set.password.unwrap().reveal(), "open sesame, of our own");
+        assert!(
+            set.askers.contains([10, 9, 9, 9].into()) && !set.askers.contains([11, 0, 0, 1].into())
+        );
+        assert_eq!(set.max_keys, 1000);
+    }
+
+    #[test]
+    fn mistakes_are_reported_with_their_place() {
+        let redis = "protocol: redis";
+        for (fields, expected) in [
+            (
+                format!("address: 0.0.0.0:6380, {redis}"),
+                "3:24 other machines reach this address, and an asker can claim to be any \
+                 client: add `password_file`, or write an address such as 127.0.0.1:6380",
+            ),
+            (
+                format!("address: 127.0.0.1:1, {redis}, askers: []"),
+                "3:62 an empty list: nobody could ask: write the addresses of those who ask, \
+                 [10.0.0.0/8], or remove it: loopback",
+            ),
+            (
+                "address: 0.0.0.0:80, protocol: http".to_owned(),
+                "3:24 other machines reach this address, and an asker can claim to be any \
+                 client: add `askers` with the addresses of those who ask, such as [10.0.0.0/8]",
+            ),
+            (
+                "address: 127.0.0.1:1, protocol: http, max_keys: 5".to_owned(),
+                "3:63 only `protocol: redis` has this: remove it",
+            ),
+            (
+                format!("address: 127.0.0.1:1, {redis}, max_keys: 5"),
+                "3:64 5 is out of range: write a number from 1000 to 100000000",
+            ),
+        ] {
+            assert_eq!(decisions(&fields).unwrap_err(), [expected], "{fields}");
+        }
+        let unknown = decisions("address: 127.0.0.1:1, protocol: smtp").unwrap_err();
+        assert!(unknown[0].contains("unknown value `smtp`"), "{unknown:?}");
+    }
+}

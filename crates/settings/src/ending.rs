@@ -1,0 +1,102 @@
+//! Settings of a process's end: how long it may take, and the handover to a successor.
+
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use tollgate_yaml::Spanned;
+
+use super::{Checker, beside};
+
+const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
+const MAX_DRAIN: Duration = Duration::from_secs(3600);
+
+/// The longest path that fits a socket's address on every system.
+const MAX_SOCKET_PATH: usize = 100;
+
+impl Checker<'_> {
+    pub(super) fn drain(&mut self, raw: Option<&Spanned<String>>) -> Duration {
+        let drain =
+            raw.map(|raw| self.time_to_end(raw, "write a number and a unit, at most 1h: 30s"));
+        drain.flatten().unwrap_or(DEFAULT_DRAIN)
+    }
+
+    pub(super) fn drain_delay(&mut self, raw: Option<&Spanned<String>>) -> Duration {
+        let delay =
+            raw.map(|raw| self.time_to_end(raw, "write a number and a unit, at most 1h: 10s"));
+        delay.flatten().unwrap_or_default()
+    }
+
+    fn time_to_end(&mut self, raw: &Spanned<String>, help: &str) -> Option<Duration> {
+        self.time(raw, &(Duration::ZERO..=MAX_DRAIN), "a time to drain", help)
+    }
+
+    pub(super) fn handover(&mut self, raw: Option<&Spanned<String>>) -> Option<PathBuf> {
+        let raw = raw?;
+        let help = "write the path of a socket, such as /run/tollgate/handover.sock";
+        let path = beside(self.file, &raw.value);
+        if raw.value.ends_with('/') || Path::new(&raw.value).file_name().is_none() {
+            self.refuse(raw, "not the path of a socket", help);
+        } else if path.as_os_str().len() > MAX_SOCKET_PATH {
+            self.refuse(raw, format!("a path longer than {MAX_SOCKET_PATH} bytes"), help);
+        }
+        Some(path)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_yaml::{Problem, Sources};
+
+    use super::*;
+    use crate::{
+        Settings,
+        tests::{FILE, rendered},
+    };
+
+    fn parse(lines: &str) -> Result<Settings, Vec<Problem>> {
+        let text = format!("version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\n{lines}\n");
+        Settings::parse(Path::new(FILE), &text, &Sources::system())
+    }
+
+    #[test]
+    fn no_handover_and_no_delay_by_default() {
+        let settings = parse("").unwrap();
+        assert_eq!((settings.handover, settings.drain_delay), (None, Duration::ZERO));
+        assert_eq!(settings.drain, DEFAULT_DRAIN);
+    }
+
+    #[test]
+    fn socket_is_beside_the_file_and_times_have_units() {
+        let settings = parse("handover: next.sock\ndrain: 1m\ndrain_delay: 5s").unwrap();
+        assert_eq!(settings.handover.as_deref(), Some(Path::new("config/next.sock")));
+        assert_eq!(settings.drain, Duration::from_secs(60));
+        assert_eq!(settings.drain_delay, Duration::from_secs(5));
+    }
+
+    #[test]
+    fn mistakes_are_reported_with_their_places() {
+        let long = "x".repeat(MAX_SOCKET_PATH);
+        for (line, expected) in [
+            (
+                "drain: soon",
+                "3:8 `soon` is not a time to drain: write a number and a unit, at most 1h: 30s",
+            ),
+            (
+                "drain_delay: 2h",
+                "3:14 `2h` is not a time to drain: write a number and a unit, at most 1h: 10s",
+            ),
+            (
+                "handover: run/",
+                "3:11 not the path of a socket: write the path of a socket, such as /run/tollgate/handover.sock",
+            ),
+            (
+                &format!("handover: {long}"),
+                "3:11 a path longer than 100 bytes: write the path of a socket, such as /run/tollgate/handover.sock",
+            ),
+        ] {
+            assert_eq!(rendered(&parse(line).unwrap_err()), [expected], "{line}");
+        }
+    }
+}

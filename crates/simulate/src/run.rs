@@ -1,0 +1,326 @@
+//! Reads a history and judges it: from the first request to the answers.
+
+use std::{collections::BTreeMap, time::Instant};
+
+use tollgate_clock::Timestamp;
+use tollgate_history::{HistoryAhead, HistoryError, HistorySummary, ReadOptions, Record};
+use tollgate_policy::Policies;
+use tollgate_preview::{Judged, PastRequest, PastVerdict};
+use tollgate_settings::Settings;
+
+use super::{
+    Need, Outcome, Read, Report,
+    caller_id::CallerIds,
+    callers::CallerCounts,
+    curve::share,
+    describe::describe,
+    limits::LimitCounts,
+    notes::{Needs, notes},
+    past_judge::PastJudge,
+    timeline::Moments,
+    translate::{CallerField, Translator, duration, stands_for},
+};
+
+/// The version of the report's form.
+const VERSION: u32 = 1;
+
+/// The most reasons for refusals that are counted separately.
+const MAX_REASONS: usize = 50;
+
+/// Lines between two reports of progress.
+const LINES_A_REPORT: u64 = 1 << 13;
+
+/// Bytes of memory that a counter takes in the process, with room for what its table keeps free.
+const BYTES_A_KEY: u64 = 64;
+
+/// What is to be simulated.
+pub struct Simulation<'q> {
+    /// The logs.
+    pub read: ReadOptions,
+    /// Where they have the names of callers. [`ReadOptions::wanted`] has the same fields.
+    pub callers: Vec<CallerField>,
+    /// The host of requests whose log has none.
+    pub host: Option<String>,
+    /// The policies to judge by.
+    pub candidate: PolicySet<'q>,
+    /// Other policies, for comparison.
+    pub against: Option<PolicySet<'q>>,
+}
+
+/// Policies to judge by.
+#[derive(Clone, Copy)]
+pub struct PolicySet<'q> {
+    /// The policies.
+    pub policies: &'q Policies,
+    /// Settings, if any were read with them.
+    pub settings: Option<&'q Settings>,
+    /// What they were called on the command line.
+    pub name: &'q str,
+}
+
+/// How far it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Progress {
+    /// Requests that were judged.
+    pub requests: u64,
+    /// Bytes of the logs that were read.
+    pub bytes: u64,
+    /// Bytes of all logs; none: not known.
+    pub all_bytes: Option<u64>,
+}
+
+/// Why there are no answers.
+#[derive(Debug, thiserror::Error)]
+pub enum SimulationError {
+    /// The logs cannot be read.
+    #[error(transparent)]
+    History(#[from] HistoryError),
+    /// The system has no event queue.
+    #[error("cannot start: {0}")]
+    System(#[from] std::io::Error),
+    /// Standard input is read once.
+    #[error("the logs are read twice: name regular files, not standard input or a pipe")]
+    NotTwice,
+    /// There is nothing to suggest by.
+    #[error("no request is in the logs, so nothing can be suggested")]
+    NoRequest,
+    /// No policy can have callers of this kind.
+    #[error("no caller can be called `{0}`: use up to 64 letters, digits, `-` and `_`")]
+    CallerKind(String),
+    /// What was made of the log is no policy.
+    #[error("the log has names that no policy can have: {}", .0.iter().map(ToString::to_string).collect::<Vec<_>>().join("; "))]
+    Draft(Vec<tollgate_yaml::Problem>),
+}
+
+impl Simulation<'_> {
+    /// Judges all requests of the logs.
+    ///
+    /// # Errors
+    /// [`SimulationError`].
+    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Report, SimulationError> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build_local(Default::default())?;
+        // What would be logged of real clients is of no interest here.
+        let quiet = tracing::subscriber::NoSubscriber::new();
+        tracing::subscriber::with_default(quiet, || runtime.block_on(self.judge_all(progress)))
+    }
+
+    async fn judge_all(
+        &self,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Report, SimulationError> {
+        let begun = Instant::now();
+        let mut history = HistoryAhead::open(&self.read)?;
+        let mut counts = Counts::new(self);
+        let mut past = Translator::blank();
+        let mut judged = Judged::default();
+        let mut lines: u64 = 0;
+        while let Some(mut record) = history.next_record() {
+            counts.judge(&mut past, &mut record, &mut judged).await;
+            lines += 1;
+            if lines.is_multiple_of(LINES_A_REPORT) {
+                let (bytes, all_bytes) = history.progress();
+                progress(Progress { requests: counts.outcome.requests, bytes, all_bytes });
+            }
+        }
+        let mut report = counts.report(self, history.finish()?);
+        report.read.took_seconds = begun.elapsed().as_secs_f64();
+        Ok(report)
+    }
+}
+
+/// All that is counted.
+struct Counts<'s, 'q> {
+    simulation: &'s Simulation<'q>,
+    judge: PastJudge<'q>,
+    against: Option<PastJudge<'q>>,
+    translator: Translator,
+    caller_ids: CallerIds,
+    outcome: Outcome,
+    limits: LimitCounts<'q>,
+    callers: CallerCounts,
+    moments: Moments,
+    calls: Calls,
+    first: Option<Timestamp>,
+    last: Timestamp,
+}
+
+/// Calls of a store, second by second.
+#[derive(Default)]
+struct Calls {
+    second: u64,
+    in_second: u64,
+    most: u64,
+    all: u64,
+}
+
+impl<'s, 'q> Counts<'s, 'q> {
+    fn new(simulation: &'s Simulation<'q>) -> Counts<'s, 'q> {
+        let Simulation { candidate, against, callers, host, .. } = simulation;
+        Counts {
+            simulation,
+            judge: PastJudge::new(candidate.policies, candidate.settings),
+            against: against.map(|against| PastJudge::new(against.policies, against.settings)),
+            translator: Translator::new(callers, host.as_deref(), candidate.policies),
+            caller_ids: CallerIds::new(callers, candidate.policies),
+            outcome: Outcome::default(),
+            limits: LimitCounts::default(),
+            callers: CallerCounts::default(),
+            moments: Moments::default(),
+            calls: Calls::default(),
+            first: None,
+            last: Timestamp::default(),
+        }
+    }
+
+    /// Judges what a line tells of: mostly one request.
+    async fn judge(
+        &mut self,
+        past: &mut PastRequest,
+        record: &mut Record,
+        judged: &mut Judged<'q>,
+    ) {
+        let now = record.time;
+        self.first.get_or_insert(now);
+        self.last = now;
+        let times = stands_for(record);
+        self.outcome.requests += u64::from(times);
+        self.moments.at(now).requests += u64::from(times);
+        let caller = self.caller_ids.of(record);
+        self.callers.add(caller, times);
+        let filled = self.translator.fill(past, record, times);
+        for _ in 0..times {
+            match filled {
+                Ok(()) => self.judge_request(past, record, caller, judged).await,
+                Err(reason) => self.refuse(reason),
+            }
+        }
+    }
+
+    async fn judge_request(
+        &mut self,
+        past: &PastRequest,
+        record: &Record,
+        caller: u64,
+        judged: &mut Judged<'q>,
+    ) {
+        let now = record.time;
+        let took = duration(record);
+        self.judge.judge(past, now, took, judged).await;
+        self.count(past, now, caller, judged);
+        let policies = self.simulation.candidate.name;
+        if let Some(against) = &mut self.against {
+            against.judge(past, now, took, judged).await;
+            if judged.would_deny_enforced() {
+                let describe = || describe(policies, past, now, judged);
+                self.callers.add_denial_against(caller, describe);
+            }
+        }
+    }
+
+    fn count(&mut self, past: &PastRequest, now: Timestamp, caller: u64, judged: &Judged<'q>) {
+        let policies = self.simulation.candidate.name;
+        if let Some(policy) = judged.policy {
+            for charge in &judged.charges {
+                self.limits.add(policy, charge, now);
+            }
+            let tier = judged.identity.as_ref().map(|identity| identity.tier);
+            for limit in judged.unkeyed.iter().filter_map(|at| policy.limits.get(*at)) {
+                self.limits.not_judged.add(policy, limit, tier);
+            }
+        }
+        if !judged.charges.is_empty() {
+            self.calls.add(now);
+        }
+        match &judged.verdict {
+            PastVerdict::Denied => {
+                self.outcome.denied += 1;
+                self.moments.at(now).denied += 1;
+                let describe = || describe(policies, past, now, judged);
+                self.callers.add_denial(caller, judged, describe);
+            }
+            PastVerdict::Admitted => {
+                self.outcome.admitted += 1;
+                if judged.would_deny() {
+                    self.outcome.would_deny += 1;
+                    self.moments.at(now).would_deny += 1;
+                    let describe = || describe(policies, past, now, judged);
+                    self.callers.add_denial(caller, judged, describe);
+                }
+            }
+            PastVerdict::NoKey(limit) => {
+                self.refuse(&format!("the log does not have what limit {limit} counts by"));
+            }
+            PastVerdict::NoCaller => {
+                if let Some((policy, route)) = judged.policy.zip(judged.route) {
+                    self.limits.not_judged.add_route(policy, route);
+                }
+                self.refuse("the log does not say who called, and the route needs a token");
+            }
+            PastVerdict::Refused(reason) => {
+                let reason = reason.clone();
+                self.refuse(&reason);
+            }
+        }
+    }
+
+    fn refuse(&mut self, reason: &str) {
+        let refused: &mut BTreeMap<String, u64> = &mut self.outcome.refused;
+        let known = refused.contains_key(reason) || refused.len() < MAX_REASONS;
+        let reason = if known { reason } else { "other reasons" };
+        *refused.entry(reason.to_owned()).or_default() += 1;
+    }
+
+    fn report(mut self, simulation: &Simulation<'_>, mut summary: HistorySummary) -> Report {
+        self.callers.count_waiting();
+        let of_logs = std::mem::take(&mut summary.notes);
+        let mut read = Read::from(summary);
+        let outcome = &mut self.outcome;
+        outcome.denied_share = share(outcome.denied, outcome.requests);
+        outcome.denied_in_log = self.translator.lacks.denied;
+        outcome.callers = self.callers.len();
+        outcome.callers_denied = self.callers.denied();
+        let seconds =
+            self.first.map_or(0.0, |first| self.last.saturating_since(first).as_secs_f64());
+        read.first = self.first.map(|first| first.to_string());
+        read.last = self.first.map(|_| self.last.to_string());
+        read.seconds = seconds;
+        let needs = Needs::of(simulation.candidate.policies);
+        let mut notes = notes(&read, &self.translator.lacks, needs, outcome);
+        notes.extend(of_logs);
+        let (limits, curves) = self.limits.report(simulation.candidate.policies);
+        let peak_keys = self.judge.peak_keys();
+        Report {
+            version: VERSION,
+            read,
+            notes,
+            limits,
+            worst: self.callers.worst(),
+            curves,
+            timeline: self.moments.report(),
+            against: simulation.against.map(|against| {
+                self.callers.against(against.name.to_owned(), self.outcome.requests)
+            }),
+            outcome: self.outcome,
+            store: Need {
+                peak_keys,
+                memory_bytes: peak_keys * BYTES_A_KEY,
+                peak_redis_calls_per_second: self.calls.most,
+                mean_redis_calls_per_second: self.calls.all as f64 / seconds.max(1.0),
+            },
+        }
+    }
+}
+
+impl Calls {
+    fn add(&mut self, now: Timestamp) {
+        let second = now.as_micros() / 1_000_000;
+        if second != self.second {
+            (self.second, self.in_second) = (second, 0);
+        }
+        self.in_second += 1;
+        self.all += 1;
+        self.most = self.most.max(self.in_second);
+    }
+}

@@ -1,0 +1,91 @@
+//! A policy to begin with, from a log: its routes and callers, and limits that nearly all callers
+//! stay below. Each limit only counts (`mode: shadow`), and has the evidence for its number beside
+//! it.
+//!
+//! The logs are read twice: first for what there is (`seen`), of which a policy is made that only
+//! measures (`draft`); then that policy is simulated, which gives the numbers. Whatever a log has,
+//! what comes out is a policy: what no policy can have is left out.
+
+mod callers;
+mod draft;
+mod evidence;
+mod head;
+mod seen;
+#[cfg(test)]
+mod tests;
+mod words;
+
+use std::{fs, path::Path};
+
+use tollgate_history::ReadOptions;
+use tollgate_policy::{Policies, Policy, load};
+use tollgate_yaml::Sources;
+
+use self::{draft::Draft, seen::Seen, words::is_name};
+use super::{PolicySet, Progress, Simulation, SimulationError, translate::CallerField};
+
+/// What the policy is called while it is made.
+const NAME: &str = "suggested.yaml";
+
+/// Writes a policy to begin with. The logs are read twice, so they have to be files.
+///
+/// # Errors
+/// [`SimulationError`].
+pub fn suggest(
+    read: &ReadOptions,
+    callers: &[CallerField],
+    host: Option<&str>,
+    progress: &mut dyn FnMut(Progress),
+) -> Result<String, SimulationError> {
+    check(read, callers)?;
+    let seen = Seen::of(read, callers, progress)?;
+    let read_once = seen.records;
+    if seen.requests == 0 {
+        // Numbers for limits would be made up.
+        return Err(SimulationError::NoRequest);
+    }
+    let draft = Draft::of(seen);
+    let policies = Policies::new(vec![parse(&draft.policy(None))?]);
+    let candidate = PolicySet { policies: &policies, settings: None, name: NAME };
+    let simulation = Simulation {
+        read: read.clone(),
+        callers: callers.to_vec(),
+        host: host.map(str::to_owned),
+        candidate,
+        against: None,
+    };
+    let report = simulation.run(&mut |second| progress(goes_on(read_once, second)))?;
+    let text = draft.policy(Some(&report));
+    parse(&text)?;
+    Ok(text)
+}
+
+/// Refuses what cannot be read twice, and kinds of callers that no policy can have.
+fn check(read: &ReadOptions, callers: &[CallerField]) -> Result<(), SimulationError> {
+    // Who opens the file reports that it is not there, or is a folder.
+    let is_read_once = |file: &Path| {
+        let found = fs::metadata(file);
+        file == Path::new("-") || found.is_ok_and(|found| !found.is_file() && !found.is_dir())
+    };
+    if read.files.iter().any(|file| is_read_once(file)) {
+        return Err(SimulationError::NotTwice);
+    }
+    match callers.iter().find(|caller| !is_name(&caller.kind)) {
+        None => Ok(()),
+        Some(CallerField { kind, .. }) => Err(SimulationError::CallerKind(kind.clone())),
+    }
+}
+
+fn parse(text: &str) -> Result<Policy, SimulationError> {
+    load(Path::new(NAME), text, &Sources::system()).map_err(SimulationError::Draft)
+}
+
+/// The progress of the second time, which goes on where the first one ended.
+fn goes_on(read_once: u64, second: Progress) -> Progress {
+    let Progress { requests, bytes, all_bytes } = second;
+    Progress {
+        requests: read_once + requests,
+        bytes: all_bytes.unwrap_or_default() + bytes,
+        all_bytes: all_bytes.map(|all| all * 2),
+    }
+}

@@ -1,0 +1,147 @@
+//! A policy whose limits are not known yet, and then are.
+
+use std::{collections::BTreeMap, fmt::Write as _};
+
+use super::{
+    callers::Callers,
+    evidence::{evidence, rates},
+    head::write_head,
+    seen::Seen,
+    words::{name_of, yaml_name, yaml_text},
+};
+use crate::{Curve, Report, curve::share, paths::Template};
+
+/// A route has at least this part of all requests; all others share one.
+const LEAST_PART: f64 = 0.02;
+
+/// The most routes with a limit of their own.
+const MOST_ROUTES: usize = 12;
+
+/// More than any caller uses: what the measuring policy allows.
+const PLENTY: u32 = 1_000_000_000;
+
+/// A log of so many seconds says something about hours.
+const HOURS: f64 = 7200.0;
+
+/// The limit of all requests.
+const CORE: &str = "core";
+
+/// A policy whose limits are not known yet.
+pub(super) struct Draft {
+    routes: Vec<(Template, String)>,
+    callers: Callers,
+}
+
+impl Draft {
+    pub(super) fn of(seen: Seen) -> Draft {
+        let Seen { paths, kinds, issuers, .. } = seen;
+        let mut names: Vec<String> = vec![CORE.to_owned()];
+        let templates = paths.templates(LEAST_PART, MOST_ROUTES);
+        let named = templates.into_iter().map(|template| {
+            let name = name_of(&template, &names);
+            names.push(name.clone());
+            (template, name)
+        });
+        Draft { routes: named.collect(), callers: Callers::of(kinds, &issuers) }
+    }
+
+    /// The policy: one that only measures, or with limits from what was measured.
+    pub(super) fn policy(&self, measured: Option<&Report>) -> String {
+        let mut text = String::new();
+        let _ = self.write(&mut text, measured);
+        text
+    }
+
+    fn write(&self, text: &mut String, measured: Option<&Report>) -> std::fmt::Result {
+        if let Some(report) = measured {
+            write_head(text, report)?;
+        }
+        writeln!(text, "version: 1\n")?;
+        writeln!(text, "upstreams:")?;
+        writeln!(text, "  api: {{ servers: [http://127.0.0.1:9000] }}   # put your server here\n")?;
+        self.callers.write(text)?;
+        writeln!(text, "\nlimits:")?;
+        self.write_limit(text, CORE, "all requests of a caller", measured)?;
+        // What is simulated has the last word: a route that no request took has no evidence.
+        let requests_of = |name: &str| measured.map_or(1, |report| used(report, name));
+        let routes: Vec<&(Template, String)> =
+            self.routes.iter().filter(|(_, name)| requests_of(name) > 0).collect();
+        for (template, name) in &routes {
+            let all = measured.map_or(1, |report| report.outcome.requests);
+            let percent = share(requests_of(name), all) * 100.0;
+            let about = format!("{} has {percent:.1} % of the requests", template.pattern);
+            self.write_limit(text, name, &about, measured)?;
+        }
+        writeln!(text, "\nroutes:")?;
+        let auth = if self.callers.has_named() { "optional" } else { "none" };
+        for (template, name) in &routes {
+            let (pattern, name) = (yaml_text(&template.pattern), yaml_name(name));
+            writeln!(
+                text,
+                "  - {{ match: {{ path: {pattern} }}, auth: {auth}, limits: [{CORE}, {name}] }}"
+            )?;
+        }
+        writeln!(text, "  - {{ match: {{ path: \"/**\" }}, auth: {auth}, limits: [{CORE}] }}")
+    }
+
+    fn write_limit(
+        &self,
+        text: &mut String,
+        name: &str,
+        about: &str,
+        measured: Option<&Report>,
+    ) -> std::fmt::Result {
+        let key = yaml_name(name);
+        let Some(report) = measured else {
+            let rates = format!("[{PLENTY}/minute, {PLENTY}/hour]");
+            return writeln!(text, "  {key}: {{ per: caller, rate: {rates}, mode: shadow }}");
+        };
+        let tiers = &self.callers.tiers;
+        writeln!(text, "  # {about}.")?;
+        let mut by_tier: BTreeMap<&str, Vec<&Curve>> = BTreeMap::new();
+        let has_hours = report.read.seconds >= HOURS;
+        let is_said = |curve: &&Curve| curve.window_seconds < 3600 || has_hours;
+        for curve in report.curves.iter().filter(|curve| curve.limit == name).filter(is_said) {
+            by_tier.entry(&curve.tier).or_default().push(curve);
+        }
+        for (tier, curves) in &mut by_tier {
+            curves.sort_by_key(|curve| curve.window_seconds);
+            let of = if tiers.is_empty() { String::new() } else { format!(" of tier {tier}") };
+            for curve in curves {
+                writeln!(text, "  # {}", evidence(curve, &of))?;
+            }
+        }
+        writeln!(text, "  {key}:")?;
+        writeln!(text, "    per: caller")?;
+        match by_tier.len() {
+            0 => writeln!(
+                text,
+                "    rate: 1000/hour   # a guess: no request of the log was judged by it"
+            )?,
+            1 if tiers.is_empty() => {
+                let rates = by_tier.values().next().map(|curves| rates(curves));
+                writeln!(text, "    rate: {}", rates.unwrap_or_default())?;
+            }
+            _ => {
+                writeln!(text, "    rate:")?;
+                for (tier, curves) in &by_tier {
+                    writeln!(text, "      {}: {}", yaml_name(tier), rates(curves))?;
+                }
+                let least = by_tier
+                    .values()
+                    .min_by_key(|curves| curves.first().map_or(0, |curve| curve.suggested));
+                let others = least.map(|curves| rates(curves)).unwrap_or_default();
+                if tiers.iter().any(|tier| !by_tier.contains_key(tier.as_str())) {
+                    writeln!(text, "      default: {others}   # tiers that did not use it")?;
+                }
+            }
+        }
+        writeln!(text, "    mode: shadow")
+    }
+}
+
+/// The requests that a limit was asked about, of all tiers.
+fn used(report: &Report, name: &str) -> u64 {
+    let of_minutes = |curve: &&Curve| curve.limit == name && curve.window_seconds < 3600;
+    report.curves.iter().filter(of_minutes).map(|curve| curve.requests).sum()
+}

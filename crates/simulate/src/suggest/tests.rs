@@ -1,0 +1,276 @@
+//! Logs of every kind, and the policies that are made of them.
+
+use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::Report;
+
+/// A log in a folder of its own.
+struct Log {
+    _folder: TempDir,
+    file: PathBuf,
+}
+
+impl Log {
+    fn new(text: &str) -> Log {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("access.log");
+        fs::write(&file, text).unwrap();
+        Log { _folder: folder, file }
+    }
+
+    fn read(&self) -> ReadOptions {
+        ReadOptions { files: vec![self.file.clone()], ..ReadOptions::default() }
+    }
+
+    fn suggest(&self) -> Result<String, SimulationError> {
+        suggest(&self.read(), &[], None, &mut |_| {})
+    }
+
+    /// The policy that is suggested, and what it would do.
+    fn simulated(&self) -> (String, Report) {
+        let text = self.suggest().unwrap_or_else(|error| panic!("{error}"));
+        let policies = Policies::new(vec![parse(&text).unwrap()]);
+        let candidate = PolicySet { policies: &policies, settings: None, name: NAME };
+        let simulation = Simulation {
+            read: self.read(),
+            callers: Vec::new(),
+            host: None,
+            candidate,
+            against: None,
+        };
+        let report = simulation.run(&mut |_| {}).unwrap();
+        assert_eq!(report.outcome.denied, 0, "{text}");
+        (text, report)
+    }
+}
+
+/// A combined log of these paths, each of them several times.
+fn combined(paths: &[&str]) -> Log {
+    let mut text = String::new();
+    for at in 0..paths.len() * 20 {
+        let (minute, second, path) = (at / 60 % 60, at % 60, paths[at % paths.len()]);
+        let _ = writeln!(
+            text,
+            "192.0.2.{} - - [21/Nov/2026:08:{minute:02}:{second:02} +0000] \"GET {path} HTTP/1.1\" \
+             200 5 \"-\" \"x\"",
+            at % 7
+        );
+    }
+    Log::new(&text)
+}
+
+/// A log of tollgate: caller, tier and facts of each request, each of them several times.
+fn own(requests: &[(&str, &str, &str)]) -> Log {
+    let mut text = String::new();
+    for at in 0..requests.len() * 20 {
+        let (caller, tier, facts) = requests[at % requests.len()];
+        let (minute, second) = (at / 60 % 60, at % 60);
+        let _ = writeln!(
+            text,
+            "{{\"time\":\"2026-11-20T08:{minute:02}:{second:02}.000Z\",\"request_id\":\"a\",\
+             \"client\":\"192.0.2.7\",\"caller\":\"{caller}\",\"tier\":\"{tier}\",\
+             \"method\":\"GET\",\"host\":\"a\",\"path\":\"/a\",\"route\":\"/**\",\"status\":200,\
+             \"exempt\":false,\"denied\":null,\"limits\":[],\"facts\":{facts},\"total_ms\":1.0}}"
+        );
+    }
+    Log::new(&text)
+}
+
+/// The tiers of a limit that were used.
+fn tiers(report: &Report) -> BTreeSet<&str> {
+    report.limits.iter().filter(|it| it.requests > 0).map(|it| it.tier.as_str()).collect()
+}
+
+#[test]
+fn tier_of_a_policy_without_tiers_is_left_out() {
+    let (text, report) =
+        own(&[("user:1", "default", "{}"), ("user:2", "default", "{}")]).simulated();
+    assert!(!text.contains("tiers:"), "{text}");
+    assert_eq!((report.outcome.refused.len(), report.outcome.callers), (0, 2));
+    let (text, _) = own(&[("user:1", "default", "{}"), ("user:2", "pro", "{}")]).simulated();
+    assert!(text.contains("tiers: { default: pro, names: [pro] }"), "{text}");
+}
+
+#[test]
+fn callers_of_several_issuers_are_all_known() {
+    let log = own(&[
+        ("main/user:1", "free", r#"{"issuer":"https://a/"}"#),
+        ("other/user:1", "free", r#"{"issuer":"https://b/"}"#),
+    ]);
+    let (text, report) = log.simulated();
+    assert!(text.contains("{ name: user, key: jwt.sub, tier: jwt.plan }"), "{text}");
+    assert!(text.contains("name: main\n      issuer: \"https://a/\""), "{text}");
+    assert!(text.contains("name: other\n      issuer: \"https://b/\""), "{text}");
+    assert!(report.outcome.refused.is_empty(), "{:?}", report.outcome.refused);
+    assert!(report.limits.iter().all(|limit| limit.callers == 2), "{:?}", report.limits);
+    // As tollgate's own log has them.
+    let log = own(&[
+        ("user:1", "free", r#"{"issuer":"https://a/"}"#),
+        ("user:1", "free", r#"{"issuer":"https://b/"}"#),
+    ]);
+    let (text, report) = log.simulated();
+    assert!(report.limits.iter().all(|limit| limit.callers == 2), "{text}");
+}
+
+#[test]
+fn callers_by_api_keys_are_no_issuer() {
+    let (text, report) = own(&[("app:k1", "free", r#"{"issuer":"api_keys:x"}"#)]).simulated();
+    assert!(!text.contains("api_keys:x") && text.contains("it needs `api_keys`"), "{text}");
+    assert!(report.outcome.refused.is_empty(), "{:?}", report.outcome.refused);
+}
+
+#[test]
+fn addresses_keep_their_tier() {
+    let log = own(&[
+        ("user:1", "free", "{}"),
+        ("anonymous:192.0.2.7", "anonymous", "{}"),
+        ("anonymous:192.0.2.8", "anonymous", "{}"),
+    ]);
+    let (text, report) = log.simulated();
+    let entry = "{ name: anonymous, key: client.ip, tier: anonymous }";
+    assert!(text.contains(entry), "{text}");
+    assert!(text.contains("tiers: { default: free, names: [free, anonymous] }"), "{text}");
+    assert_eq!(tiers(&report), BTreeSet::from(["anonymous", "free"]));
+    assert!(text.contains("20 requests, 1 caller of tier free;"), "{text}");
+}
+
+#[test]
+fn any_name_of_a_caller_gives_a_policy() {
+    let kinds =
+        ["anonymous:ada", "null:1", "1e3:1", "-:x", "no one:4", "a/b/c:4", "yes:1", "ip:::1"];
+    let requests: Vec<(&str, &str, &str)> = kinds
+        .into_iter()
+        .zip(["null", "true", "0x10", "-1", "two words", "", "é", "~"])
+        .map(|(kind, tier)| (kind, tier, r#"{"issuer":"${HOME}"}"#))
+        .collect();
+    let (text, _) = own(&requests).simulated();
+    for (kind, tier, facts) in requests {
+        own(&[(kind, tier, facts)]).simulated();
+    }
+    assert!(text.contains("name: anonymous, key: jwt.") && text.contains("name: ip,"), "{text}");
+}
+
+#[test]
+fn any_path_gives_a_policy() {
+    let paths = [
+        "/..",
+        "/.",
+        "/a/../b",
+        "/null",
+        "/true",
+        "/No",
+        "/~",
+        "/1e3",
+        "/0x10",
+        "/2026-11-21",
+        "/default",
+        "/core",
+        "/core-2",
+        "/core-hour",
+        "/x",
+        "/x/minute",
+        "/x/hour",
+        "/-",
+        "/--",
+        "/...",
+        "/.well-known/x",
+        "/{a}",
+        "/*",
+        "/**",
+        "/a:",
+        "/#",
+        "/\\",
+        "/%61",
+        "/%zz",
+        "/%00",
+        "/a%2Fb",
+        "//",
+        "//a",
+        "/a;x=1",
+        "/ä",
+        "*",
+        "/nan",
+        "/unlimited",
+        "/api",
+        "/v1",
+        "/rate_limit",
+        "/a/b/c/d/e/f/g/h/i/j/k",
+    ];
+    combined(&paths).simulated();
+    for path in paths {
+        combined(&["/other", path, path]).simulated();
+        // Some of these are no requests.
+        let found = combined(&[path]).suggest();
+        let is_empty = matches!(found, Err(SimulationError::NoRequest));
+        assert!(is_empty || found.is_ok(), "{path}: {found:?}");
+    }
+}
+
+#[test]
+fn names_that_yaml_reads_as_something_else_are_quoted() {
+    let (text, report) = combined(&["/null", "/x"]).simulated();
+    assert!(text.contains("limits: [core, \"null\"]"), "{text}");
+    let names: BTreeSet<&str> = report.limits.iter().map(|it| it.limit.as_str()).collect();
+    assert_eq!(names, BTreeSet::from(["core", "null", "x"]));
+}
+
+#[test]
+fn evidence_of_a_deep_path_is_that_of_its_requests() {
+    let (text, report) = combined(&["/a/b/c/d/e/f/g/h/i/j"]).simulated();
+    assert!(text.contains("/a/b/c/d/e/f/g/h/** has 100.0 % of the requests"), "{text}");
+    assert!(!text.contains("nobody used it"), "{text}");
+    assert!(report.limits.iter().all(|limit| limit.requests == 20), "{:?}", report.limits);
+}
+
+#[test]
+fn what_cannot_be_read_twice_is_refused() {
+    let read = |file: &str| ReadOptions { files: vec![file.into()], ..ReadOptions::default() };
+    for file in ["-", "/dev/null"] {
+        let found = suggest(&read(file), &[], None, &mut |_| {});
+        assert!(matches!(found, Err(SimulationError::NotTwice)), "{file}: {found:?}");
+    }
+    let found = suggest(&read("/nowhere"), &[], None, &mut |_| {});
+    assert!(matches!(found, Err(SimulationError::History(_))), "{found:?}");
+}
+
+#[test]
+fn log_without_requests_suggests_nothing() {
+    let found = Log::new("").suggest();
+    assert!(matches!(found, Err(SimulationError::NoRequest)), "{found:?}");
+}
+
+#[test]
+fn requests_that_no_limit_counts_are_said_at_the_top() {
+    let (text, _) = combined(&["/a", "/%zz"]).simulated();
+    let note =
+        "# - 20 of the requests are in no number here, because they would be refused before limits";
+    assert!(text.contains(note), "{text}");
+}
+
+#[test]
+fn kind_that_no_policy_can_have_is_said() {
+    let callers = [CallerField { kind: "my user".to_owned(), field: "remote_user".to_owned() }];
+    let log = combined(&["/a"]);
+    let found = suggest(&log.read(), &callers, None, &mut |_| {});
+    assert!(found.unwrap_err().to_string().contains("`my user`"));
+}
+
+#[test]
+fn progress_goes_on_in_the_second_reading() {
+    let paths: Vec<String> = (0..1500).map(|number| format!("/a/{number}")).collect();
+    let log = combined(&paths.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut seen: Vec<(u64, u64)> = Vec::new();
+    let mut most = 0;
+    let mut progress = |now: Progress| {
+        seen.push((now.requests, now.bytes));
+        most = now.all_bytes.unwrap();
+    };
+    suggest(&log.read(), &[], None, &mut progress).unwrap();
+    assert!(seen.len() >= 4 && seen.is_sorted(), "{seen:?}");
+    let half = fs::metadata(&log.file).unwrap().len();
+    assert_eq!(most, 2 * half);
+    assert!(seen.last().is_some_and(|(_, bytes)| *bytes > half && *bytes <= most), "{seen:?}");
+}

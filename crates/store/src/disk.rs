@@ -1,0 +1,302 @@
+//! The disk of a store: where counters are that are not in memory, and what makes all of them outlive
+//! the process.
+//!
+//! Decisions are made in memory ([`MemoryStore`](super::MemoryStore)). A thread of its own writes
+//! what was changed to a journal, several times in each `flush` (`keeper`), another makes tables of it
+//! (`tables`), a third merges these and looks through them (`upkeep`), and a few read counters that
+//! are needed again (`reads`). So no request waits for the disk, except for its own counter that is
+//! not in memory.
+
+mod batch;
+mod filter;
+mod folder;
+mod journal;
+mod keeper;
+mod live;
+mod offline;
+mod open;
+mod orders;
+mod reads;
+mod record;
+mod recover;
+mod report;
+mod sealed;
+mod tables;
+mod tree;
+mod upkeep;
+
+use std::{
+    path::Path,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+        mpsc,
+    },
+    thread::JoinHandle,
+    time::Duration,
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::{Notify, watch};
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_settings::{DiskSettings, SyncMode};
+
+use self::{
+    filter::Filter, folder::Folder, live::LiveJournals, orders::Order, reads::Reads,
+    record::key_bytes, report::Failure, tree::Tree,
+};
+
+pub(super) use self::{
+    batch::{Batch, Collected},
+    record::Record,
+};
+pub use self::{
+    folder::OpenError,
+    offline::{Checked, Damaged, OfflineStore, check},
+    open::open,
+    report::{DiskReport, Survey},
+};
+
+/// The disk of a store.
+pub struct Disk {
+    settings: DiskSettings,
+    clock: Clock,
+    /// The folder; none: this process has given it up.
+    opened: ArcSwapOption<Opened>,
+    filter: ArcSwap<Filter>,
+    /// Counters that there may be in memory, from their average size.
+    max_in_memory: AtomicUsize,
+    /// Whether the keeper was told to write, and has not begun.
+    is_flush_asked: AtomicBool,
+    /// Notified when counters have left memory.
+    room: Notify,
+    reads: Reads,
+    orders: mpsc::Sender<Order>,
+    /// How many flushes were begun, and the last one that is on disk.
+    begun: AtomicU64,
+    written: watch::Sender<u64>,
+    failure: Mutex<Option<Failure>>,
+    is_failing: AtomicBool,
+    counts: report::Counts,
+    survey: Mutex<Option<Survey>>,
+    threads: Mutex<Vec<JoinHandle<()>>>,
+}
+
+/// A folder that this process has open.
+#[derive(Debug)]
+struct Opened {
+    /// Before the folder, whose lock is held until the tables are closed.
+    tree: Tree,
+    journals: LiveJournals,
+    folder: Folder,
+}
+
+impl Opened {
+    /// Bytes of what is not in the tables yet.
+    fn journal_bytes(&self) -> u64 {
+        journal::journal_bytes(&self.folder.path)
+    }
+}
+
+/// Why a counter could not be read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NotRead {
+    /// The disk cannot be read, or what it has is damaged.
+    Failed,
+    /// Too many counters wait to be read.
+    Busy,
+    /// It took too long.
+    Timeout,
+    /// The folder was given up to another process.
+    Closed,
+}
+
+impl Disk {
+    /// Whether the disk may have a counter with this key.
+    pub(super) fn may_have(&self, key: u128) -> bool {
+        self.filter.load().may_have(key)
+    }
+
+    /// Reads a counter from disk; none if it has none.
+    pub(super) async fn read(
+        &self,
+        key: u128,
+        deadline: tokio::time::Instant,
+    ) -> Result<Option<Record>, NotRead> {
+        let asked = self.reads.ask(key_bytes(key));
+        let waiting = asked.inspect_err(|_| self.counts.count_failed_read())?;
+        let read = match tokio::time::timeout_at(deadline, waiting).await {
+            Ok(Ok(read)) => read,
+            // The thread that reads has ended.
+            Ok(Err(_)) => Err(NotRead::Closed),
+            Err(_) => Err(NotRead::Timeout),
+        };
+        match &read {
+            Ok(found) => self.counts.count_read(found.is_some()),
+            Err(_) => self.counts.count_failed_read(),
+        }
+        read
+    }
+
+    /// Counters that there may be in memory.
+    pub(super) fn max_in_memory(&self) -> usize {
+        self.max_in_memory.load(Ordering::Relaxed)
+    }
+
+    /// Has the keeper write now, and then let counters leave memory if there are too many.
+    pub(super) fn ask_for_flush(&self) {
+        if !self.is_flush_asked.swap(true, Ordering::SeqCst) {
+            // If it has ended, nobody can do anything about it.
+            let _ = self.orders.send(Order::Flush);
+        }
+    }
+
+    /// Is notified when counters have left memory.
+    pub(super) fn room(&self) -> &Notify {
+        &self.room
+    }
+
+    /// Whether counters cannot be written at present.
+    pub fn is_failing(&self) -> bool {
+        self.is_failing.load(Ordering::Relaxed)
+    }
+
+    /// Whether a request goes on only when its charges are on disk.
+    pub(super) fn writes_before_answers(&self) -> bool {
+        self.settings.sync == SyncMode::Every
+    }
+
+    /// Returns when all that was charged before the call is on disk. Returns false if that is not so
+    /// by the deadline.
+    pub(super) async fn written(&self, deadline: tokio::time::Instant) -> bool {
+        let mut written = self.written.subscribe();
+        let needed = self.begun.load(Ordering::SeqCst) + 1;
+        self.ask_for_flush();
+        let is_written = written.wait_for(|written| *written >= needed);
+        matches!(tokio::time::timeout_at(deadline, is_written).await, Ok(Ok(_)))
+    }
+
+    /// Writes what is not on disk yet, and returns when that is done or has failed.
+    pub fn save(&self) {
+        self.order(Order::Save);
+    }
+
+    /// Writes what is not on disk yet, and lets all that is on disk leave memory.
+    pub(super) fn cool_down(&self) {
+        self.order(Order::CoolDown);
+    }
+
+    /// Writes what is not on disk yet and gives the folder up, for another process to open. Counters
+    /// in memory are decided still.
+    pub fn release(&self) {
+        self.order(Order::Release);
+    }
+
+    /// Opens the folder again that was given up, if no other process has it open.
+    pub fn resume(&self) {
+        self.order(Order::Resume);
+    }
+
+    /// Notes that keys are hashed under another secret from now on.
+    pub(super) fn keep_secret(&self, secret: [u8; 16]) {
+        let _ = self.orders.send(Order::KeepSecret(secret));
+    }
+
+    /// Merges all tables, which lets go what is over, and returns when that is done or has failed.
+    pub fn compact(&self) -> Result<(), String> {
+        let (done, is_done) = mpsc::channel();
+        let is_sent = self.orders.send(Order::Compact(done)).is_ok();
+        let result = is_sent.then(|| is_done.recv().ok()).flatten();
+        result.unwrap_or_else(|| Err("the store is closed".to_owned()))
+    }
+
+    /// Copies all counters, as they are now, to another folder, which must be empty or not exist.
+    /// Returns how many there are.
+    ///
+    /// # Errors
+    /// The copy cannot be made.
+    pub fn backup(&self, to: &Path) -> Result<u64, OpenError> {
+        self.save();
+        let closed = || OpenError::Missing(self.settings.path.clone());
+        let opened = self.opened.load_full().ok_or_else(closed)?;
+        let secret = opened.folder.secret()?.ok_or_else(closed)?;
+        offline::backup(&opened.tree, secret, to, &self.clock)
+    }
+
+    /// Reads all tables, and says which are damaged. What is in the journal is in memory as well.
+    ///
+    /// # Errors
+    /// The folder is not open.
+    pub fn check(&self) -> Result<Checked, OpenError> {
+        self.save();
+        let opened = self.opened.load_full();
+        let opened = opened.ok_or_else(|| OpenError::Missing(self.settings.path.clone()))?;
+        let mut checked = Checked::default();
+        offline::check_tables(&opened.tree, &opened.folder.tables(), self.now(), &mut checked);
+        Ok(checked)
+    }
+
+    /// Writes what is not on disk yet, closes the folder, and ends the threads.
+    pub fn finish(&self) {
+        self.order(Order::Finish);
+        self.reads.end();
+        let threads = std::mem::take(&mut *lock(&self.threads));
+        for thread in threads {
+            if thread.join().is_err() {
+                tracing::error!("a thread of the disk store panicked");
+            }
+        }
+    }
+
+    /// Gives an order, and returns when it is carried out.
+    fn order(&self, order: impl FnOnce(mpsc::Sender<()>) -> Order) {
+        let (done, is_done) = mpsc::channel();
+        if self.orders.send(order(done)).is_ok() {
+            // The receiver returns when the sender is dropped.
+            let _ = is_done.recv();
+        }
+    }
+
+    /// Notes that counters cannot be written, and logs it when it begins.
+    fn fail(&self, failure: Failure) {
+        let mut known = lock(&self.failure);
+        self.counts.count_failed_write();
+        let is_new = known.as_ref().is_none_or(|known| known.error != failure.error);
+        if is_new {
+            let Failure { file, error, .. } = &failure;
+            tracing::error!(
+                file = %file.display(), %error,
+                "counters cannot be written to disk: limits do as their `on_store_error` says"
+            );
+        }
+        let since = known.as_ref().map_or(failure.since, |known| known.since);
+        *known = Some(Failure { since, ..failure });
+        self.is_failing.store(true, Ordering::Relaxed);
+    }
+
+    /// Notes that counters are written.
+    fn recover(&self) {
+        if self.is_failing.swap(false, Ordering::Relaxed) {
+            *lock(&self.failure) = None;
+            tracing::info!("counters are written to disk again");
+        }
+    }
+
+    /// How often the keeper writes: twice in each `flush`, so that nothing waits for longer than
+    /// that even if writing takes a while.
+    fn pause(&self) -> Duration {
+        self.settings.flush / 2
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// A panic cannot leave what these locks protect half-written.
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,110 @@
+//! Opens a store, and starts its threads.
+
+use std::{
+    io,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize},
+        mpsc,
+    },
+    thread,
+};
+
+use arc_swap::{ArcSwap, ArcSwapOption};
+use tokio::sync::{Notify, watch};
+use tollgate_clock::Clock;
+use tollgate_settings::{DiskSettings, MemoryBounds};
+
+use super::{
+    Disk, OpenError, Reads,
+    filter::Filter,
+    keeper::{BYTES_A_KEY, Keeper, Links},
+    lock, reads,
+    recover::open_folder,
+    report::Counts,
+    tables::{self, table_jobs},
+    upkeep,
+};
+use crate::memory::MemoryStore;
+
+/// Opens the store that `settings` describe, or makes it, and starts its threads. `secret` is the one
+/// that keys are hashed with; none: that of the store or, if it is new, one that is made.
+///
+/// # Errors
+/// [`OpenError`].
+pub fn open(
+    settings: &DiskSettings,
+    bounds: MemoryBounds,
+    secret: Option<[u8; 16]>,
+    clock: Clock,
+) -> Result<Arc<MemoryStore>, OpenError> {
+    let (opened, found) = open_folder(settings, &clock)?;
+    let secret = match (found, secret) {
+        (Some(found), Some(secret)) if found != secret => {
+            return Err(OpenError::Secret(settings.path.clone()));
+        }
+        (Some(found), _) => found,
+        (None, secret) => {
+            let mut random = [0; 16];
+            aws_lc_rs::rand::fill(&mut random).map_err(|_| OpenError::NoRandomness)?;
+            let secret = secret.unwrap_or(random);
+            opened.folder.keep_secret(secret)?;
+            secret
+        }
+    };
+    let is_empty = opened.tree.about() == 0;
+    // There is nothing to look through in a new store.
+    let filter = if is_empty { Filter::new(0) } else { Filter::unknown() };
+    let (orders, for_keeper) = mpsc::channel();
+    let now = clock.now();
+    let counts = Counts::default();
+    counts.flush_begun.store(now.as_micros(), std::sync::atomic::Ordering::Relaxed);
+    let disk = Arc::new(Disk {
+        settings: settings.clone(),
+        clock,
+        opened: ArcSwapOption::from_pointee(opened),
+        filter: ArcSwap::from_pointee(filter),
+        max_in_memory: AtomicUsize::new((settings.memory as usize / BYTES_A_KEY).max(1000)),
+        is_flush_asked: AtomicBool::new(false),
+        room: Notify::new(),
+        reads: Reads::new(),
+        orders: orders.clone(),
+        begun: AtomicU64::new(0),
+        written: watch::Sender::new(0),
+        failure: Mutex::default(),
+        is_failing: AtomicBool::new(false),
+        counts,
+        survey: Mutex::default(),
+        threads: Mutex::default(),
+    });
+    let store = Arc::new(MemoryStore::before(Arc::clone(&disk), bounds, secret));
+    start(&disk, &store, orders, for_keeper).map_err(OpenError::io(&settings.path))?;
+    Ok(store)
+}
+
+fn start(
+    disk: &Arc<Disk>,
+    store: &Arc<MemoryStore>,
+    orders: mpsc::Sender<super::Order>,
+    for_keeper: mpsc::Receiver<super::Order>,
+) -> io::Result<()> {
+    let (table_jobs, table_writer) = table_jobs();
+    let (upkeep_jobs, for_upkeep) = mpsc::channel();
+    let links = Links { orders: for_keeper, tables: table_jobs, upkeep: upkeep_jobs.clone() };
+    let keeper = Keeper::new(Arc::clone(disk), Arc::downgrade(store), links);
+    let mut threads = vec![spawn("disk-keeper", move || keeper.run())?];
+    let of = Arc::clone(disk);
+    threads.push(spawn("disk-tables", move || tables::run(&of, table_writer, &upkeep_jobs))?);
+    let of = Arc::clone(disk);
+    threads.push(spawn("disk-upkeep", move || upkeep::run(&of, &for_upkeep, &orders))?);
+    for _ in 0..reads::READERS {
+        let of = Arc::clone(disk);
+        threads.push(spawn("disk-read", move || reads::run(&of))?);
+    }
+    lock(&disk.threads).extend(threads);
+    Ok(())
+}
+
+fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {
+    thread::Builder::new().name(name.to_owned()).spawn(work)
+}

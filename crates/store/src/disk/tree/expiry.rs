@@ -1,0 +1,79 @@
+//! Counters that are over go when tables are merged.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+};
+
+use lsm_tree::compaction::filter::{CompactionFilter, Context, Factory, ItemAccessor, Verdict};
+use tollgate_clock::{Clock, Timestamp};
+
+use crate::disk::record::Record;
+
+/// What lets counters that are over go when tables are merged.
+pub(super) struct Expiry {
+    pub(super) clock: Clock,
+    /// Set when what takes long is to end before it is done.
+    pub(super) is_stopped: AtomicBool,
+    pub(super) dropped: AtomicU64,
+}
+
+/// Makes the filter of each merge.
+pub(super) struct ExpiryFactory(pub(super) Arc<Expiry>);
+
+/// Lets counters that are over go, by their algorithm's own rule.
+struct ExpiryFilter {
+    expiry: Arc<Expiry>,
+    now: Timestamp,
+    is_last_level: bool,
+    dropped: u64,
+}
+
+impl Factory for ExpiryFactory {
+    fn name(&self) -> &str {
+        "expiry"
+    }
+
+    fn make_filter(&self, context: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(ExpiryFilter {
+            now: self.0.clock.now(),
+            expiry: Arc::clone(&self.0),
+            is_last_level: context.is_last_level,
+            dropped: 0,
+        })
+    }
+}
+
+impl CompactionFilter for ExpiryFilter {
+    fn filter_item(
+        &mut self,
+        item: ItemAccessor<'_>,
+        _context: &Context,
+    ) -> lsm_tree::Result<Verdict> {
+        if self.expiry.is_stopped.load(Ordering::Relaxed) {
+            return Err(io::Error::from(io::ErrorKind::Interrupted).into());
+        }
+        let value = item.value()?;
+        // What cannot be read is kept: it is for people to decide about.
+        let is_over = Record::read(&value).and_then(|record| record.is_over(self.now));
+        Ok(match (is_over, self.is_last_level) {
+            (Some(true), true) => {
+                self.dropped += 1;
+                Verdict::Destroy
+            }
+            // An earlier state may be in a deeper level, and must not come back.
+            (Some(true), false) => {
+                self.dropped += 1;
+                Verdict::Remove
+            }
+            _ => Verdict::Keep,
+        })
+    }
+
+    fn finish(self: Box<Self>) {
+        self.expiry.dropped.fetch_add(self.dropped, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,218 @@
+//! Decides charges that Redis did not decide: each limit follows its `on_store_error`.
+//!
+//! A limit that is decided locally starts from what Redis last reported (`cache`), divided among
+//! the proxies that share it. From the first local decision until Redis' next reply, the process
+//! keeps this proxy's share of the counter. What is taken from it is pending (`pending`) until it
+//! is written to Redis.
+
+use std::num::NonZeroU32;
+
+use smallvec::SmallVec;
+use tollgate_clock::Timestamp;
+use tollgate_limit::{
+    Charge, Count, DecidedBy, Decision, Fallback, Outcome, Outcomes, Quota, Stance, Standing,
+    Verdict,
+};
+
+use super::{
+    Adjustment, Backend, Store, StoreError, Unanswered, cache::is_lease, groups::undecided,
+    pending::PendingCounters,
+};
+
+/// Charges that are decided locally.
+pub(super) struct LocalCharges<'l, 'q> {
+    /// The charges against the whole quotas.
+    pub(super) whole: &'l [&'l Charge<'q>],
+    /// The same against this proxy's shares.
+    pub(super) shares: &'l [Charge<'l>],
+    /// The store that should have decided, and gets the charges later.
+    pub(super) decider: DecidedBy,
+}
+
+impl Store {
+    /// Decides `charges` that the store `decider` did not decide because of `reason`.
+    ///
+    /// # Errors
+    /// A limit fails closed, or there is no room for its counter in the process.
+    pub(super) fn fall_back(
+        &self,
+        charges: &[Charge<'_>],
+        decider: DecidedBy,
+        reason: Unanswered,
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let is_closed = |charge: &Charge<'_>| {
+            // A limit that only observes denies no request.
+            charge.fallback == Fallback::Closed && charge.stance == Stance::Enforce
+        };
+        if charges.iter().any(is_closed) {
+            return Err(reason.into());
+        }
+        let now = self.local_time(now);
+        let is_local = |charge: &&Charge<'_>| charge.fallback == Fallback::Local;
+        let whole: SmallVec<[&Charge<'_>; 2]> = charges.iter().filter(is_local).collect();
+        let quotas: SmallVec<[Quota; 2]> = whole.iter().map(|charge| self.share(charge)).collect();
+        let shares = whole.iter().zip(&quotas).map(|(charge, quota)| {
+            let full = charge.full.while_alone();
+            Charge { quota, full, ..**charge }
+        });
+        let shares: SmallVec<[Charge<'_>; 2]> = shares.collect();
+        let decided = match shares.is_empty() {
+            true => Decision { verdict: Verdict::Allow, outcomes: Outcomes::new(), now },
+            false => {
+                let local = LocalCharges { whole: &whole, shares: &shares, decider };
+                self.charge_shares(&local, now)?
+            }
+        };
+        let mut local = decided.outcomes.into_iter();
+        let outcomes = charges
+            .iter()
+            .map(|charge| match charge.fallback {
+                Fallback::Local => local.next().map_or(undecided(charge, now), locally),
+                Fallback::Open | Fallback::Closed => undecided(charge, now),
+            })
+            .collect();
+        Ok(Decision { verdict: decided.verdict, outcomes, now })
+    }
+
+    /// Makes sure that this proxy's share of a counter exists, if the counter is known, and that
+    /// what is taken from it from now on is pending for the store `decider`.
+    pub(super) fn begin_local(
+        &self,
+        counters: &mut PendingCounters,
+        charge: &Charge<'_>,
+        decider: DecidedBy,
+        now: Timestamp,
+    ) {
+        if is_lease(charge) || counters.contains(charge.key.entry) {
+            return;
+        }
+        let local = &self.stores.local;
+        if local.count(charge).is_none()
+            && let Some(count) = self.last_known(charge)
+        {
+            local.adopt(charge, &count.share(self.instances()), now);
+        }
+        let base = local.state(charge);
+        if !self.stores.pending.begin(counters, charge, decider, base) {
+            self.stores.counts.count_unowed();
+        }
+    }
+
+    /// Drops this proxy's share of a counter that Redis has reported: later local decisions start
+    /// from that report. A counter with pending charges stays, because Redis does not have them.
+    pub(super) fn end_local(&self, charge: &Charge<'_>) {
+        let local = &self.stores.local;
+        if local.is_in_use() && !is_lease(charge) && local.count(charge).is_some() {
+            let counters = self.stores.pending.lock();
+            if !counters.contains(charge.key.entry) {
+                local.remove(charge);
+            }
+        }
+    }
+
+    /// The last known count of a counter that Redis decides: reported by Redis, or from before its
+    /// caller was moved there.
+    pub(super) fn last_known(&self, charge: &Charge<'_>) -> Option<Count> {
+        self.cached(charge).or_else(|| match &self.current {
+            Backend::Memory(memory) if !is_lease(charge) => memory.count(charge),
+            _ => None,
+        })
+    }
+
+    /// The standing of limits while Redis does not answer: from this proxy's shares for limits that
+    /// are decided locally, else from the last known counts.
+    pub(super) fn peek_locally(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        let now = self.local_time(now);
+        let outcomes = charges.iter().map(|charge| match charge.fallback {
+            Fallback::Local => self.peek_share(charge, now),
+            Fallback::Open | Fallback::Closed => self.peek_last_known(charge, now),
+        });
+        Decision { verdict: Verdict::Allow, outcomes: outcomes.collect(), now }
+    }
+
+    /// The standing of this proxy's share of a counter, as a local decision would find it now.
+    fn peek_share(&self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let local = &self.stores.local;
+        let quota = &self.share(charge);
+        let count = match local.count(charge) {
+            Some(_) => None,
+            None => self.last_known(charge),
+        };
+        let standing = match count {
+            Some(count) => {
+                let share = count.share(self.instances()).state();
+                share.and_then(|share| quota.standing_of(&share, now))
+            }
+            None => {
+                let peeked = local.peek(&[Charge { quota, ..*charge }], now);
+                peeked.outcomes.first().map(|outcome| outcome.standing)
+            }
+        };
+        let undecided = undecided(charge, now);
+        match standing {
+            Some(standing) => locally(Outcome { standing, ..undecided }),
+            None => undecided,
+        }
+    }
+
+    /// The standing of a counter in Redis by its last known count; if there is none, as if it were
+    /// unused.
+    fn peek_last_known(&self, charge: &Charge<'_>, now: Timestamp) -> Outcome {
+        let state = self.last_known(charge).and_then(|count| count.state());
+        let known = state.and_then(|state| charge.quota.standing_of(&state, now));
+        let standing = known.unwrap_or_else(|| charge.quota.standing_of_unused(now));
+        Outcome { standing, ..undecided(charge, now) }
+    }
+
+    /// Applies an adjustment to a charge that was decided locally.
+    pub(super) fn settle_locally(
+        &self,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<Standing> {
+        let quota = &self.share(charge);
+        let now = self.local_time(now);
+        let mut counters = self.stores.pending.lock();
+        if let Adjustment::Take = adjustment
+            && self.has_room_for_share(charge, now)
+        {
+            self.begin_local(&mut counters, charge, self.decider(charge.key.owner), now);
+        }
+        self.stores.local.settle(&Charge { quota, ..*charge }, adjustment, now)
+    }
+
+    /// The time of local decisions: the shares come from Redis, and so go by Redis' clock.
+    pub(super) fn local_time(&self, now: Timestamp) -> Timestamp {
+        Timestamp::from_micros(now.as_micros().saturating_add_signed(self.ahead.get()))
+    }
+
+    /// How many proxies a quota is divided among. While callers are moved from the process to
+    /// Redis, each proxy still has its own whole limit for callers who are not moved, or are moved
+    /// back.
+    pub(super) fn instances(&self) -> NonZeroU32 {
+        match &self.current {
+            Backend::Memory(_) => NonZeroU32::MIN,
+            Backend::Redis(_) => self.stores.settings.instances,
+        }
+    }
+
+    /// This proxy's share of a quota.
+    pub(super) fn share(&self, charge: &Charge<'_>) -> Quota {
+        let share = charge.quota.share(self.instances());
+        // A charge that exceeds every share is decided by the whole limit, or could never pass.
+        match charge.cost > share.capacity() {
+            true => charge.quota.clone(),
+            false => share,
+        }
+    }
+}
+
+/// Marks an outcome as decided locally, unless its limit was left out.
+fn locally(outcome: Outcome) -> Outcome {
+    match outcome.decided_by {
+        DecidedBy::NoStore => outcome,
+        _ => Outcome { decided_by: DecidedBy::Local, ..outcome },
+    }
+}

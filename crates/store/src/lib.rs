@@ -1,0 +1,422 @@
+//! Where counters live: in the process, or in Redis.
+//!
+//! A store takes all charges of a request or none, and reports the standing of each limit from the
+//! same read. Where one call cannot decide all charges, they are sent at once, and given back when
+//! one of them is denied (`groups`). Where Redis does not answer in time, each limit follows its
+//! `on_store_error` (`fallback`).
+
+mod cache;
+mod call_time;
+mod charge_at;
+mod client_time;
+mod counts;
+mod decisions;
+mod degradation;
+mod disk;
+mod fallback;
+mod fleet;
+mod groups;
+mod headroom;
+mod in_process;
+mod leases;
+mod memo;
+mod memory;
+mod moving;
+mod new_counters;
+mod no_room;
+mod peek;
+mod peers;
+mod pending;
+mod recent;
+mod redis;
+mod reseeding;
+mod resets;
+mod rivals;
+mod saver;
+mod secret;
+mod snapshot;
+mod stores;
+mod thaw;
+mod unanswered;
+mod unsettled;
+mod watermark;
+
+use std::{
+    cell::{Cell, RefCell},
+    rc::Rc,
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::time::{Instant, sleep};
+use tollgate_clock::Timestamp;
+use tollgate_limit::{Charge, DecidedBy, Decision, Outcome, Receipt, Standing, Verdict};
+use tollgate_settings::{StoreKind, StoreSettings};
+
+use self::{
+    call_time::CallTime,
+    decisions::DecisionCounts,
+    memo::Memo,
+    moving::MoveRecords,
+    redis::{PeekSource, RedisStore, SharedByWorkers},
+};
+
+pub use self::{
+    counts::Counts,
+    decisions::Decider,
+    degradation::Degradation,
+    disk::{
+        Checked, Damaged, Disk, DiskReport, OfflineStore, OpenError, Survey, check,
+        open as open_disk,
+    },
+    fleet::{Fleet, OtherProxies},
+    leases::{GrantedLease, HeldLeases, LeaseBook},
+    memory::MemoryStore,
+    moving::{Move, Obstacle},
+    no_room::NoRoom,
+    redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers, Skew},
+    resets::NotReset,
+    rivals::{Rival, Rivals},
+    saver::{SaveHandle, SnapshotSaver, restore},
+    stores::Stores,
+    unanswered::Unanswered,
+    unsettled::{Unsettled, UnsettledUnits},
+};
+
+/// Why a store could not decide.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// A limit needs a new counter, and there is no room for one.
+    #[error("no room for another counter: {0}")]
+    NoRoom(#[from] NoRoom),
+    /// Redis did not decide, and a limit fails closed.
+    #[error("the store did not decide: {0}")]
+    Unanswered(#[from] Unanswered),
+}
+
+/// A correction of a charge after its decision.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Adjustment {
+    /// Its cost is taken, even if the limit is exceeded by it.
+    Take,
+    /// Its cost is given back to the window that was charged. Must not be repeated.
+    GiveBack(Receipt),
+    /// Its lease is extended to its full length.
+    Renew(Receipt),
+}
+
+/// The stores as one worker uses them.
+pub struct Store {
+    stores: Arc<Stores>,
+    current: Backend,
+    next: Option<Backend>,
+    memo: RefCell<Memo>,
+    /// Who decided about this worker's requests.
+    decisions: Arc<DecisionCounts>,
+    move_records: RefCell<MoveRecords>,
+    /// By how many microseconds Redis' clock was last ahead of this process' clock.
+    ahead: Cell<i64>,
+    /// Whether Redis was queried for the secret, or no query is needed.
+    has_queried_secret: Cell<bool>,
+    /// Corrections that wait for their counters to come into memory.
+    thawing: Cell<usize>,
+    /// The number of elections when Redis was last queried for the secret.
+    elections: Cell<u64>,
+}
+
+/// Where counters are kept.
+#[derive(Clone)]
+enum Backend {
+    Memory(Arc<MemoryStore>),
+    Redis(Rc<RedisStore>),
+}
+
+/// How long a new worker waits for its first connections to Redis.
+const FIRST_CONNECTIONS: Duration = Duration::from_millis(500);
+
+/// How long an ending worker waits until its last adjustments have reached Redis.
+const FLUSH_TIMEOUT: Duration = Duration::from_millis(500);
+
+impl Store {
+    /// Makes a worker's own connections. Tasks of this thread make them, so the thread must run
+    /// local tasks unless all counters are in the process.
+    pub fn start(stores: Arc<Stores>) -> Rc<Store> {
+        let backend = |kind: &StoreKind, servers: &Arc<Servers>| match kind {
+            StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
+            StoreKind::Disk(_) => {
+                Backend::Memory(Arc::clone(stores.disk.as_ref().unwrap_or(&stores.memory)))
+            }
+            StoreKind::Redis(settings) => {
+                let shared = SharedByWorkers {
+                    secret: stores.secret.clone(),
+                    counts: Arc::clone(&stores.counts),
+                    servers: Arc::clone(servers),
+                    clocks: Arc::clone(&stores.clocks),
+                };
+                Backend::Redis(RedisStore::start(settings, stores.settings.deadline, shared))
+            }
+        };
+        let current = backend(&stores.settings.current, &stores.current_servers);
+        let next = stores.settings.next.as_ref();
+        let next = next.map(|moving| backend(&moving.to, &stores.next_servers));
+        let store = Rc::new(Store {
+            decisions: stores.decisions.take(),
+            stores,
+            current,
+            next,
+            memo: RefCell::default(),
+            move_records: RefCell::default(),
+            ahead: Cell::new(0),
+            has_queried_secret: Cell::new(false),
+            elections: Cell::new(0),
+            thawing: Cell::new(0),
+        });
+        store.learn_secret();
+        store
+    }
+
+    /// Takes all `charges` or none, at `now`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRoom`] if a charge needs a new counter in the process, there is no room for
+    /// it, and its limit is not open then ([`WhenFull`](tollgate_limit::WhenFull)): a client that can
+    /// fill the store must not get past a limit that way. [`StoreError::Unanswered`] if Redis does
+    /// not answer and a limit fails closed. What was taken before the error is given back.
+    pub async fn charge(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let decision = match (&self.current, &self.next) {
+            (Backend::Memory(memory), None) if memory.disk().is_some() => {
+                self.charge_on_disk(memory, charges, now).await
+            }
+            (Backend::Memory(memory), None) => {
+                let decision = self.charge_in_process(memory, charges, now);
+                self.count_decision(&decision);
+                decision
+            }
+            _ => self.charge_shared(charges, now).await,
+        };
+        if let Err(StoreError::NoRoom(reason)) = &decision {
+            self.stores.counts.count_no_room(*reason);
+        }
+        decision
+    }
+
+    /// Charges where counters may be on disk. Mostly they are in memory, and nothing is awaited.
+    async fn charge_on_disk(
+        self: &Rc<Self>,
+        memory: &Arc<MemoryStore>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let is_plain = |disk: &Arc<Disk>| !disk.is_failing() && !disk.writes_before_answers();
+        if memory.disk().is_some_and(is_plain)
+            && self.stores.pending.is_empty()
+            && let Ok(decision) = memory.try_charge(charges, now)
+        {
+            self.count_left_out(&decision);
+            self.count_decision(&Ok(decision.clone()));
+            return Ok(decision);
+        }
+        let decision = Box::pin(self.charge_groups(charges, now)).await;
+        self.count_decision(&decision);
+        decision
+    }
+
+    /// Charges where some counters are in Redis, or callers are moved between stores.
+    async fn charge_shared(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let generation = self.stores.resets.generation();
+        if let Some(decision) = self.memo.borrow_mut().recall(charges, generation, now) {
+            self.decisions.count(Decider::Memo);
+            return Ok(decision);
+        }
+        // Boxed, because the callers' futures contain this one and are moved several times.
+        let decision = Box::pin(self.charge_admitted(charges, now)).await;
+        self.count_decision(&decision);
+        let decision = decision?;
+        let mut memo = self.memo.borrow_mut();
+        match decision.verdict {
+            // One of the counters may have been reset since it was denied.
+            Verdict::Deny if generation != self.stores.resets.generation() => {}
+            Verdict::Deny => memo.remember(charges, &decision, now),
+            // A remembered denial of these counters is out of date now.
+            Verdict::Allow => charges.iter().for_each(|charge| memo.forget(charge.key)),
+        }
+        drop(memo);
+        Ok(decision)
+    }
+
+    /// The standing of the limits of `charges`, without a charge. It may be slightly out of date.
+    /// An unknown standing is marked [`DecidedBy::NoStore`].
+    pub async fn peek(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        self.peek_from(PeekSource::Any, charges, now).await
+    }
+
+    /// The same by the latest count, if the server that decides answers.
+    pub async fn look(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+        self.peek_from(PeekSource::Primary, charges, now).await
+    }
+
+    async fn peek_from(
+        self: &Rc<Self>,
+        source: PeekSource,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Decision {
+        if let (Backend::Memory(memory), None) = (&self.current, &self.next)
+            && let Ok(decision) = memory.try_peek(charges, now)
+        {
+            return decision;
+        }
+        Box::pin(self.peek_groups(source, charges, now)).await
+    }
+
+    /// Corrects a charge after its decision. Returns the new standing of its limit; none if it is
+    /// not known, or there was nothing to correct.
+    pub fn settle(
+        self: &Rc<Self>,
+        charge: &Charge<'_>,
+        outcome: &Outcome,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<Standing> {
+        self.settle_mirrored(charge, outcome.decided_by, adjustment, now);
+        self.settle_decided(charge, outcome, adjustment, now)
+    }
+
+    /// Corrects a charge in the store that decided it, and not in its mirror.
+    fn settle_decided(
+        self: &Rc<Self>,
+        charge: &Charge<'_>,
+        outcome: &Outcome,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Option<Standing> {
+        if let Adjustment::GiveBack(_) = adjustment {
+            self.memo.borrow_mut().forget(charge.key);
+        }
+        let backend = match outcome.decided_by {
+            DecidedBy::Current => &self.current,
+            DecidedBy::Next => self.next.as_ref()?,
+            DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
+            // The caller corrects these by `settle_at`: their time is the client's.
+            DecidedBy::ClientTime => return None,
+            DecidedBy::Memo | DecidedBy::NoStore => return None,
+        };
+        match backend {
+            Backend::Memory(memory) => self.settle_in_memory(memory, charge, adjustment, now),
+            Backend::Redis(redis) => {
+                redis.settle(charge, adjustment, now);
+                self.settle_cached(charge, adjustment, now);
+                Some(adjusted(outcome.standing, charge.cost, adjustment))
+            }
+        }
+    }
+
+    /// Units that responses may still give back, of limits that count only some responses.
+    pub fn unsettled(&self) -> &Arc<Unsettled> {
+        &self.stores.unsettled
+    }
+
+    /// Does the periodic work: drops expired counters in the process, checks the secret that Redis
+    /// keeps, announces this proxy to others, reads what they have reset, restores counters that a server has lost, and writes
+    /// pending charges.
+    pub fn tick(self: &Rc<Self>, now: Timestamp) {
+        self.check_secret(now);
+        self.announce_in_background(now);
+        self.describe_in_background();
+        self.read_resets_in_background();
+        self.stores.memory.sweep(now);
+        if let Some(disk) = &self.stores.disk {
+            disk.sweep(now);
+        }
+        self.stores.client_timed.sweep(now);
+        let Stores { cache, local, reseeding, .. } = &*self.stores;
+        for of_redis in [cache, local, reseeding.counters()] {
+            of_redis.sweep(self.local_time(now));
+        }
+        self.reseed_some(now);
+        self.write_back_some(now);
+    }
+
+    /// Drops the counters in the process that are over.
+    pub fn sweep_all(&self, now: Timestamp) {
+        self.stores.memory.sweep_all(now);
+    }
+
+    /// Counters in the process.
+    pub fn counters(&self) -> usize {
+        self.stores.memory.len()
+    }
+
+    /// Waits until Redis has answered and this proxy was announced to others, or it is known that
+    /// Redis is away. Without this wait, a worker's first requests would be decided in fallback
+    /// mode.
+    pub async fn ready(self: &Rc<Self>, now: Timestamp) {
+        let begun = Instant::now();
+        self.announce_in_background(now);
+        for redis in self.redis() {
+            redis.ready(begun + FIRST_CONNECTIONS).await;
+        }
+        let deadline = begun + self.background_timeout();
+        while !(self.has_queried_secret.get() && self.has_announced()) && Instant::now() < deadline
+        {
+            sleep(Duration::from_millis(1)).await;
+        }
+    }
+
+    /// Sends the remaining adjustments and pending charges before the worker ends.
+    pub async fn finish(self: &Rc<Self>, now: Timestamp) {
+        let deadline = Instant::now() + FLUSH_TIMEOUT;
+        self.withdraw(deadline).await;
+        self.end_description(deadline).await;
+        self.write_back_all(CallTime { now, deadline }).await;
+        while self.thawing.get() > 0 && Instant::now() < deadline {
+            sleep(Duration::from_millis(1)).await;
+        }
+        for redis in self.redis() {
+            redis.finish(deadline).await;
+        }
+    }
+
+    fn redis(&self) -> impl Iterator<Item = &Rc<RedisStore>> {
+        let backends = std::iter::once(&self.current).chain(&self.next);
+        backends.filter_map(Backend::redis)
+    }
+
+    fn backend(&self, decided_by: DecidedBy) -> Option<&Backend> {
+        match decided_by {
+            DecidedBy::Current => Some(&self.current),
+            DecidedBy::Next => self.next.as_ref(),
+            DecidedBy::ClientTime | DecidedBy::Memo | DecidedBy::Local | DecidedBy::NoStore => None,
+        }
+    }
+}
+
+impl Backend {
+    fn redis(&self) -> Option<&Rc<RedisStore>> {
+        match self {
+            Backend::Redis(redis) => Some(redis),
+            Backend::Memory(_) => None,
+        }
+    }
+}
+
+/// The standing of a limit once an adjustment has reached Redis. The window and its reset stay.
+fn adjusted(standing: Standing, cost: u32, adjustment: Adjustment) -> Standing {
+    let used = match adjustment {
+        Adjustment::Take => standing.used.saturating_add(cost),
+        Adjustment::GiveBack(_) => standing.used.saturating_sub(cost),
+        Adjustment::Renew(_) => standing.used,
+    };
+    let remaining = standing.limit.saturating_sub(used);
+    // A limit that was just used up has units again when its window resets, at the latest.
+    let next = if remaining == 0 { standing.next.max(standing.reset) } else { standing.next };
+    Standing { used, remaining, next, ..standing }
+}

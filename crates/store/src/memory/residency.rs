@@ -1,0 +1,303 @@
+//! Which counters are in memory, where others are on disk.
+//!
+//! A counter that was charged is collected and written in the next flush, and is known to be on disk
+//! once that is acknowledged. Only then may it leave memory, when memory is needed and nobody has
+//! used it for some time. What the disk has is always an absolute state, so a write that comes twice
+//! does no harm.
+
+use std::sync::Arc;
+
+use tollgate_clock::Timestamp;
+use tollgate_limit::{Bytes, Charge, Quota, State};
+use tollgate_settings::MemoryBounds;
+
+use super::{
+    LockedShards, MemoryStore, NotCharged, SHARDS, lock,
+    room::{Tag, is_verified, tag},
+    shard::Shard,
+    table::{Mark, Table},
+    tables::{for_each_table, with_table},
+    tagged_key::{bare_key, tagged_key},
+    unsaved::{Unsaved, is_kept},
+};
+use crate::disk::{Batch, Collected, Disk, Record};
+
+/// By what factor memory may exceed its bound until counters have left it.
+const EXCESS: (usize, usize) = (5, 4);
+
+/// What became of a state that was read from disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Thawed {
+    /// The counter is in memory.
+    Resident,
+    /// The state may be out of date: it must be read again.
+    Stale,
+}
+
+/// Memory that a shard's counters take.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Usage {
+    pub(crate) keys: usize,
+    pub(crate) bytes: usize,
+}
+
+impl MemoryStore {
+    /// The part in memory of a store that keeps its counters on `disk`. `bounds` are of the
+    /// counters in memory and on disk together.
+    pub(crate) fn before(disk: Arc<Disk>, bounds: MemoryBounds, key_secret: [u8; 16]) -> Self {
+        let mut store = MemoryStore::new(bounds, key_secret);
+        for shard in &store.shards {
+            lock(shard).unsaved = Some(Unsaved::default());
+        }
+        store.disk = Some(disk);
+        store
+    }
+
+    /// The disk that counters are kept on, if they are.
+    pub(crate) fn disk(&self) -> Option<&Arc<Disk>> {
+        self.disk.as_ref()
+    }
+
+    /// Checks that a counter that the shard does not have is new, and that it may enter memory.
+    pub(super) fn check_residency(
+        &self,
+        shard: &Shard,
+        charge: &Charge<'_>,
+        disk: &Disk,
+    ) -> Result<(), NotCharged> {
+        if may_be_on_disk(shard, charge, disk) {
+            return Err(NotCharged::Cold);
+        }
+        if charge.takes() && is_crowded(self.room.own(), disk) {
+            return Err(NotCharged::Crowded);
+        }
+        Ok(())
+    }
+
+    /// The charges whose counters have to come into memory before they are known.
+    pub(crate) fn cold<'c, 'p>(&self, charges: &'c [Charge<'p>]) -> Vec<&'c Charge<'p>> {
+        if self.disk.is_none() {
+            return Vec::new();
+        }
+        let mut shards = self.lock(charges);
+        charges.iter().filter(|charge| self.is_cold(&mut shards, charge)).collect()
+    }
+
+    /// Whether the counter of a charge has to come into memory before it is known.
+    pub(super) fn is_cold(&self, shards: &mut LockedShards<'_>, charge: &Charge<'_>) -> bool {
+        let Some(disk) = &self.disk else { return false };
+        shards
+            .of(charge)
+            .is_ok_and(|shard| !shard.knows(charge) && may_be_on_disk(shard, charge, disk))
+    }
+
+    /// How often counters have left the memory of a charge's shard: to be asked before its counter
+    /// is read from disk.
+    pub(crate) fn evictions(&self, charge: &Charge<'_>) -> u32 {
+        let mut shards = self.lock(std::slice::from_ref(charge));
+        let shard = shards.of(charge).ok();
+        shard.and_then(|shard| shard.unsaved.as_ref()).map_or(0, |unsaved| unsaved.evictions)
+    }
+
+    /// Puts a counter into memory, as it was read from disk; none: it is not on disk, and is known
+    /// to be unused from now on. `evictions` is from before it was read.
+    pub(crate) fn thaw(
+        &self,
+        charge: &Charge<'_>,
+        record: Option<&Record>,
+        evictions: u32,
+        now: Timestamp,
+    ) -> Thawed {
+        let mut shards: LockedShards<'_> = self.lock(std::slice::from_ref(charge));
+        let Ok(shard) = shards.of(charge) else { return Thawed::Resident };
+        let Some(unsaved) = &shard.unsaved else { return Thawed::Resident };
+        let is_current = unsaved.evictions == evictions;
+        let is_removed = unsaved.is_removed(charge.key.entry);
+        if shard.knows(charge) {
+            return Thawed::Resident;
+        }
+        if !is_current && !is_removed {
+            return Thawed::Stale;
+        }
+        let record = record.filter(|record| !is_removed && record.kind == charge.quota.kind());
+        let is_counted = with_table!(shard.tables, charge.quota, (_algorithm, table) => {
+            let state = record.and_then(|record| State::decode(&mut Bytes(&record.state)));
+            let key = match record {
+                Some(record) => bare_key(charge.key.entry) | with_tag(record.tag),
+                None => tagged_key(charge),
+            };
+            table.entry(key).map(|(mut entry, _)| {
+                // Nothing is lost if it leaves memory again.
+                entry.mark(Mark::Saved);
+                // It is needed now, and must not leave at once.
+                entry.mark(Mark::Used);
+                let is_counted = state.as_ref().is_some_and(|state| !State::is_over(state, now));
+                if let Some(state) = state {
+                    *entry.state = state;
+                }
+                is_counted
+            })
+        });
+        let of = record.map_or(tag(charge.origin), |record| record.tag);
+        match is_counted {
+            // It was counted while it was on disk.
+            Some(true) => {
+                shard.unverified += usize::from(!is_verified(of));
+                self.room.enter();
+            }
+            Some(false) => shard.count_new(of, &self.room),
+            None => {}
+        }
+        Thawed::Resident
+    }
+
+    /// How many parts of the store are collected one after the other.
+    pub(crate) const PARTS: usize = SHARDS;
+
+    /// Adds to `batch` what of a part is not on disk yet. Returns the memory that the part takes.
+    pub(crate) fn collect(&self, part: usize, batch: &mut Batch, now: Timestamp) -> Usage {
+        let Some(shard) = self.shards.get(part) else { return Usage::default() };
+        let shard = &mut *lock(shard);
+        let Some(unsaved) = &mut shard.unsaved else { return Usage::default() };
+        // Removals first: a counter that was removed may have been charged since.
+        for key in unsaved.begin_removing() {
+            batch.remove(key);
+        }
+        let changed = std::mem::take(&mut unsaved.changed);
+        for (kind, key) in changed {
+            let collected = Collected { part: part as u16, kind, key };
+            for_each_table!(&mut shard.tables, (of_kind, table) => {
+                if of_kind == kind {
+                    save(table, collected, batch, now);
+                }
+            });
+        }
+        let mut bytes = 0;
+        for_each_table!(&mut shard.tables, (_kind, table) => bytes += table.bytes());
+        Usage { keys: shard.tables.len(), bytes }
+    }
+
+    /// What was collected of these parts is on disk.
+    pub(crate) fn acknowledge(&self, parts: std::ops::Range<usize>) {
+        for shard in self.shards.get(parts).unwrap_or_default() {
+            if let Some(unsaved) = &mut lock(shard).unsaved {
+                unsaved.end_removing();
+            }
+        }
+    }
+
+    /// Takes back what was collected and not written: it is collected again.
+    pub(crate) fn take_back(&self, collected: &[Collected]) {
+        for Collected { part, kind, key } in collected {
+            let Some(shard) = self.shards.get(usize::from(*part)) else { continue };
+            let shard = &mut *lock(shard);
+            let Some(unsaved) = &mut shard.unsaved else { continue };
+            for_each_table!(&mut shard.tables, (of_kind, table) => {
+                if of_kind == *kind
+                    && let Some(mut entry) = table.find_mut(*key)
+                    && entry.mark(Mark::Changed)
+                {
+                    unsaved.changed.push((*kind, *key));
+                }
+            });
+        }
+    }
+
+    /// Lets counters of a part leave memory that are on disk and were not used since the last call.
+    /// Returns how many left.
+    pub(crate) fn evict(&self, part: usize) -> usize {
+        let Some(shard) = self.shards.get(part) else { return 0 };
+        let shard = &mut *lock(shard);
+        let mut evicted = 0;
+        let mut unverified = 0;
+        for_each_table!(&mut shard.tables, (_kind, table) => table.retain(
+            |entry| {
+                entry.unmark(Mark::Used) || entry.has(Mark::Changed) || !entry.has(Mark::Saved)
+            },
+            |tag| {
+                evicted += 1;
+                unverified += usize::from(!is_verified(tag));
+                self.room.leave();
+            },
+        ));
+        shard.unverified = shard.unverified.saturating_sub(unverified);
+        if evicted > 0
+            && let Some(unsaved) = &mut shard.unsaved
+        {
+            unsaved.evictions = unsaved.evictions.wrapping_add(1);
+        }
+        evicted
+    }
+
+    /// Counts the counters that are in memory and not on disk, for each tag.
+    pub(crate) fn count_unsaved(&self, by_tag: &mut [u64]) {
+        for shard in &self.shards {
+            let shard = &mut *lock(shard);
+            for_each_table!(&mut shard.tables, (_kind, table) => table.for_each(|entry| {
+                if !entry.has(Mark::Saved)
+                    && let Some(count) = by_tag.get_mut(usize::from(entry.tag()))
+                {
+                    *count += 1;
+                }
+            }));
+        }
+    }
+
+    /// Replaces the number of counters in use, in memory and on disk together, for each tag.
+    pub(crate) fn recount(&self, by_tag: &[u64]) {
+        self.room.recount(by_tag);
+    }
+
+    /// Whether counters of this quota are kept on disk.
+    pub(crate) fn is_kept(quota: &Quota) -> bool {
+        is_kept(quota)
+    }
+
+    /// The key of a charge's counter on disk.
+    pub(crate) fn key_on_disk(charge: &Charge<'_>) -> u128 {
+        bare_key(charge.key.entry)
+    }
+
+    /// Counters in memory.
+    pub(crate) fn in_memory(&self) -> usize {
+        self.room.own()
+    }
+}
+
+/// Adds a counter to a batch, if it is there and was changed.
+fn save<S: State>(table: &mut Table<S>, collected: Collected, batch: &mut Batch, now: Timestamp) {
+    let Some(mut entry) = table.find_mut(collected.key) else { return };
+    if !entry.unmark(Mark::Changed) {
+        return;
+    }
+    let key = entry.key();
+    if !entry.state.is_over(now) {
+        let is_first = entry.mark(Mark::Saved);
+        let tag = entry.tag();
+        batch.put(key, (collected, tag), is_first, |bytes| entry.state.encode(bytes));
+    } else if entry.has(Mark::Saved) {
+        // The disk may have an earlier state that is not over: units were given back since.
+        batch.remove_over(key, collected);
+    }
+}
+
+/// Whether the disk may have a counter that its shard does not have.
+fn may_be_on_disk(shard: &Shard, charge: &Charge<'_>, disk: &Disk) -> bool {
+    let is_removed = |unsaved: &Unsaved| unsaved.is_removed(charge.key.entry);
+    is_kept(charge.quota)
+        && !shard.unsaved.as_ref().is_some_and(is_removed)
+        && disk.may_have(bare_key(charge.key.entry))
+}
+
+/// Whether memory is so full that new counters have to wait. The disk's thread is told before.
+fn is_crowded(keys: usize, disk: &Disk) -> bool {
+    let most = disk.max_in_memory();
+    if keys >= most {
+        disk.ask_for_flush();
+    }
+    keys >= most / EXCESS.1 * EXCESS.0
+}
+
+fn with_tag(tag: Tag) -> u128 {
+    u128::from(tag) << (u128::BITS - super::table::TAG_BITS)
+}

@@ -1,0 +1,136 @@
+//! The announcements of proxies that share this Redis, in hashes called `<prefix>:proxies` and
+//! `<prefix>:fleet`. No counter has such a name: a counter's name has a brace after the colon.
+//!
+//! Each shard has the whole hash, so proxies know of each other as long as one shard answers.
+
+use std::{collections::HashMap, time::Duration};
+
+use redis::{FromRedisValue, Value};
+use tokio::time::Instant;
+
+use super::{RedisStore, secret::NoSecret};
+
+/// Why the announcements of other proxies are not known.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum AnnounceError {
+    /// No server answers.
+    #[error("it is away")]
+    Away,
+    /// A server refused, with this message.
+    #[error("{0}")]
+    Refused(String),
+    /// No proxy wrote what has the name.
+    #[error("its answer cannot be read")]
+    Foreign,
+    /// There are more than can be read.
+    #[error("there are {0}, too many to read")]
+    TooMany(usize),
+}
+
+impl From<NoSecret> for AnnounceError {
+    fn from(error: NoSecret) -> Self {
+        match error {
+            NoSecret::Away => AnnounceError::Away,
+            NoSecret::Refused(message) => AnnounceError::Refused(message),
+            NoSecret::Foreign => AnnounceError::Foreign,
+        }
+    }
+}
+
+/// Which announcements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ProxyList {
+    /// Which callers a proxy has moved to another store: proxies decide by it.
+    Moves,
+    /// What a proxy says of itself: people read it.
+    Fleet,
+}
+
+impl ProxyList {
+    /// The name of its hash, after the prefix.
+    fn name(self) -> &'static str {
+        match self {
+            ProxyList::Moves => "proxies",
+            ProxyList::Fleet => "fleet",
+        }
+    }
+}
+
+/// What a proxy announces.
+pub(crate) struct ProxyAnnouncement<'a> {
+    pub(crate) list: ProxyList,
+    pub(crate) name: &'a str,
+    /// Empty: the proxy ends, and its announcement is removed.
+    pub(crate) text: &'a str,
+    /// How long the announcement is valid.
+    pub(crate) validity: Duration,
+    /// Most announcements of others to return; zero: none are read.
+    pub(crate) max_peers: usize,
+}
+
+impl RedisStore {
+    /// Writes an announcement, and returns those of others by the name of their proxy.
+    ///
+    /// # Errors
+    /// Why that failed on every server.
+    pub(crate) async fn announce(
+        &self,
+        announcement: &ProxyAnnouncement<'_>,
+        deadline: Instant,
+    ) -> Result<HashMap<String, String>, AnnounceError> {
+        let key = format!("{}:{}", self.settings.prefix, announcement.list.name());
+        let mut script = redis::cmd("EVAL");
+        script.arg(include_str!("announce.lua")).arg(1).arg(&key);
+        script.arg(announcement.name).arg(announcement.text);
+        script.arg(announcement.validity.as_millis() as u64).arg(announcement.max_peers);
+        let mut others = None;
+        let mut failure = AnnounceError::Away;
+        for partition in self.topology.partitions_of(&key) {
+            let read = match self.execute_command(partition, script.clone(), deadline).await {
+                Ok(reply) => read(reply, announcement.max_peers),
+                Err(error) => Err(error.into()),
+            };
+            match read {
+                Ok(read) => others.get_or_insert_with(HashMap::new).extend(read),
+                Err(error) => failure = error,
+            }
+        }
+        others.ok_or(failure)
+    }
+}
+
+/// Reads the announcements in the script's reply: how many there are, then names and texts.
+fn read(reply: Value, max: usize) -> Result<HashMap<String, String>, AnnounceError> {
+    let Value::Array(mut count) = reply else { return Err(AnnounceError::Foreign) };
+    if count.is_empty() {
+        return Err(AnnounceError::Foreign);
+    }
+    let announcements = count.split_off(1);
+    match count.as_slice() {
+        [Value::Int(count)] if *count > max as i64 => Err(AnnounceError::TooMany(*count as usize)),
+        [Value::Int(_)] => HashMap::from_redis_value(Value::Array(announcements))
+            .map_err(|_| AnnounceError::Foreign),
+        _ => Err(AnnounceError::Foreign),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAX: usize = 1000;
+
+    #[test]
+    fn replies_that_the_script_does_not_make_are_refused() {
+        let text = |text: &str| Value::BulkString(text.as_bytes().to_vec());
+        let found = read(Value::Array(vec![Value::Int(1), text("a"), text("1 0 5")]), MAX).unwrap();
+        assert_eq!(found.get("a").map(String::as_str), Some("1 0 5"));
+        assert_eq!(
+            read(Value::Array(vec![Value::Int(1001)]), MAX),
+            Err(AnnounceError::TooMany(1001))
+        );
+        for reply in [Value::Nil, Value::Array(vec![]), Value::Array(vec![text("a")])] {
+            assert_eq!(read(reply, MAX), Err(AnnounceError::Foreign));
+        }
+    }
+}

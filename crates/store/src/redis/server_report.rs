@@ -1,0 +1,99 @@
+//! The report of a server's state.
+
+use std::time::Duration;
+
+use tollgate_clock::Timestamp;
+use tollgate_observe::metrics::HistogramTotal;
+
+/// The health of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ServerHealth {
+    /// No worker has reached it yet.
+    Unknown,
+    /// It answers.
+    Serving,
+    /// A request has waited for it in vain, and it is being probed.
+    Doubted,
+    /// It cannot be reached, or answers too late to be of use.
+    Away,
+}
+
+/// The role of a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ServerRole {
+    /// It is not known.
+    Unknown,
+    /// It takes charges.
+    Primary,
+    /// It says that it is primary, and is not used: another one is.
+    Rival,
+    /// It replicates a primary.
+    Replica,
+    /// It reports which server is primary.
+    Sentinel,
+}
+
+/// How far a replica is behind its primary.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReplicaLink {
+    /// It is not known, or the server is no replica.
+    Unknown,
+    /// It replicates, and is so far behind.
+    Up(Duration),
+    /// It does not replicate.
+    Down,
+}
+
+/// The state of a server.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ServerReport {
+    /// Its host and port, and its database unless that is 0.
+    pub server: String,
+    /// Its role.
+    pub role: ServerRole,
+    /// Its health.
+    pub health: ServerHealth,
+    /// How long it has had this health.
+    pub lasted: Duration,
+    /// The last error with which it was away.
+    pub last_error: Option<String>,
+    /// The message with which it last refused a charge, if it has taken none since.
+    pub refusal: Option<String>,
+    /// How far it is behind its primary.
+    pub link: ReplicaLink,
+    /// How long its replies took that requests and the work behind them waited for.
+    pub calls: HistogramTotal,
+}
+
+impl ServerReport {
+    /// Since when it has its health, at `now`.
+    pub fn began(&self, now: Timestamp) -> Timestamp {
+        let lasted = u64::try_from(self.lasted.as_micros()).unwrap_or(u64::MAX);
+        Timestamp::from_micros(now.as_micros().saturating_sub(lasted))
+    }
+}
+
+impl ServerHealth {
+    /// The name in metrics and on the status page.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServerHealth::Unknown => "unknown",
+            ServerHealth::Serving => "serving",
+            ServerHealth::Doubted => "doubted",
+            ServerHealth::Away => "away",
+        }
+    }
+}
+
+impl ServerRole {
+    /// The name in metrics and on the status page.
+    pub fn name(self) -> &'static str {
+        match self {
+            ServerRole::Unknown => "unknown",
+            ServerRole::Primary => "primary",
+            ServerRole::Rival => "rival",
+            ServerRole::Replica => "replica",
+            ServerRole::Sentinel => "sentinel",
+        }
+    }
+}

@@ -1,0 +1,155 @@
+//! Which server has the counters of an owner, and the role of each server.
+
+use std::rc::Rc;
+
+use tollgate_settings::{Endpoint, Shard, Topology as TopologySettings};
+
+use super::{
+    cluster::{Slots, slot_of, slot_of_tag},
+    election::Election,
+    rendezvous::{score, seed},
+};
+use crate::redis::server_report::ServerRole;
+
+/// One call can decide all charges of a partition: a single server, a shard or a cluster slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Partition(u16);
+
+impl Partition {
+    /// The partition with this number.
+    pub(crate) fn at(index: usize) -> Partition {
+        Partition(index as u16)
+    }
+
+    /// Its number.
+    pub(crate) fn index(self) -> usize {
+        self.0.into()
+    }
+
+    /// Its number: that of the slot in a cluster.
+    pub(super) fn number(self) -> u16 {
+        self.0
+    }
+}
+
+/// How owners are placed.
+pub(super) enum Placement {
+    /// All counters are on one server.
+    One(Rc<Election>),
+    /// By the highest score among named shards.
+    Shards(Vec<(u64, Rc<Election>)>),
+    /// By slot.
+    Cluster(Slots),
+}
+
+impl Placement {
+    pub(super) fn new(settings: &TopologySettings) -> Placement {
+        match settings {
+            TopologySettings::Single(primary) => {
+                Placement::One(Rc::new(Election::new("", primary, &[])))
+            }
+            TopologySettings::Sharded(shards) => {
+                let shard = |shard: &Shard| {
+                    let Shard { name, primary, replicas } = shard;
+                    (seed(name), Rc::new(Election::new(name, primary, replicas)))
+                };
+                Placement::Shards(shards.iter().map(shard).collect())
+            }
+            TopologySettings::Cluster(endpoints) => Placement::Cluster(Slots::new(endpoints)),
+        }
+    }
+
+    /// The partition of an owner's counters.
+    pub(super) fn partition(&self, owner: u128) -> Partition {
+        match self {
+            Placement::One(_) => Partition(0),
+            Placement::Shards(shards) => {
+                let scores = shards.iter().map(|(seed, _)| score(*seed, owner)).enumerate();
+                let highest = scores.max_by_key(|(_, score)| *score);
+                Partition(highest.map_or(0, |(index, _)| index as u16))
+            }
+            Placement::Cluster(_) => Partition(slot_of(owner)),
+        }
+    }
+
+    /// The partitions that have a copy of a key that concerns all owners: one on each shard, or the
+    /// key's slot.
+    pub(super) fn partitions_of(&self, key: &str) -> Vec<Partition> {
+        match self {
+            Placement::One(_) => vec![Partition(0)],
+            Placement::Shards(shards) => (0..shards.len()).map(Partition::at).collect(),
+            Placement::Cluster(_) => vec![Partition(slot_of_tag(key.as_bytes()))],
+        }
+    }
+
+    /// The server that takes charges for a partition; none if it is not known.
+    pub(super) fn primary(&self, partition: Partition) -> Option<Endpoint> {
+        match self {
+            Placement::One(election) => election.primary(),
+            Placement::Shards(shards) => shards.get(partition.index())?.1.primary(),
+            Placement::Cluster(slots) => slots.primary(partition.number()),
+        }
+    }
+
+    /// The replicas of a partition's primary.
+    pub(super) fn replicas(&self, partition: Partition) -> Vec<Endpoint> {
+        match self {
+            Placement::One(election) => election.replicas(),
+            Placement::Shards(shards) => {
+                let shard = shards.get(partition.index());
+                shard.map(|(_, election)| election.replicas()).unwrap_or_default()
+            }
+            Placement::Cluster(slots) => slots.replicas(partition.number()),
+        }
+    }
+
+    /// The primaries; none where the primary is not known.
+    pub(super) fn primaries(&self) -> Vec<Option<Endpoint>> {
+        match self {
+            Placement::One(election) => vec![election.primary()],
+            Placement::Shards(shards) => {
+                shards.iter().map(|(_, election)| election.primary()).collect()
+            }
+            Placement::Cluster(slots) => match slots.primaries() {
+                primaries if primaries.is_empty() => vec![None],
+                primaries => primaries.into_iter().map(Some).collect(),
+            },
+        }
+    }
+
+    /// The primaries that have replicas, each with its replicas.
+    pub(super) fn replicated_primaries(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
+        let of = |election: &Election| Some((election.primary()?, election.replicas()));
+        let mut primaries: Vec<_> = match self {
+            Placement::One(election) => of(election).into_iter().collect(),
+            Placement::Shards(shards) => {
+                shards.iter().filter_map(|(_, election)| of(election)).collect()
+            }
+            Placement::Cluster(slots) => slots.shards(),
+        };
+        primaries.retain(|(_, replicas)| !replicas.is_empty());
+        primaries
+    }
+
+    /// The role of each server.
+    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+        match self {
+            Placement::One(election) => election.roles(),
+            Placement::Shards(shards) => {
+                shards.iter().flat_map(|(_, election)| election.roles()).collect()
+            }
+            Placement::Cluster(slots) => slots.roles(),
+        }
+    }
+
+    /// All servers that are queried or charged.
+    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
+        match self {
+            Placement::One(election) => election.endpoints(),
+            Placement::Shards(shards) => {
+                shards.iter().flat_map(|(_, election)| election.endpoints()).collect()
+            }
+            Placement::Cluster(slots) => slots.endpoints(),
+        }
+    }
+}

@@ -1,0 +1,298 @@
+//! Resets counters: they become as never used, in every store and in all that proxies remember of
+//! them.
+//!
+//! A store that has the counters deletes them. That alone is not enough: a proxy remembers denials
+//! for a second (`memo`), what Redis last reported (`cache`), its shares while Redis was away
+//! (`fallback`), charges that are still to be written (`pending`), and, while callers are moved, the
+//! counters of the store before. Redis therefore keeps a list of the counters that were reset
+//! lately. Each proxy reads it twice a second and drops what it remembers of them.
+//!
+//! A proxy that has not read the list yet must not bring an earlier count back meanwhile. So a reset
+//! leaves a marker beside each counter, as long as which the scripts that copy counts refuse to. The
+//! marker lasts longer than a proxy copies without having read the list again.
+//!
+//! The alternatives: a number that every charge reads along with its counters would cost each of
+//! them another key. Messages by publish and subscribe are lost by a proxy that is reconnecting,
+//! which would need the list all the same.
+
+use std::{
+    collections::HashMap,
+    rc::Rc,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::time::Instant;
+use tollgate_limit::Key;
+
+use super::{Backend, Store, redis::Partition};
+
+/// Time between two reads of the list.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// How old the last read may be when a proxy copies a count: less than [`COPY_GUARD`] by more than
+/// a copy takes.
+const MAX_READ_AGE: Duration = Duration::from_secs(10);
+
+/// How long nothing is copied into a counter that was reset.
+pub(super) const COPY_GUARD: Duration = Duration::from_secs(30);
+
+/// Why counters may not be reset.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReset {
+    /// A server does not answer in time.
+    #[error("redis does not answer")]
+    Away,
+    /// A server refused, with this message.
+    #[error("redis refused: {0} (docs/stores.md lists the rights that a reset needs)")]
+    Refused(String),
+}
+
+/// The list as a server has it: encoded counters, and when each was listed by the server's clock.
+pub(super) type ResetList = HashMap<Vec<u8>, f64>;
+
+/// A counter that was reset, as proxies list it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct ListedReset {
+    key: Key,
+    /// The random name of the process that reset it.
+    by: u64,
+}
+
+/// What the workers of a process know of counters that were reset.
+#[derive(Debug)]
+pub(super) struct Resets {
+    /// How often this process has dropped what it remembered of some counters.
+    generation: AtomicU64,
+    /// The random name of this process.
+    name: u64,
+    /// The lists as they were last read, by the number of the store and of the partition.
+    known: Mutex<HashMap<(usize, usize), ResetList>>,
+    /// When the lists were last read, or that was last tried.
+    read: Mutex<ReadTimes>,
+    /// Whether a worker is reading.
+    is_busy: AtomicBool,
+    has_warned: AtomicBool,
+}
+
+#[derive(Debug, Default)]
+struct ReadTimes {
+    begun: Option<Instant>,
+    succeeded: Option<Instant>,
+}
+
+impl Resets {
+    /// No counter was reset. The process has this random name.
+    pub(super) fn new(name: u64) -> Resets {
+        Resets {
+            generation: AtomicU64::new(0),
+            name,
+            known: Mutex::default(),
+            read: Mutex::default(),
+            is_busy: AtomicBool::new(false),
+            has_warned: AtomicBool::new(false),
+        }
+    }
+
+    /// How often this process has dropped what it remembered of some counters. A reply to a call
+    /// that was made before must not be remembered after.
+    pub(super) fn generation(&self) -> u64 {
+        self.generation.load(Ordering::Acquire)
+    }
+
+    /// What was remembered of some counters was dropped.
+    pub(super) fn begin_generation(&self) {
+        self.generation.fetch_add(1, Ordering::Release);
+    }
+
+    /// Whether a read is due; if so, the calling worker must make it.
+    fn take_turn(&self) -> bool {
+        let mut read = lock(&self.read);
+        let is_due = read.begun.is_none_or(|begun| begun.elapsed() >= PAUSE);
+        let is_mine = is_due && !self.is_busy.swap(true, Ordering::Relaxed);
+        if is_mine {
+            read.begun = Some(Instant::now());
+        }
+        is_mine
+    }
+
+    /// Whether the last read is so recent that markers cover what came after it.
+    fn is_recent(&self) -> bool {
+        lock(&self.read).succeeded.is_some_and(|at| at.elapsed() < MAX_READ_AGE)
+    }
+
+    /// Replaces the list of a partition, and returns the counters in it that other processes have
+    /// reset since it was last read.
+    fn news(&self, at: (usize, Partition), list: ResetList) -> Vec<Key> {
+        let mut known = lock(&self.known);
+        let before = known.entry((at.0, at.1.index())).or_default();
+        let is_new = |(entry, listed): &(&Vec<u8>, &f64)| before.get(*entry) != Some(*listed);
+        let new = list.iter().filter(is_new).filter_map(|(entry, _)| ListedReset::decode(entry));
+        let keys = new.filter(|listed| listed.by != self.name).map(|listed| listed.key).collect();
+        *before = list;
+        keys
+    }
+}
+
+impl ListedReset {
+    /// Its bytes in the list.
+    pub(super) fn encode(&self) -> [u8; 40] {
+        let mut bytes = [0; 40];
+        let parts = self.key.owner.to_be_bytes().into_iter().chain(self.key.entry.to_be_bytes());
+        let parts = parts.chain(self.by.to_be_bytes());
+        bytes.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
+        bytes
+    }
+
+    /// None: no proxy wrote it.
+    fn decode(bytes: &[u8]) -> Option<ListedReset> {
+        let (owner, rest) = bytes.split_first_chunk()?;
+        let (entry, rest) = rest.split_first_chunk()?;
+        let key = Key { owner: u128::from_be_bytes(*owner), entry: u128::from_be_bytes(*entry) };
+        Some(ListedReset { key, by: u64::from_be_bytes(rest.try_into().ok()?) })
+    }
+}
+
+/// Held while a worker reads. Dropped with its task, so that another worker may read when this one
+/// ends.
+struct ReadTurn(Rc<Store>);
+
+impl Drop for ReadTurn {
+    fn drop(&mut self) {
+        self.0.stores.resets.is_busy.store(false, Ordering::Relaxed);
+    }
+}
+
+impl Store {
+    /// Makes counters as never used: in the stores, in what this process remembers, and within a
+    /// second in what other proxies remember that share a Redis. Leases are ended: what is in
+    /// flight is not counted any more.
+    ///
+    /// What a request that began before gives back or takes after may reach the new window.
+    ///
+    /// # Errors
+    /// [`NotReset`] if a server did not answer or refused. Some of the counters may be reset then;
+    /// the call may be repeated.
+    pub async fn reset(&self, keys: &[Key]) -> Result<(), NotReset> {
+        let deadline = Instant::now() + self.background_timeout();
+        let mut by_owner: HashMap<u128, Vec<Key>> = HashMap::new();
+        for key in keys {
+            by_owner.entry(key.owner).or_default().push(*key);
+        }
+        let mut result = Ok(());
+        // The store before comes first: of a caller who is being moved, its counters are copied.
+        for redis in self.redis() {
+            for keys in by_owner.values() {
+                result = result.and(redis.reset(keys, deadline).await);
+            }
+        }
+        // Replies from before the deletion that come later are not remembered either.
+        self.stores.forget(keys);
+        let by = self.stores.resets.name;
+        let listed: Vec<ListedReset> =
+            keys.iter().map(|key| ListedReset { key: *key, by }).collect();
+        for redis in self.redis() {
+            result = result.and(redis.announce_resets(&listed, deadline).await);
+        }
+        result
+    }
+
+    /// Reads in the background, twice a second, which counters other proxies have reset.
+    pub(super) fn read_resets_in_background(self: &Rc<Self>) {
+        if self.redis().next().is_some() && self.stores.resets.take_turn() {
+            let turn = ReadTurn(Rc::clone(self));
+            tokio::task::spawn_local(async move {
+                let store = &turn.0;
+                store.read_resets(Instant::now() + store.background_timeout()).await;
+            });
+        }
+    }
+
+    /// Reads which counters other proxies have reset, unless that was done lately. Must be called
+    /// before a count is copied into a store that other proxies share.
+    pub(super) async fn learn_resets(&self, deadline: Instant) {
+        if !self.stores.resets.is_recent() {
+            self.read_resets(deadline).await;
+        }
+    }
+
+    /// Drops what this process remembers of counters that other proxies have reset.
+    async fn read_resets(&self, deadline: Instant) {
+        let resets = &self.stores.resets;
+        let begun = Instant::now();
+        let backends = [Some(&self.current), self.next.as_ref()];
+        let all = backends.into_iter().enumerate();
+        for (number, redis) in all.filter_map(|(at, one)| Some((at, one.and_then(Backend::redis)?)))
+        {
+            match redis.listed_resets(deadline).await {
+                Ok(lists) => {
+                    for (partition, list) in lists {
+                        let keys = resets.news((number, partition), list);
+                        if !keys.is_empty() {
+                            self.stores.forget(&keys);
+                        }
+                    }
+                    lock(&resets.read).succeeded = Some(begun);
+                }
+                Err(error) => {
+                    let is_refusal = matches!(error, NotReset::Refused(_));
+                    if is_refusal {
+                        // To ask again before each copy would only delay requests.
+                        lock(&resets.read).succeeded = Some(begun);
+                    }
+                    if is_refusal && !resets.has_warned.swap(true, Ordering::Relaxed) {
+                        tracing::warn!(
+                            %error,
+                            "cannot read which counters other proxies have reset"
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// A panic cannot leave these half-written.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const OWN: u64 = 7;
+
+    fn listed(entry: u128, by: u64) -> ListedReset {
+        ListedReset { key: Key { owner: entry << 64 | 1, entry }, by }
+    }
+
+    #[test]
+    fn listed_counter_survives_being_written_down() {
+        let reset = listed(u128::MAX - 3, u64::MAX - 5);
+        assert_eq!(ListedReset::decode(&reset.encode()), Some(reset));
+        for length in [0, 39, 41] {
+            assert_eq!(ListedReset::decode(&vec![1; length]), None, "{length}");
+        }
+    }
+
+    #[test]
+    fn only_resets_by_others_that_were_not_read_before_are_news() {
+        let resets = Resets::new(OWN);
+        let list = |entries: &[(ListedReset, f64)]| {
+            entries.iter().map(|(reset, at)| (reset.encode().to_vec(), *at)).collect()
+        };
+        let [first, second] = [0, 1].map(Partition::at);
+        let other = listed(1, 8);
+        let all = [(other, 100.0), (listed(2, OWN), 100.0)];
+        assert_eq!(resets.news((0, first), list(&all)), [other.key]);
+        assert_eq!(resets.news((0, first), list(&all)), []);
+        assert_eq!(resets.news((0, second), list(&all)), [other.key], "another server's list");
+        // The clock of the server that is primary now may be behind.
+        assert_eq!(resets.news((0, first), list(&[(other, 90.0)])), [other.key], "once more");
+        assert_eq!(resets.news((0, first), HashMap::from([(vec![1, 2], 3.0)])), []);
+    }
+}

@@ -1,0 +1,359 @@
+//! A client's body on its way to the upstream, and its state, which the code that waits for the
+//! response reads.
+
+use std::{
+    cell::{Cell, RefCell},
+    pin::Pin,
+    rc::Rc,
+    sync::Arc,
+    task::{Context, Poll, Waker},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::HeaderName;
+use http_body::{Body, Frame, SizeHint};
+use hyper::body::Incoming;
+use tollgate_clock::deadline::{Arrears, Deadline, Ticker};
+use tollgate_policy::{OwnHeaders, Upstream};
+
+use super::trailers::{may_be_a_trailer, with_trailers};
+use crate::{RequestBodyError, UpstreamError, downstream::Pace};
+
+/// A client's body, as it comes.
+pub struct ClientBody {
+    /// The body.
+    pub incoming: Incoming,
+    /// Bytes that it may have; none: any number.
+    pub max_bytes: Option<u64>,
+    /// Counts the bytes received; none: they are not needed.
+    pub received: Option<Rc<Cell<u64>>>,
+    /// Set when the request is first sent; none: that is not needed.
+    pub sent: Option<Rc<Cell<bool>>>,
+    /// Gets the trailers of HTTP/2 counted; none: they were measured as they came in.
+    pub pace: Option<Rc<Pace>>,
+    /// It is a conversation: no average rate is required.
+    pub may_be_slow: bool,
+}
+
+impl ClientBody {
+    /// A body of HTTP/2.
+    pub fn at_pace(incoming: Incoming, pace: &Rc<Pace>) -> Self {
+        ClientBody { pace: Some(Rc::clone(pace)), ..incoming.into() }
+    }
+}
+
+impl From<Incoming> for ClientBody {
+    fn from(incoming: Incoming) -> Self {
+        ClientBody {
+            incoming,
+            max_bytes: None,
+            received: None,
+            sent: None,
+            pace: None,
+            may_be_slow: false,
+        }
+    }
+}
+
+/// A client's body on its way to the upstream.
+pub struct RequestBody {
+    incoming: Option<Incoming>,
+    /// Bytes that may still come.
+    room: u64,
+    /// Bytes that have come, for who asks.
+    received: Option<Rc<Cell<u64>>>,
+    /// Set when the request is first sent, for who asks.
+    sent: Option<Rc<Cell<bool>>>,
+    pace: Option<Rc<Pace>>,
+    lateness: Lateness,
+    timing: Option<Timing>,
+    /// Fields that trailers may not set; none: trailers are dropped.
+    own: Option<Arc<OwnHeaders>>,
+    state: Rc<BodyState>,
+    /// It is read by another task than the one that waits for the response.
+    is_streamed: bool,
+}
+
+/// How far a client is behind with its body.
+#[derive(Default)]
+struct Lateness {
+    /// No average rate is asked of it.
+    may_be_slow: bool,
+    arrears: Arrears,
+    /// The tick since which the next frame is awaited.
+    since: u32,
+}
+
+impl Lateness {
+    /// Begins to wait for a frame. Returns how long that may take, and whether that is less than
+    /// the timeout of a pause.
+    fn begin_to_wait(&mut self, ticker: &Ticker) -> (Duration, bool) {
+        self.since = ticker.now();
+        let pause = ticker.patience();
+        let rate = ticker.body_rate().filter(|_| !self.may_be_slow);
+        let left = rate.map_or(pause, |rate| self.arrears.left(rate));
+        (left.min(pause), left < pause)
+    }
+
+    /// It has come, with so many bytes.
+    fn end_to_wait(&mut self, ticker: &Ticker, bytes: usize) {
+        if let Some(rate) = ticker.body_rate() {
+            self.arrears.wait(ticker.now().saturating_sub(self.since), rate);
+            self.arrears.pay(bytes as u64);
+        }
+    }
+}
+
+/// Bytes of a body in what has come of it.
+fn frame_bytes<E>(frame: &Option<Result<Frame<Bytes>, E>>) -> usize {
+    let frame = frame.as_ref().and_then(|frame| frame.as_ref().ok());
+    frame.and_then(Frame::data_ref).map_or(0, Bytes::len)
+}
+
+/// The deadline of the exchange that a body is part of.
+pub(crate) struct Timing {
+    /// Shared with the exchange.
+    pub(crate) deadline: Rc<Deadline>,
+    /// How long the upstream may take once the client is done, or to take a frame.
+    pub(crate) response_timeout: Duration,
+    /// How long it may take for a frame once it has answered.
+    pub(crate) idle_timeout: Duration,
+}
+
+impl Timing {
+    pub(crate) fn new(deadline: &Rc<Deadline>, upstream: &Upstream) -> Timing {
+        let Upstream { response_timeout, idle_timeout, .. } = *upstream;
+        Timing { deadline: Rc::clone(deadline), response_timeout, idle_timeout }
+    }
+}
+
+/// The state of a request's body, to find out which side caused a failure.
+#[derive(Debug, Default)]
+pub(crate) struct BodyState {
+    waiting: Cell<bool>,
+    /// The client has less time for the next frame than a pause may take.
+    is_behind: Cell<bool>,
+    failed: Cell<bool>,
+    too_large: Cell<bool>,
+    answered: Cell<bool>,
+    abandoned: Cell<bool>,
+    begun: Cell<bool>,
+    /// The task that reads the body, if it is not the one that handles the request.
+    reader: RefCell<Option<Waker>>,
+    /// A body of which nothing was read when its reader gave it up.
+    unread: RefCell<Option<Unread>>,
+}
+
+#[derive(Debug, Default)]
+struct Unread {
+    incoming: Option<Incoming>,
+    room: u64,
+    received: Option<Rc<Cell<u64>>>,
+    pace: Option<Rc<Pace>>,
+    may_be_slow: bool,
+    own: Option<Arc<OwnHeaders>>,
+}
+
+impl BodyState {
+    /// Whether the next frame is awaited from the client.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.get()
+    }
+
+    /// What it is when time is up: whose fault that is, and why.
+    pub(crate) fn timeout(&self) -> UpstreamError {
+        match (self.waiting.get(), self.is_behind.get()) {
+            (true, true) => UpstreamError::RequestBodyTooSlow,
+            (true, false) => UpstreamError::RequestBodyTimeout,
+            (false, _) => UpstreamError::ResponseTimeout,
+        }
+    }
+
+    /// The response has begun: from here on its body sets the deadline.
+    pub(crate) fn set_answered(&self) {
+        self.answered.set(true);
+    }
+
+    /// The client broke it off, or sent too much.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.failed.get()
+    }
+
+    /// Whose fault it is that the exchange has failed with this error.
+    pub(crate) fn blame(&self, error: hyper::Error) -> UpstreamError {
+        match (self.too_large.get(), self.failed.get()) {
+            (true, _) => UpstreamError::RequestBodyTooLarge,
+            (false, true) => UpstreamError::RequestBody(error.into()),
+            (false, false) => UpstreamError::Exchange(error.into()),
+        }
+    }
+
+    /// Stops reading: the exchange does not need the rest.
+    pub(crate) fn abandon(&self) {
+        self.abandoned.set(true);
+        if let Some(reader) = self.reader.take() {
+            reader.wake();
+        }
+    }
+}
+
+impl RequestBody {
+    /// The client's body.
+    pub(crate) fn new(body: ClientBody, upstream: &Upstream) -> Self {
+        let ClientBody { incoming, max_bytes, received, sent, pace, may_be_slow } = body;
+        let room = max_bytes.unwrap_or(u64::MAX);
+        // Only trailers are looked at for them.
+        let own = match incoming.is_end_stream() {
+            true => None,
+            false => Some(Arc::clone(&upstream.own_headers)),
+        };
+        let incoming = Some(incoming);
+        let mut body = RequestBody::of(Unread { incoming, room, received, pace, may_be_slow, own });
+        body.sent = sent;
+        body
+    }
+
+    /// No body.
+    pub(crate) fn empty() -> Self {
+        RequestBody::of(Unread::default())
+    }
+
+    /// A body again of which nothing was read.
+    pub(crate) fn unread(state: &BodyState) -> Option<Self> {
+        Some(RequestBody::of(state.unread.take()?))
+    }
+
+    fn of(unread: Unread) -> Self {
+        let Unread { incoming, room, received, pace, may_be_slow, own } = unread;
+        RequestBody {
+            incoming,
+            room,
+            received,
+            sent: None,
+            pace,
+            lateness: Lateness { may_be_slow, ..Lateness::default() },
+            timing: None,
+            own,
+            state: Rc::default(),
+            is_streamed: false,
+        }
+    }
+
+    /// Sets the deadline of this exchange anew with each frame.
+    pub(crate) fn attach(&mut self, timing: Timing) {
+        if let Some(sent) = self.sent.take() {
+            sent.set(true);
+        }
+        self.timing = Some(timing);
+    }
+
+    /// The same for an exchange that another task drives.
+    pub(crate) fn attach_stream(&mut self, timing: Timing) -> Rc<BodyState> {
+        self.attach(timing);
+        self.is_streamed = true;
+        self.state()
+    }
+
+    pub(crate) fn state(&self) -> Rc<BodyState> {
+        Rc::clone(&self.state)
+    }
+}
+
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if self.is_streamed && !self.state.begun.get() {
+            let unread = Unread {
+                incoming: self.incoming.take(),
+                room: self.room,
+                received: self.received.take(),
+                pace: self.pace.take(),
+                may_be_slow: self.lateness.may_be_slow,
+                own: self.own.take(),
+            };
+            *self.state.unread.borrow_mut() = Some(unread);
+        }
+    }
+}
+
+impl Body for RequestBody {
+    type Data = Bytes;
+    type Error = RequestBodyError;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, RequestBodyError>>> {
+        let body = self.get_mut();
+        if body.is_streamed {
+            if body.state.abandoned.get() {
+                return Poll::Ready(Some(Err(RequestBodyError::Abandoned)));
+            }
+            *body.state.reader.borrow_mut() = Some(context.waker().clone());
+        }
+        let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
+        let polled = Pin::new(incoming).poll_frame(context);
+        let was_waiting = body.state.waiting.replace(polled.is_pending());
+        if let Some(timing) = &body.timing {
+            match &polled {
+                // The response's body has the deadline from then on, and this is progress too.
+                Poll::Ready(_) if body.state.answered.get() => {
+                    timing.deadline.set(timing.idle_timeout);
+                }
+                Poll::Ready(frame) => {
+                    timing.deadline.set(timing.response_timeout);
+                    if was_waiting {
+                        body.lateness.end_to_wait(timing.deadline.ticker(), frame_bytes(frame));
+                    }
+                }
+                Poll::Pending if !was_waiting && !body.state.answered.get() => {
+                    let ticker = timing.deadline.ticker();
+                    let (time, is_behind) = body.lateness.begin_to_wait(ticker);
+                    timing.deadline.set(time);
+                    body.state.is_behind.set(is_behind);
+                }
+                Poll::Pending => {}
+            }
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(data) = frame.data_ref()
+        {
+            if let Some(received) = &body.received {
+                received.set(received.get() + data.len() as u64);
+            }
+            match body.room.checked_sub(data.len() as u64) {
+                Some(room) => body.room = room,
+                None => {
+                    body.state.failed.set(true);
+                    body.state.too_large.set(true);
+                    return Poll::Ready(Some(Err(RequestBodyError::TooLarge)));
+                }
+            }
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let (Some(pace), Some(trailers)) = (&body.pace, frame.trailers_ref())
+            && !pace.take_trailers(trailers)
+        {
+            body.state.failed.set(true);
+            body.state.too_large.set(true);
+            return Poll::Ready(Some(Err(RequestBodyError::TooLarge)));
+        }
+        match polled {
+            Poll::Ready(Some(Err(_))) => body.state.failed.set(true),
+            Poll::Ready(_) => body.state.begun.set(true),
+            Poll::Pending => {}
+        }
+        let own = body.own.as_deref();
+        let goes_on = |name: &HeaderName| own.is_some_and(|own| may_be_a_trailer(name, own));
+        let passed_on = |frame| with_trailers(frame, goes_on);
+        polled.map(|frame| frame.map(|frame| frame.map(passed_on).map_err(Into::into)))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.incoming.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint)
+    }
+}

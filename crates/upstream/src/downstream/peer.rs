@@ -1,0 +1,56 @@
+//! The other end of a client's connection: its address, and the certificate that it has shown.
+
+use std::{net::IpAddr, sync::Arc};
+
+use http::{HeaderMap, HeaderValue, header};
+use tollgate_clock::Timestamp;
+use tollgate_identity::ClientCertificate;
+use tollgate_settings::ListenerSettings;
+
+use super::ClientChain;
+
+/// The other end of a connection.
+#[derive(Clone, Debug)]
+pub struct Peer {
+    /// Its address; never an IPv4 address in the guise of IPv6.
+    pub address: IpAddr,
+    /// The address as a header value, made once.
+    pub address_value: HeaderValue,
+    /// Whether it is a trusted proxy.
+    pub is_trusted: bool,
+    /// The certificates that it sent in its handshake, if any.
+    pub client_chain: Option<Arc<ClientChain>>,
+    /// Where it came in.
+    pub listener: Arc<ListenerSettings>,
+}
+
+impl Peer {
+    /// Sets the listener's HSTS field on a response, in place of the upstream's.
+    pub fn mark(&self, headers: &mut HeaderMap) {
+        if let Some(hsts) = &self.listener.hsts {
+            headers.insert(header::STRICT_TRANSPORT_SECURITY, hsts.clone());
+        }
+    }
+
+    /// Its certificate, if it has shown one.
+    ///
+    /// # Errors
+    /// It was good when the connection was opened, and is not any more.
+    pub fn certificate(&self, now: Timestamp) -> Result<Option<&ClientCertificate>, NotGood> {
+        let (Some(chain), Some(tls)) = (&self.client_chain, &self.listener.tls) else {
+            return Ok(None);
+        };
+        if chain.is_good(tls, now) { Ok(Some(&chain.certificate)) } else { Err(NotGood) }
+    }
+
+    /// Whether its connection is encrypted.
+    pub fn speaks_tls(&self) -> bool {
+        self.listener.tls.is_some()
+    }
+}
+
+/// A client's certificate is no longer valid: it was revoked, or its authority is no longer
+/// trusted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the client's certificate is no longer valid")]
+pub struct NotGood;

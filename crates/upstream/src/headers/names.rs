@@ -1,0 +1,174 @@
+//! Which fields end here, by their names.
+
+use tollgate_identity::ForwardedField;
+use tollgate_policy::is_reserved;
+
+pub(super) fn is_hop_by_hop(name: &str) -> bool {
+    matches!(
+        name,
+        "connection"
+            | "keep-alive"
+            | "proxy-connection"
+            | "proxy-authenticate"
+            | "proxy-authorization"
+            | "te"
+            | "transfer-encoding"
+            | "upgrade"
+            | "http2-settings"
+    )
+}
+
+/// How a name that this proxy gives a meaning to is spelled in a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Spelled {
+    Exactly,
+    /// So that servers which make variables of names make the same one of it.
+    Alike,
+}
+
+/// Whether a client's field ends here. `trusted` is the field that a trusted proxy maintains, and
+/// `is_identity_field` says in which fields this proxy names the caller.
+pub(crate) fn ends_here(
+    name: &str,
+    trusted: Option<ForwardedField>,
+    is_identity_field: impl Fn(&str, Spelled) -> bool,
+) -> bool {
+    match variable(name) {
+        Variable::Plain => is_dropped(name, trusted) || is_identity_field(name, Spelled::Exactly),
+        Variable::Ambiguous => true,
+        Variable::Like(name) => {
+            is_dropped(&name, trusted) || is_identity_field(&name, Spelled::Alike)
+        }
+    }
+}
+
+/// Whether servers may take a client's field for one in which this proxy names the caller.
+pub(crate) fn names_caller(name: &str, is_identity_field: impl Fn(&str, Spelled) -> bool) -> bool {
+    match variable(name) {
+        Variable::Plain => is_reserved(name) || is_identity_field(name, Spelled::Exactly),
+        Variable::Ambiguous => true,
+        Variable::Like(name) => is_reserved(&name) || is_identity_field(&name, Spelled::Alike),
+    }
+}
+
+fn is_dropped(name: &str, trusted: Option<ForwardedField>) -> bool {
+    match name {
+        "x-forwarded-host" | "x-original-url" | "x-rewrite-url" => true,
+        // The gate says which request this is, also where it keeps a trusted proxy's word.
+        "x-request-id" => true,
+        // A proxy that maintains one of the two may pass on the other as a client wrote it.
+        "x-forwarded-for" => trusted != Some(ForwardedField::XForwardedFor),
+        "forwarded" => trusted != Some(ForwardedField::Forwarded),
+        // CGI programs take it for the address of a proxy to send their own requests to.
+        "proxy" => true,
+        // Answered here: the body is asked for once there is somewhere to send it.
+        "expect" => true,
+        _ if is_of_a_proxy(name) => trusted.is_none(),
+        _ => is_hop_by_hop(name) || is_reserved(name),
+    }
+}
+
+/// Whether proxies and content delivery networks send the client's address, or how it connected, in
+/// a field of this name, or servers read that from it.
+pub(super) fn is_of_a_proxy(name: &str) -> bool {
+    matches!(
+        name,
+        "x-real-ip"
+            | "x-client-ip"
+            | "x-cluster-client-ip"
+            | "x-forwarded"
+            | "x-original-forwarded-for"
+            | "x-originating-ip"
+            | "x-remote-ip"
+            | "x-remote-addr"
+            | "x-envoy-external-address"
+            | "x-appengine-user-ip"
+            | "x-azure-clientip"
+            | "x-azure-socketip"
+            | "x-nf-client-connection-ip"
+            | "x-vercel-forwarded-for"
+            | "x-proxyuser-ip"
+            | "client-ip"
+            | "remote-addr"
+            | "forwarded-for"
+            | "proxy-client-ip"
+            | "wl-proxy-client-ip"
+            | "true-client-ip"
+            | "cf-connecting-ip"
+            | "cf-connecting-ipv6"
+            | "cf-pseudo-ipv4"
+            | "cloudfront-viewer-address"
+            | "do-connecting-ip"
+            | "fastly-client-ip"
+            | "fly-client-ip"
+    ) || name.starts_with("x-forwarded-")
+}
+
+/// What a field comes to in servers that make a variable of its name (RFC 3875 section 4.1.18).
+enum Variable {
+    /// That of no other name.
+    Plain,
+    /// That of a name with `-`: such a server would take `x_tollgate_tier` for ours.
+    Ambiguous,
+    /// In some servers, which make an underscore of all but letters and digits, that of this name.
+    /// Such names are in use: S3 has `x-amz-meta-a.b`.
+    Like(String),
+}
+
+fn variable(name: &str) -> Variable {
+    // Names are in lower case.
+    if name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'-' | b'0'..=b'9')) {
+        return Variable::Plain;
+    }
+    match name.contains('_') {
+        true => Variable::Ambiguous,
+        false => Variable::Like(name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_come_to_the_same_variable_end_together() {
+        let is_identity_field = |name: &str| name == "x-user";
+        for (name, expected) in [
+            ("x-user", true),
+            ("x_user", true),
+            ("x.user", true),
+            ("x~user", true),
+            ("x-tollgate.tier", true),
+            ("x.real.ip", true),
+            ("x.forwarded.for", true),
+            ("x_anything", true),
+            ("x-amz-meta-a.b", false),
+            ("x-users", false),
+            ("accept", false),
+        ] {
+            assert_eq!(
+                ends_here(name, None, |name, _| is_identity_field(name)),
+                expected,
+                "{name}"
+            );
+        }
+    }
+
+    #[test]
+    fn trusted_proxy_says_where_a_request_comes_from() {
+        for (name, expected) in [
+            ("x-real-ip", false),
+            ("fly-client-ip", false),
+            ("x-forwarded-proto", false),
+            ("x-forwarded-for", false),
+            ("forwarded", true),
+            ("x-forwarded-host", true),
+            ("x_real_ip", true),
+            ("x-user", true),
+        ] {
+            let trusted = Some(ForwardedField::XForwardedFor);
+            assert_eq!(ends_here(name, trusted, |name, _| name == "x-user"), expected, "{name}");
+            assert!(ends_here(name, None, |name, _| name == "x-user"), "{name}");
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A request in the form in which it goes to a server.
+
+use bytes::BytesMut;
+use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request::Parts};
+use hyper::body::Body as _;
+use tollgate_policy::{Protocol, Upstream};
+
+use super::{
+    ClientBody, RequestBody,
+    http1::{Message, write_head},
+};
+
+static CHUNKED: HeaderValue = HeaderValue::from_static("chunked");
+
+/// A request in the form in which it goes to a server.
+pub(super) enum Outbound {
+    /// Its head is written already.
+    Http1(Message),
+    Http2(Box<Request<RequestBody>>),
+}
+
+impl Outbound {
+    /// Has its `traceparent` name another span by these digits, if it has one.
+    pub(super) fn set_parent(&mut self, digits: &[u8; 16]) {
+        match self {
+            Outbound::Http1(message) => {
+                let field = memchr::memmem::find(&message.head, TRACEPARENT_LINE);
+                let start = field.map(|start| start + TRACEPARENT_LINE.len());
+                if let Some(head) = start.and_then(|start| renamed(&message.head, start, digits)) {
+                    message.head = head.into();
+                }
+            }
+            Outbound::Http2(request) => {
+                let headers = request.headers_mut();
+                let value = headers.get(TRACEPARENT).map(HeaderValue::as_bytes);
+                let value = value.and_then(|value| renamed(value, 0, digits));
+                if let Some(Ok(value)) = value.map(HeaderValue::try_from) {
+                    headers.insert(TRACEPARENT, value);
+                }
+            }
+        }
+    }
+}
+
+const TRACEPARENT: &str = "traceparent";
+
+/// How the field begins in a head in HTTP/1.1. Nothing else in a head has a line's end before it.
+const TRACEPARENT_LINE: &[u8] = b"\r\ntraceparent: ";
+
+/// Where the span is in the field.
+const SPAN: std::ops::Range<usize> = 36..52;
+
+/// A copy in which the `traceparent` at `start` names another span.
+fn renamed(text: &[u8], start: usize, digits: &[u8; 16]) -> Option<Vec<u8>> {
+    let mut text = text.to_vec();
+    text.get_mut(start + SPAN.start..start + SPAN.end)?.copy_from_slice(digits);
+    Some(text)
+}
+
+/// A request that may be sent twice: its method is idempotent (RFC 9110 section 9.2.2), and there is
+/// no body to lose.
+pub(super) enum Original {
+    Http1(Message),
+    Http2(Head),
+}
+
+/// A request's head, for sending it again in HTTP/2.
+pub(super) struct Head {
+    method: Method,
+    uri: Uri,
+    headers: HeaderMap,
+}
+
+impl Outbound {
+    /// A request to this upstream, and the same for sending it again if it may be.
+    pub(super) fn new(
+        mut head: Parts,
+        body: ClientBody,
+        upstream: &Upstream,
+        buffer: &mut BytesMut,
+    ) -> (Outbound, Option<Original>) {
+        let is_empty = body.incoming.is_end_stream();
+        let is_repeatable = is_empty && is_idempotent(&head.method);
+        match upstream.protocol {
+            Protocol::Http1 => {
+                let length = head.headers.get(header::CONTENT_LENGTH).and_then(length);
+                if !is_empty && length.is_none() {
+                    head.headers.insert(header::TRANSFER_ENCODING, CHUNKED.clone());
+                }
+                write_head(&head, buffer);
+                let message = Message {
+                    head: buffer.split().freeze(),
+                    length,
+                    sent: body.sent.clone(),
+                    is_head: head.method == Method::HEAD,
+                    may_switch: false,
+                    body: (!is_empty).then(|| Box::new(RequestBody::new(body, upstream))),
+                };
+                let original = is_repeatable.then(|| Original::Http1(message.again()));
+                (Outbound::Http1(message), original)
+            }
+            Protocol::Http2 => {
+                let body = RequestBody::new(body, upstream);
+                let request = Request::from_parts(head, body);
+                let original = is_repeatable.then(|| Original::Http2(Head::of(&request)));
+                (Outbound::Http2(Box::new(request)), original)
+            }
+        }
+    }
+}
+
+fn is_idempotent(method: &Method) -> bool {
+    [Method::GET, Method::HEAD, Method::OPTIONS, Method::PUT, Method::DELETE].contains(method)
+}
+
+/// The length that a head says, which the server part has checked.
+fn length(value: &HeaderValue) -> Option<u64> {
+    value.to_str().ok()?.parse().ok()
+}
+
+impl Original {
+    /// The request again, without a body.
+    pub(super) fn again(&self) -> Outbound {
+        match self {
+            Original::Http1(message) => Outbound::Http1(message.again()),
+            Original::Http2(head) => Outbound::Http2(Box::new(head.with(RequestBody::empty()))),
+        }
+    }
+}
+
+impl Head {
+    pub(super) fn of(request: &Request<RequestBody>) -> Head {
+        Head {
+            method: request.method().clone(),
+            uri: request.uri().clone(),
+            headers: request.headers().clone(),
+        }
+    }
+
+    /// The request again, with this body.
+    pub(super) fn with(&self, body: RequestBody) -> Request<RequestBody> {
+        let mut request = Request::new(body);
+        *request.method_mut() = self.method.clone();
+        *request.uri_mut() = self.uri.clone();
+        *request.headers_mut() = self.headers.clone();
+        request
+    }
+}

@@ -1,0 +1,21 @@
+//! The grammar of the wire: what the bytes of a client must look like before they mean anything.
+//!
+//! Nothing here knows a socket, a policy or a response; bytes go in, and facts or violations come
+//! out. [`target`] reads the paths of requests, [`framing`] follows the messages of HTTP/1,
+//! [`frames`] counts the frames of HTTP/2, [`head_limits`] measures heads, and [`proxy_protocol`]
+//! reads the header that a load balancer sends first. [`asked`] reads what another proxy asks about.
+
+pub mod asked;
+pub mod envoy;
+pub mod frames;
+pub mod framing;
+mod growth;
+pub mod head_limits;
+pub mod proxy_protocol;
+pub mod resp;
+pub mod target;
+
+pub use self::{
+    framing::{Framing, Violation, ViolationKind},
+    head_limits::HeadLimits,
+};
