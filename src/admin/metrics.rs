@@ -110,11 +110,12 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.family("tollgate_store_counters", MetricKind::Gauge, "Counters in the process.");
     let in_process = &context.shared.stores;
     let on_disk = in_process.disk.as_ref();
-    let counters = in_process.memory.len() + on_disk.map_or(0, |disk| disk.len());
+    let counters = in_process.memory.len() + on_disk.map_or(0, |disk| disk.memory().len());
     text.sample(&[], counters as u64);
     let help = "Counters in the process by client-chosen values: headers, cookies, hosts, paths.";
     text.family("tollgate_store_unverified_counters", MetricKind::Gauge, help);
-    let unverified = in_process.memory.unverified() + on_disk.map_or(0, |disk| disk.unverified());
+    let unverified =
+        in_process.memory.unverified() + on_disk.map_or(0, |disk| disk.memory().unverified());
     text.sample(&[], unverified as u64);
     let help = "Requests refused because there was no room for a counter, by reason.";
     text.family("tollgate_store_no_room_total", MetricKind::Counter, help);

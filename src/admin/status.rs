@@ -247,7 +247,8 @@ impl StoreStatus {
             move_seconds_left: obstacle.and_then(|obstacle| obstacle.seconds_left()),
             servers: RedisStatus::all(stores, now),
             alone: stores.degradations().iter().map(ToString::to_string).collect(),
-            counters: stores.memory.len() + stores.disk.as_ref().map_or(0, |disk| disk.len()),
+            counters: stores.memory.len()
+                + stores.disk.as_ref().map_or(0, |disk| disk.memory().len()),
             disk: stores.disk().map(|disk| disk.report().into()),
             client_timed: stores.client_timed(),
             watermark: stores.watermark().map(|watermark| watermark.to_string()),

@@ -9,7 +9,7 @@ use tollgate_limit::{Hashing, KeyHasher};
 use tollgate_observe::{metrics::CommandCounts, trace::Tracer};
 use tollgate_policy::Policies;
 use tollgate_settings::{Configuration, Limits, MemoryBounds, Settings, StoreSettings, Timeouts};
-use tollgate_store::{MemoryStore, OpenError, Stores, open_disk, restore};
+use tollgate_store::{DiskStore, MemoryStore, OpenError, Stores, open_disk, restore};
 use tollgate_upstream::{Keeper, downstream::Admission};
 
 use super::{
@@ -190,7 +190,7 @@ const REHEARSED_TOKENS_BYTES: u64 = 1 << 20;
 fn counters(
     settings: &StoreSettings,
     clock: &Clock,
-) -> Result<(MemoryStore, Option<Arc<MemoryStore>>), OpenError> {
+) -> Result<(MemoryStore, Option<Arc<DiskStore>>), OpenError> {
     let Some((disk, bounds)) = settings.disk().zip(settings.disk_bounds()) else {
         let memory = in_memory(settings, clock.now()).map_err(|_| OpenError::NoRandomness)?;
         return Ok((memory, None));
@@ -200,7 +200,8 @@ fn counters(
     let memory = memory.map_err(|_| OpenError::NoRandomness)?;
     let secret = settings.key_secret.or(memory.as_ref().map(MemoryStore::key_secret));
     let disk = open_disk(disk, bounds, secret, clock.clone())?;
-    let memory = memory.unwrap_or_else(|| MemoryStore::new(settings.bounds, disk.key_secret()));
+    let memory =
+        memory.unwrap_or_else(|| MemoryStore::new(settings.bounds, disk.memory().key_secret()));
     Ok((memory, Some(disk)))
 }
 

@@ -8,7 +8,7 @@
 use tollgate_clock::Timestamp;
 use tollgate_limit::{AnyState, Charge, Count};
 
-use super::{Adjustment, Backend, Store, redis::Reply};
+use super::{Adjustment, Store, redis::Reply};
 
 impl Store {
     /// The last known count of a counter in Redis; none if it is not known, or counts leases.
@@ -87,7 +87,7 @@ impl Store {
         let stores = &*self.stores;
         let of_redis = [stores.reseeding.counters(), &stores.cache, &stores.local]
             .map(|store| store.is_in_use().then_some(store));
-        let Backend::Memory(memory) = &self.current else { return };
+        let Some(memory) = self.current.memory() else { return };
         if of_redis.iter().all(Option::is_none) {
             return;
         }

@@ -114,9 +114,9 @@ impl Store {
     /// The last known count of a counter that Redis decides: reported by Redis, or from before its
     /// caller was moved there.
     pub(super) fn last_known(&self, charge: &Charge<'_>) -> Option<Count> {
-        self.cached(charge).or_else(|| match &self.current {
-            Backend::Memory(memory) if !is_lease(charge) => memory.count(charge),
-            _ => None,
+        self.cached(charge).or_else(|| {
+            let memory = self.current.memory().filter(|_| !is_lease(charge))?;
+            memory.count(charge)
         })
     }
 
@@ -193,7 +193,7 @@ impl Store {
     /// back.
     pub(super) fn instances(&self) -> NonZeroU32 {
         match &self.current {
-            Backend::Memory(_) => NonZeroU32::MIN,
+            Backend::Memory(_) | Backend::Disk(_) => NonZeroU32::MIN,
             Backend::Redis(_) => self.stores.settings.instances,
         }
     }

@@ -146,8 +146,17 @@ impl Store {
                 match Box::pin(self.prepare(charges, group.decided_by, time)).await {
                     Ok(()) => {
                         self.return_to_memory(charges, time.now);
-                        let decided_by = group.decided_by;
-                        let thawed = self.charge_thawed(memory, charges, decided_by, time);
+                        let decision = self.charge_in_process(memory, charges, time.now);
+                        return decision.map(|decision| group.attribute(decision));
+                    }
+                    Err(reason) => Err(reason),
+                }
+            }
+            Some(Backend::Disk(disk)) => {
+                match Box::pin(self.prepare(charges, group.decided_by, time)).await {
+                    Ok(()) => {
+                        self.return_to_memory(charges, time.now);
+                        let thawed = self.charge_thawed(disk, charges, group.decided_by, time);
                         let decision = Box::pin(thawed).await;
                         return decision.map(|decision| group.attribute(decision));
                     }
@@ -276,11 +285,15 @@ impl Store {
         };
         let peeked = match (ready, self.backend(group.decided_by)) {
             (Ok(()), Some(Backend::Memory(memory))) => {
-                let thawed = self.thaw(memory, &charges, time).await;
+                self.return_to_memory(&charges, time.now);
+                Ok(memory.peek(&charges, time.now))
+            }
+            (Ok(()), Some(Backend::Disk(disk))) => {
+                let thawed = disk.thaw_all(&charges, time).await;
                 // What is returned is merged with what was on disk.
                 self.return_to_memory(&charges, time.now);
                 match thawed {
-                    Ok(()) => self.peek_when_resident(memory, &charges, time).await,
+                    Ok(()) => disk.peek_when_resident(&charges, time).await,
                     Err(error) => Err(error),
                 }
             }

@@ -1,4 +1,4 @@
-//! Where counters live: in the process, or in Redis.
+//! Where counters live: in the memory of the process, on its disk, or in Redis.
 //!
 //! A store takes all charges of a request or none, and reports the standing of each limit from the
 //! same read. Where one call cannot decide all charges, they are sent at once, and given back when
@@ -71,7 +71,7 @@ pub use self::{
     },
     fleet::{Fleet, OtherProxies},
     leases::{GrantedLease, HeldLeases, LeaseBook},
-    memory::MemoryStore,
+    memory::{DiskStore, MemoryStore},
     moving::{Move, Obstacle},
     no_room::NoRoom,
     redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers, Skew},
@@ -128,6 +128,7 @@ pub struct Store {
 #[derive(Clone)]
 enum Backend {
     Memory(Arc<MemoryStore>),
+    Disk(Arc<DiskStore>),
     Redis(Rc<RedisStore>),
 }
 
@@ -143,9 +144,10 @@ impl Store {
     pub fn start(stores: Arc<Stores>) -> Rc<Store> {
         let backend = |kind: &StoreKind, servers: &Arc<Servers>| match kind {
             StoreKind::Memory => Backend::Memory(Arc::clone(&stores.memory)),
-            StoreKind::Disk(_) => {
-                Backend::Memory(Arc::clone(stores.disk.as_ref().unwrap_or(&stores.memory)))
-            }
+            StoreKind::Disk(_) => match &stores.disk {
+                Some(disk) => Backend::Disk(Arc::clone(disk)),
+                None => Backend::Memory(Arc::clone(&stores.memory)),
+            },
             StoreKind::Redis(settings) => {
                 let shared = SharedByWorkers {
                     secret: stores.secret.clone(),
@@ -188,15 +190,13 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let decision = match (&self.current, &self.next) {
-            (Backend::Memory(memory), None) if memory.disk().is_some() => {
-                self.charge_on_disk(memory, charges, now).await
-            }
             (Backend::Memory(memory), None) => {
                 let decision = self.charge_in_process(memory, charges, now);
                 self.count_decision(&decision);
                 decision
             }
-            _ => self.charge_shared(charges, now).await,
+            (Backend::Disk(disk), None) => self.charge_on_disk(disk, charges, now).await,
+            (Backend::Redis(_), None) | (_, Some(_)) => self.charge_shared(charges, now).await,
         };
         if let Err(StoreError::NoRoom(reason)) = &decision {
             self.stores.counts.count_no_room(*reason);
@@ -207,14 +207,15 @@ impl Store {
     /// Charges where counters may be on disk. Mostly they are in memory, and nothing is awaited.
     async fn charge_on_disk(
         self: &Rc<Self>,
-        memory: &Arc<MemoryStore>,
+        store: &DiskStore,
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
-        let is_plain = |disk: &Arc<Disk>| !disk.is_failing() && !disk.writes_before_answers();
-        if memory.disk().is_some_and(is_plain)
+        let disk = store.disk();
+        if !disk.is_failing()
+            && !disk.writes_before_answers()
             && self.stores.pending.is_empty()
-            && let Ok(decision) = memory.try_charge(charges, now)
+            && let Ok(decision) = store.charge(charges, now)
         {
             self.count_left_out(&decision);
             self.count_decision(&Ok(decision.clone()));
@@ -269,12 +270,15 @@ impl Store {
         charges: &[Charge<'_>],
         now: Timestamp,
     ) -> Decision {
-        if let (Backend::Memory(memory), None) = (&self.current, &self.next)
-            && let Ok(decision) = memory.try_peek(charges, now)
-        {
-            return decision;
+        let known = match (&self.current, &self.next) {
+            (Backend::Memory(memory), None) => Some(memory.peek(charges, now)),
+            (Backend::Disk(disk), None) => disk.peek(charges, now).ok(),
+            (Backend::Redis(_), None) | (_, Some(_)) => None,
+        };
+        match known {
+            Some(decision) => decision,
+            None => Box::pin(self.peek_groups(source, charges, now)).await,
         }
-        Box::pin(self.peek_groups(source, charges, now)).await
     }
 
     /// Corrects a charge after its decision. Returns the new standing of its limit; none if it is
@@ -310,7 +314,8 @@ impl Store {
             DecidedBy::Memo | DecidedBy::NoStore => return None,
         };
         match backend {
-            Backend::Memory(memory) => self.settle_in_memory(memory, charge, adjustment, now),
+            Backend::Memory(memory) => memory.settle(charge, adjustment, now),
+            Backend::Disk(disk) => self.settle_on_disk(disk, charge, adjustment, now),
             Backend::Redis(redis) => {
                 redis.settle(charge, adjustment, now);
                 self.settle_cached(charge, adjustment, now);
@@ -334,7 +339,7 @@ impl Store {
         self.read_resets_in_background();
         self.stores.memory.sweep(now);
         if let Some(disk) = &self.stores.disk {
-            disk.sweep(now);
+            disk.memory().sweep(now);
         }
         self.stores.client_timed.sweep(now);
         let Stores { cache, local, reseeding, .. } = &*self.stores;
@@ -403,7 +408,16 @@ impl Backend {
     fn redis(&self) -> Option<&Rc<RedisStore>> {
         match self {
             Backend::Redis(redis) => Some(redis),
-            Backend::Memory(_) => None,
+            Backend::Memory(_) | Backend::Disk(_) => None,
+        }
+    }
+
+    /// The counters that are in memory, if the process has them.
+    fn memory(&self) -> Option<&MemoryStore> {
+        match self {
+            Backend::Memory(memory) => Some(memory),
+            Backend::Disk(disk) => Some(disk.memory()),
+            Backend::Redis(_) => None,
         }
     }
 }

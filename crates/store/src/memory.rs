@@ -31,7 +31,8 @@ use std::{
 
 use smallvec::SmallVec;
 
-pub(super) use self::residency::Thawed;
+pub use self::residency::DiskStore;
+pub(super) use self::residency::{Cold, NotCharged, Thawed};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Decision, Outcome, Outcomes, Stance, Standing, Verdict};
 use tollgate_settings::MemoryBounds;
@@ -41,7 +42,7 @@ use self::{
     room::{Needs, Room, Tag, tag},
     shard::{Admission, SWEEP_PAUSE, Shard, untaken},
 };
-use super::{Adjustment, NoRoom, disk::Disk, groups::undecided, watermark::Watermark};
+use super::{Adjustment, NoRoom, groups::undecided, watermark::Watermark};
 
 const SHARDS: usize = 1024;
 
@@ -57,13 +58,8 @@ const SHARDS_A_SWEEP: usize = 8;
 const COUNTERS_A_REQUEST: usize = 10_000;
 
 /// The in-process store.
-///
-/// If it has a disk, it is the part of a larger store that is in memory: counters that were not used
-/// for some time are only on disk, and must come back before they are charged.
 pub struct MemoryStore {
     shards: Box<[Mutex<Shard>]>,
-    /// Where counters are that are not in memory; none: all are in memory.
-    disk: Option<Arc<Disk>>,
     /// Counts the counters of all shards, including those that are over and not yet swept.
     room: Room,
     /// Counters that one shard may have, verified ones and others separately: an owner with very
@@ -79,51 +75,25 @@ pub struct MemoryStore {
     watermark: Option<Arc<Watermark>>,
 }
 
-/// Why charges are not decided.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotCharged {
-    /// There is no room for a new counter.
-    NoRoom(NoRoom),
-    /// A counter may be on disk, and has to come into memory first.
-    Cold,
-    /// Memory is full until some counters have left it for the disk.
-    Crowded,
-}
-
-/// A counter may be on disk, and has to come into memory first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Cold;
-
-impl From<NoRoom> for NotCharged {
-    fn from(reason: NoRoom) -> NotCharged {
-        NotCharged::NoRoom(reason)
-    }
-}
-
 impl MemoryStore {
     /// An empty store for at most so many counters, whose keys are hashed with `key_secret`.
     pub fn new(bounds: impl Into<MemoryBounds>, key_secret: [u8; 16]) -> Self {
         let bounds = bounds.into();
-        MemoryStore {
-            shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(stagger(index)))).collect(),
-            disk: None,
-            room: Room::new(bounds),
-            max_keys_a_shard: (bounds.max_keys / SHARDS * UNEVENNESS).max(MIN_KEYS_A_SHARD),
-            key_secret: Mutex::new(key_secret),
-            sweep_at: AtomicUsize::new(0),
-            idle_until: AtomicU64::new(0),
-            watermark: None,
-        }
+        let max_keys_a_shard = (bounds.max_keys / SHARDS * UNEVENNESS).max(MIN_KEYS_A_SHARD);
+        MemoryStore::empty(Room::new(bounds), max_keys_a_shard, key_secret)
     }
 
     /// An empty store with counters of its own: the bounds of this one hold for both together.
     pub(super) fn beside(&self) -> MemoryStore {
+        MemoryStore::empty(self.room.beside(), self.max_keys_a_shard, self.key_secret())
+    }
+
+    fn empty(room: Room, max_keys_a_shard: usize, key_secret: [u8; 16]) -> MemoryStore {
         MemoryStore {
             shards: (0..SHARDS).map(|index| Mutex::new(Shard::new(stagger(index)))).collect(),
-            disk: None,
-            room: self.room.beside(),
-            max_keys_a_shard: self.max_keys_a_shard,
-            key_secret: Mutex::new(self.key_secret()),
+            room,
+            max_keys_a_shard,
+            key_secret: Mutex::new(key_secret),
             sweep_at: AtomicUsize::new(0),
             idle_until: AtomicU64::new(0),
             watermark: None,
@@ -136,35 +106,28 @@ impl MemoryStore {
     /// # Errors
     /// If another charge needs a new counter and there is no room for one; nothing was taken then.
     pub fn charge(&self, charges: &[Charge<'_>], now: Timestamp) -> Result<Decision, NoRoom> {
-        self.try_charge(charges, now).map_err(|reason| match reason {
-            NotCharged::NoRoom(reason) => reason,
-            // Only of a store with a disk.
-            NotCharged::Cold | NotCharged::Crowded => NoRoom::Full,
-        })
+        self.charge_admitted(charges, now, |shard, charge| Ok(shard.admits(charge, now)))
     }
 
-    /// The same, where counters may be on disk.
+    /// Takes all `charges` or none. `admit` says of each whether it fits.
     ///
     /// # Errors
-    /// [`NotCharged`]; nothing was taken then.
-    pub(super) fn try_charge(
+    /// Those of `admit`, and [`NoRoom`]; nothing was taken then.
+    fn charge_admitted<E: From<NoRoom>>(
         &self,
         charges: &[Charge<'_>],
         now: Timestamp,
-    ) -> Result<Decision, NotCharged> {
+        admit: impl Fn(&mut Shard, &Charge<'_>) -> Result<Admission, E>,
+    ) -> Result<Decision, E> {
         let mut shards = self.lock(charges);
         let mut verdict = Verdict::Allow;
-        let mut fits: SmallVec<[bool; 4]> = SmallVec::new();
+        let mut admissions: SmallVec<[Admission; 4]> = SmallVec::new();
         for charge in charges {
-            let shard = shards.of(charge)?;
-            let Admission { fits: fits_in, is_known } = shard.admits(charge, now);
-            if !is_known && let Some(disk) = &self.disk {
-                self.check_residency(shard, charge, disk)?;
-            }
-            if !fits_in && charge.stance == Stance::Enforce {
+            let admission = admit(shards.of(charge)?, charge)?;
+            if !admission.fits && charge.stance == Stance::Enforce {
                 verdict = Verdict::Deny;
             }
-            fits.push(fits_in);
+            admissions.push(admission);
         }
         let left_out = match verdict {
             Verdict::Allow => self.find_room(charges, &mut shards, now)?,
@@ -172,18 +135,19 @@ impl MemoryStore {
         };
 
         let mut outcomes = Outcomes::new();
-        for (position, (charge, fits)) in charges.iter().zip(fits).enumerate() {
+        for (position, (charge, admission)) in charges.iter().zip(admissions).enumerate() {
             let shard = shards.of(charge)?;
             let is_left_out = left_out.contains(&position);
+            let Admission { fits, at, is_known: _ } = admission;
             outcomes.push(match (fits, verdict) {
-                (false, _) => shard.deny(charge, now),
+                (false, _) => shard.deny(charge, at),
                 (true, Verdict::Allow) if is_left_out && charge.stance == Stance::Enforce => {
-                    undecided(charge, now)
+                    undecided(charge, at)
                 }
                 (true, Verdict::Allow) if charge.takes() && !is_left_out => {
-                    self.take(shard, charge, now)
+                    self.take(shard, charge, at)
                 }
-                (true, _) => untaken(shard.standing(charge, now)),
+                (true, _) => untaken(shard.standing(charge, at)),
             });
         }
         Ok(Decision { verdict, outcomes, now })
@@ -197,68 +161,41 @@ impl MemoryStore {
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Standing> {
-        // Only a store with a disk has counters that are not in memory.
-        self.try_settle(charge, adjustment, now).unwrap_or(None)
+        let mut shards = self.lock(std::slice::from_ref(charge));
+        self.settle_locked(&mut shards, charge, adjustment, now)
     }
 
-    /// The same, where counters may be on disk.
-    ///
-    /// # Errors
-    /// The counter may be on disk; nothing was corrected then.
-    pub(super) fn try_settle(
+    /// The same in shards that are locked.
+    fn settle_locked(
         &self,
+        shards: &mut LockedShards<'_>,
         charge: &Charge<'_>,
         adjustment: Adjustment,
         now: Timestamp,
-    ) -> Result<Option<Standing>, Cold> {
-        let charges = std::slice::from_ref(charge);
-        let mut shards = self.lock(charges);
-        if self.is_cold(&mut shards, charge) {
-            return Err(Cold);
+    ) -> Option<Standing> {
+        if let Adjustment::Take = adjustment {
+            self.make_room(std::iter::once(charge), shards, now).ok()?;
         }
-        if let Adjustment::Take = adjustment
-            && self.make_room(charges.iter(), &mut shards, now).is_err()
-        {
-            return Ok(None);
+        self.correct(shards.of(charge).ok()?, charge, adjustment, now)
+    }
+
+    fn correct(
+        &self,
+        shard: &mut Shard,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        at: Timestamp,
+    ) -> Option<Standing> {
+        match adjustment {
+            Adjustment::Take => Some(self.take(shard, charge, at).standing),
+            Adjustment::GiveBack(receipt) => shard.give_back(charge, receipt, at),
+            Adjustment::Renew(receipt) => shard.renew(charge, receipt, at),
         }
-        let Ok(shard) = shards.of(charge) else { return Ok(None) };
-        Ok(match adjustment {
-            Adjustment::Take => Some(self.take(shard, charge, now).standing),
-            Adjustment::GiveBack(receipt) => shard.give_back(charge, receipt, now),
-            Adjustment::Renew(receipt) => shard.renew(charge, receipt, now),
-        })
     }
 
     /// How the limits of `charges` stand, with nothing taken.
     pub fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Decision {
-        self.peek_in(&mut self.lock(charges), charges, now)
-    }
-
-    /// The same, where counters may be on disk.
-    ///
-    /// # Errors
-    /// A counter may be on disk.
-    pub(super) fn try_peek(
-        &self,
-        charges: &[Charge<'_>],
-        now: Timestamp,
-    ) -> Result<Decision, Cold> {
-        let mut shards = self.lock(charges);
-        match charges.iter().any(|charge| self.is_cold(&mut shards, charge)) {
-            true => Err(Cold),
-            false => Ok(self.peek_in(&mut shards, charges, now)),
-        }
-    }
-
-    fn peek_in(
-        &self,
-        shards: &mut LockedShards<'_>,
-        charges: &[Charge<'_>],
-        now: Timestamp,
-    ) -> Decision {
-        let standing = |charge: &Charge<'_>| Some(shards.of(charge).ok()?.standing(charge, now));
-        let outcomes = charges.iter().flat_map(standing).map(untaken).collect();
-        Decision { verdict: Verdict::Allow, outcomes, now }
+        peek_locked(&mut self.lock(charges), charges, now)
     }
 
     /// Drops the counters that are over in a few shards, and in the next ones with the next call.
@@ -286,12 +223,7 @@ impl MemoryStore {
     /// Keys are hashed with another secret from now on. Earlier counters are not found any more,
     /// and are swept when they are over.
     pub fn rekey(&self, key_secret: [u8; 16]) {
-        let before = std::mem::replace(&mut *lock(&self.key_secret), key_secret);
-        if let Some(disk) = &self.disk
-            && before != key_secret
-        {
-            disk.keep_secret(key_secret);
-        }
+        *lock(&self.key_secret) = key_secret;
     }
 
     /// Counters in use, here and in the stores that share its bounds.
@@ -418,6 +350,12 @@ impl MemoryStore {
         }
         self.idle_until.store((now + SWEEP_PAUSE).as_micros(), Ordering::Relaxed);
     }
+}
+
+fn peek_locked(shards: &mut LockedShards<'_>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+    let standing = |charge: &Charge<'_>| Some(shards.of(charge).ok()?.standing(charge, now));
+    let outcomes = charges.iter().flat_map(standing).map(untaken).collect();
+    Decision { verdict: Verdict::Allow, outcomes, now }
 }
 
 /// How far a shard is in its first step of growth, so that shards do not all grow at once.

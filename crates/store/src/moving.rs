@@ -94,13 +94,16 @@ impl Store {
             self.move_records.borrow_mut().early.remove(&(Mirror::Next, charge.key.entry));
             carried.push(match (state, &self.next) {
                 (Some(state), Some(Backend::Memory(memory))) => {
-                    self.thaw(memory, std::slice::from_ref(charge), time).await?;
                     memory.seed(charge, &state, time.now)
+                }
+                (Some(state), Some(Backend::Disk(disk))) => {
+                    disk.thaw_all(std::slice::from_ref(charge), time).await?;
+                    disk.memory().seed(charge, &state, time.now)
                 }
                 (Some(state), Some(Backend::Redis(redis))) => {
                     redis.seed(charge, &state, time).await?
                 }
-                _ => false,
+                (Some(_), None) | (None, _) => false,
             });
             self.move_records.borrow_mut().carried.insert(charge.key.entry, ());
         }
@@ -115,9 +118,10 @@ impl Store {
         time: CallTime,
     ) -> Result<Option<AnyState>, Unanswered> {
         let redis = match &self.current {
-            Backend::Memory(memory) => {
-                self.thaw(memory, std::slice::from_ref(charge), time).await?;
-                return Ok(memory.state(charge));
+            Backend::Memory(memory) => return Ok(memory.state(charge)),
+            Backend::Disk(disk) => {
+                disk.thaw_all(std::slice::from_ref(charge), time).await?;
+                return Ok(disk.memory().state(charge));
             }
             Backend::Redis(redis) => redis,
         };

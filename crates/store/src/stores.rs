@@ -12,10 +12,10 @@ use tollgate_observe::metrics::Shards;
 use tollgate_settings::StoreKind;
 
 use super::{
-    Counts, Decider, Disk, MemoryStore, Move, SaveHandle, Servers, Skew, StoreSettings, Unsettled,
-    client_time::ClientTimed, decisions::DecisionCounts, fleet::Fleet, headroom::Headrooms,
-    new_counters::NewCounters, peers::Peers, pending::PendingCharges, redis::Clocks,
-    reseeding::Reseeding, resets::Resets,
+    Counts, Decider, Disk, DiskStore, MemoryStore, Move, SaveHandle, Servers, Skew, StoreSettings,
+    Unsettled, client_time::ClientTimed, decisions::DecisionCounts, fleet::Fleet,
+    headroom::Headrooms, new_counters::NewCounters, peers::Peers, pending::PendingCharges,
+    redis::Clocks, reseeding::Reseeding, resets::Resets,
 };
 
 /// What all workers share of the stores.
@@ -23,7 +23,7 @@ pub struct Stores {
     /// Counters in the process, when the process is the store.
     pub memory: Arc<MemoryStore>,
     /// Counters on disk and in memory, when the disk is a store.
-    pub disk: Option<Arc<MemoryStore>>,
+    pub disk: Option<Arc<DiskStore>>,
     /// The last known state of counters in Redis.
     pub(super) cache: MemoryStore,
     /// This proxy's shares of counters in Redis, charged while Redis does not answer.
@@ -103,7 +103,7 @@ impl Stores {
 
     /// The same stores, with counters on disk.
     #[must_use]
-    pub fn with_disk(self, disk: Option<Arc<MemoryStore>>) -> Self {
+    pub fn with_disk(self, disk: Option<Arc<DiskStore>>) -> Self {
         Stores { disk, ..self }
     }
 
@@ -117,7 +117,7 @@ impl Stores {
 
     /// The disk of the store that has one.
     pub fn disk(&self) -> Option<&Arc<Disk>> {
-        self.disk.as_ref()?.disk()
+        self.disk.as_ref().map(|disk| disk.disk())
     }
 
     /// Has counters in the process saved by this saver where they must outlive a crash.
@@ -224,7 +224,7 @@ impl Stores {
                 }
             }
             if let Some(disk) = &self.disk {
-                disk.remove_key(*key);
+                disk.memory().remove_key(*key);
             }
             self.client_timed.forget(*key);
             self.pending.discard(&mut pending, key.entry);

@@ -13,9 +13,9 @@ use tollgate_limit::{
 };
 
 use super::{
-    Adjustment, MemoryStore, Store, StoreError, Unanswered,
+    Adjustment, DiskStore, Store, StoreError, Unanswered,
     call_time::CallTime,
-    disk::{Disk, NotRead},
+    disk::{NotRead, Record},
     groups::undecided,
     memory::{Cold, NotCharged, Thawed},
 };
@@ -27,126 +27,58 @@ impl Store {
     /// Takes all `charges` or none, in memory, as soon as their counters are there.
     pub(super) async fn charge_thawed(
         self: &Rc<Self>,
-        memory: &Arc<MemoryStore>,
+        store: &Arc<DiskStore>,
         charges: &[Charge<'_>],
         decider: DecidedBy,
         time: CallTime,
     ) -> Result<Decision, StoreError> {
-        let Some(disk) = memory.disk() else {
-            return self.charge_in_process(memory, charges, time.now);
-        };
+        let disk = store.disk();
         if disk.is_failing() {
-            return self.charge_unwritten(memory, charges, decider, time).await;
+            return self.charge_unwritten(store, charges, decider, time).await;
         }
-        let decision = match self.charge_when_resident(memory, charges, time).await {
+        let decision = match store.charge_when_resident(charges, time).await {
             Ok(decision) => decision,
-            Err(NotDecided::NoRoom(reason)) => return Err(reason.into()),
-            Err(NotDecided::Unanswered(reason)) => {
+            Err(StoreError::Unanswered(reason)) => {
                 self.stores.counts.count_unanswered(reason);
                 return self.fall_back(charges, decider, reason, time.now);
             }
+            Err(error @ StoreError::NoRoom(_)) => return Err(error),
         };
         self.count_left_out(&decision);
         let is_taken = decision.outcomes.iter().any(|outcome| outcome.receipt.is_some());
         if is_taken && disk.writes_before_answers() && !disk.written(time.deadline).await {
-            return self.answer_unwritten(memory, charges, decision, time.now);
+            return self.answer_unwritten(store, charges, decision, time.now);
         }
         Ok(decision)
-    }
-
-    /// Takes all `charges` or none, in memory, as soon as their counters are there.
-    ///
-    /// # Errors
-    /// There is no room for a counter, or it cannot be read in time; nothing was taken then.
-    pub(super) async fn charge_when_resident(
-        &self,
-        memory: &MemoryStore,
-        charges: &[Charge<'_>],
-        time: CallTime,
-    ) -> Result<Decision, NotDecided> {
-        let Some(disk) = memory.disk() else {
-            return memory.charge(charges, time.now).map_err(NotDecided::NoRoom);
-        };
-        loop {
-            // Before the try: what leaves memory after it must be noticed.
-            let room = disk.room().notified();
-            tokio::pin!(room);
-            room.as_mut().enable();
-            match memory.try_charge(charges, time.now) {
-                Ok(decision) => return Ok(decision),
-                Err(NotCharged::NoRoom(reason)) => return Err(NotDecided::NoRoom(reason)),
-                Err(NotCharged::Cold) => {
-                    self.thaw(memory, charges, time).await.map_err(NotDecided::Unanswered)?;
-                }
-                Err(NotCharged::Crowded) => {
-                    disk.ask_for_flush();
-                    if timeout_at(time.deadline, room).await.is_err() {
-                        return Err(NotDecided::Unanswered(Unanswered::MemoryFull));
-                    }
-                }
-            }
-        }
-    }
-
-    /// Brings the counters of these charges into memory that may be on disk.
-    ///
-    /// # Errors
-    /// One of them cannot be read in time.
-    pub(super) async fn thaw(
-        &self,
-        memory: &MemoryStore,
-        charges: &[Charge<'_>],
-        time: CallTime,
-    ) -> Result<(), Unanswered> {
-        let Some(disk) = memory.disk() else { return Ok(()) };
-        for charge in memory.cold(charges) {
-            let mut reads = 0;
-            loop {
-                let evictions = memory.evictions(charge);
-                let record = disk.read_counter(charge, time.deadline).await?;
-                let thawed = memory.thaw(charge, record.as_ref(), evictions, time.now);
-                reads += 1;
-                if thawed == Thawed::Resident {
-                    break;
-                }
-                if reads == MAX_READS {
-                    return Err(Unanswered::Busy);
-                }
-            }
-        }
-        Ok(())
     }
 
     /// Decides while nothing can be written to disk: a counter that is in memory still counts, but
     /// would be lost with the process. Each limit does as its `on_store_error` says.
     async fn charge_unwritten(
         self: &Rc<Self>,
-        memory: &MemoryStore,
+        store: &DiskStore,
         charges: &[Charge<'_>],
         decider: DecidedBy,
         time: CallTime,
     ) -> Result<Decision, StoreError> {
         let reason = Unanswered::DiskWrite;
         self.stores.counts.count_unanswered(reason);
-        let is_kept = |charge: &Charge<'_>| MemoryStore::is_kept(charge.quota);
-        let is_enforced = |charge: &Charge<'_>| charge.stance == Stance::Enforce;
-        let is_closed = |charge: &Charge<'_>| {
-            is_kept(charge) && is_enforced(charge) && charge.fallback == Fallback::Closed
-        };
-        if charges.iter().any(is_closed) {
+        if charges.iter().any(fails_closed) {
             return Err(reason.into());
         }
-        let is_open = |charge: &Charge<'_>| is_kept(charge) && charge.fallback == Fallback::Open;
+        let is_open = |charge: &Charge<'_>| {
+            DiskStore::is_kept(charge.quota) && charge.fallback == Fallback::Open
+        };
         let counted: SmallVec<[Charge<'_>; 2]> =
             charges.iter().filter(|charge| !is_open(charge)).copied().collect();
         if counted.is_empty() {
             let outcomes = charges.iter().map(|charge| undecided(charge, time.now)).collect();
             return Ok(Decision { verdict: Verdict::Allow, outcomes, now: time.now });
         }
-        if self.thaw(memory, &counted, time).await.is_err() {
+        if store.thaw_all(&counted, time).await.is_err() {
             return self.fall_back(charges, decider, reason, time.now);
         }
-        let decided = match memory.try_charge(&counted, time.now) {
+        let decided = match store.charge(&counted, time.now) {
             Ok(decided) => decided,
             Err(NotCharged::NoRoom(reason)) => return Err(reason.into()),
             Err(NotCharged::Cold | NotCharged::Crowded) => {
@@ -168,22 +100,17 @@ impl Store {
     /// and are not: they stand, unless a limit is closed then.
     fn answer_unwritten(
         self: &Rc<Self>,
-        memory: &Arc<MemoryStore>,
+        store: &Arc<DiskStore>,
         charges: &[Charge<'_>],
         decision: Decision,
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
-        let is_closed = |charge: &Charge<'_>| {
-            MemoryStore::is_kept(charge.quota)
-                && charge.stance == Stance::Enforce
-                && charge.fallback == Fallback::Closed
-        };
-        if !charges.iter().any(is_closed) {
+        if !charges.iter().any(fails_closed) {
             return Ok(decision);
         }
         for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
             if let Some(receipt) = outcome.receipt {
-                self.settle_in_memory(memory, charge, Adjustment::GiveBack(receipt), now);
+                self.settle_on_disk(store, charge, Adjustment::GiveBack(receipt), now);
             }
         }
         self.stores.counts.count_unanswered(Unanswered::DiskWrite);
@@ -192,31 +119,60 @@ impl Store {
 
     /// Corrects a charge, later if its counter has left memory since. Returns the new standing of
     /// its limit; none if it is not known yet, or the counter is gone.
-    pub(super) fn settle_in_memory(
+    pub(super) fn settle_on_disk(
         self: &Rc<Self>,
-        memory: &Arc<MemoryStore>,
+        disk: &Arc<DiskStore>,
         charge: &Charge<'_>,
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Standing> {
-        if let Ok(standing) = memory.try_settle(charge, adjustment, now) {
+        if let Ok(standing) = disk.settle(charge, adjustment, now) {
             return standing;
         }
         let store = Rc::clone(self);
-        let memory = Arc::clone(memory);
+        let disk = Arc::clone(disk);
         let charge = OwnedCharge::from(charge);
         self.thawing.set(self.thawing.get() + 1);
         tokio::task::spawn_local(async move {
             let deadline = Instant::now() + store.background_timeout();
             let time = CallTime { now, deadline };
-            if let Err(error) =
-                store.settle_when_resident(&memory, &charge.charge(), adjustment, time).await
-            {
+            let settled = disk.settle_when_resident(&charge.charge(), adjustment, time).await;
+            if let Err(error) = settled {
                 tracing::debug!(%error, "a charge on disk was not corrected");
             }
             store.thawing.set(store.thawing.get().saturating_sub(1));
         });
         None
+    }
+}
+
+impl DiskStore {
+    /// Takes all `charges` or none, as soon as their counters are in memory.
+    ///
+    /// # Errors
+    /// There is no room for a counter, or it cannot be read in time; nothing was taken then.
+    pub(super) async fn charge_when_resident(
+        &self,
+        charges: &[Charge<'_>],
+        time: CallTime,
+    ) -> Result<Decision, StoreError> {
+        loop {
+            // Before the try: what leaves memory after it must be noticed.
+            let room = self.disk().room().notified();
+            tokio::pin!(room);
+            room.as_mut().enable();
+            match self.charge(charges, time.now) {
+                Ok(decision) => return Ok(decision),
+                Err(NotCharged::NoRoom(reason)) => return Err(reason.into()),
+                Err(NotCharged::Cold) => self.thaw_all(charges, time).await?,
+                Err(NotCharged::Crowded) => {
+                    self.disk().ask_for_flush();
+                    if timeout_at(time.deadline, room).await.is_err() {
+                        return Err(Unanswered::MemoryFull.into());
+                    }
+                }
+            }
+        }
     }
 
     /// How the limits of `charges` stand, as soon as their counters are in memory.
@@ -225,51 +181,75 @@ impl Store {
     /// One of them cannot be read in time.
     pub(super) async fn peek_when_resident(
         &self,
-        memory: &MemoryStore,
         charges: &[Charge<'_>],
         time: CallTime,
     ) -> Result<Decision, Unanswered> {
         loop {
-            match memory.try_peek(charges, time.now) {
+            match self.peek(charges, time.now) {
                 Ok(decision) => return Ok(decision),
-                Err(Cold) => self.thaw(memory, charges, time).await?,
+                Err(Cold) => self.thaw_all(charges, time).await?,
             }
         }
     }
 
     async fn settle_when_resident(
         &self,
-        memory: &MemoryStore,
         charge: &Charge<'_>,
         adjustment: Adjustment,
         time: CallTime,
     ) -> Result<(), Unanswered> {
         // The counter may leave memory again between the two steps.
-        while let Err(Cold) = memory.try_settle(charge, adjustment, time.now) {
-            self.thaw(memory, std::slice::from_ref(charge), time).await?;
+        while let Err(Cold) = self.settle(charge, adjustment, time.now) {
+            self.thaw_all(std::slice::from_ref(charge), time).await?;
         }
         Ok(())
     }
-}
 
-/// Why charges are not decided in memory.
-pub(super) enum NotDecided {
-    NoRoom(super::NoRoom),
-    Unanswered(Unanswered),
-}
+    /// Brings the counters of these charges into memory that may be on disk.
+    ///
+    /// # Errors
+    /// One of them cannot be read in time.
+    pub(super) async fn thaw_all(
+        &self,
+        charges: &[Charge<'_>],
+        time: CallTime,
+    ) -> Result<(), Unanswered> {
+        for charge in self.cold(charges) {
+            let mut reads = 0;
+            loop {
+                let evictions = self.evictions(charge);
+                let record = self.read_counter(charge, time.deadline).await?;
+                let thawed = self.thaw(charge, record.as_ref(), evictions, time.now);
+                reads += 1;
+                if thawed == Thawed::Resident {
+                    break;
+                }
+                if reads == MAX_READS {
+                    return Err(Unanswered::Busy);
+                }
+            }
+        }
+        Ok(())
+    }
 
-impl Disk {
     async fn read_counter(
         &self,
         charge: &Charge<'_>,
         deadline: Instant,
-    ) -> Result<Option<super::disk::Record>, Unanswered> {
-        let key = MemoryStore::key_on_disk(charge);
-        self.read(key, deadline).await.map_err(|error| match error {
+    ) -> Result<Option<Record>, Unanswered> {
+        let key = DiskStore::key_on_disk(charge);
+        self.disk().read(key, deadline).await.map_err(|error| match error {
             NotRead::Failed => Unanswered::DiskRead,
             NotRead::Busy => Unanswered::Busy,
             NotRead::Timeout => Unanswered::Timeout,
             NotRead::Closed => Unanswered::Away,
         })
     }
+}
+
+/// Whether a charge denies its request while its counter cannot be written.
+fn fails_closed(charge: &Charge<'_>) -> bool {
+    DiskStore::is_kept(charge.quota)
+        && charge.stance == Stance::Enforce
+        && charge.fallback == Fallback::Closed
 }

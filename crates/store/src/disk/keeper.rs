@@ -29,7 +29,7 @@ use super::{
     tables::{TableJobs, Written},
     tree::{MEMTABLE_BYTES, TreeError},
 };
-use crate::memory::MemoryStore;
+use crate::memory::DiskStore;
 
 /// Bytes of memory that a counter takes, until it is known better.
 pub(super) const BYTES_A_KEY: usize = 48;
@@ -56,7 +56,7 @@ const FEWEST_IN_MEMORY: usize = 1000;
 /// Writes counters, and keeps memory within its bound.
 pub(super) struct Keeper {
     disk: Arc<Disk>,
-    store: Weak<MemoryStore>,
+    store: Weak<DiskStore>,
     orders: Receiver<Order>,
     journal: Option<Journal>,
     tables: TableJobs,
@@ -89,7 +89,7 @@ pub(super) struct Links {
 const TAGS: usize = 1 << 16;
 
 impl Keeper {
-    pub(super) fn new(disk: Arc<Disk>, store: Weak<MemoryStore>, links: Links) -> Keeper {
+    pub(super) fn new(disk: Arc<Disk>, store: Weak<DiskStore>, links: Links) -> Keeper {
         let Links { orders, tables, upkeep } = links;
         Keeper {
             disk,
@@ -159,7 +159,7 @@ impl Keeper {
                 Ok(Order::CoolDown(_done)) => {
                     self.flush(&store);
                     // The first time around finds out what is not used.
-                    for part in (0..MemoryStore::PARTS).chain(0..MemoryStore::PARTS) {
+                    for part in (0..DiskStore::PARTS).chain(0..DiskStore::PARTS) {
                         store.evict(part);
                     }
                 }
@@ -187,7 +187,7 @@ impl Keeper {
     }
 
     /// Writes what is not on disk yet.
-    fn flush(&mut self, store: &MemoryStore) {
+    fn flush(&mut self, store: &DiskStore) {
         // Before the flush begins: what is charged from now on may need another one.
         self.disk.is_flush_asked.store(false, Ordering::SeqCst);
         let begun = self.disk.now();
@@ -209,13 +209,13 @@ impl Keeper {
         }
     }
 
-    fn try_flush(&mut self, store: &MemoryStore, now: Timestamp) -> Result<(), NotWritten> {
+    fn try_flush(&mut self, store: &DiskStore, now: Timestamp) -> Result<(), NotWritten> {
         // Another process has taken over, and writes.
         let opened = self.disk.opened.load_full().ok_or(NotWritten::Waits)?;
         self.check_tables(&opened)?;
         let (mut keys, mut bytes) = (0, 0);
         let mut first = 0;
-        for part in 0..MemoryStore::PARTS {
+        for part in 0..DiskStore::PARTS {
             let usage = store.collect(part, &mut self.batch, now);
             keys += usage.keys;
             bytes += usage.bytes;
@@ -224,7 +224,7 @@ impl Keeper {
                 first = part + 1;
             }
         }
-        self.write(store, &opened, first..MemoryStore::PARTS)?;
+        self.write(store, &opened, first..DiskStore::PARTS)?;
         let counts = &self.disk.counts;
         counts.keys_in_memory.store(keys as u64, Ordering::Relaxed);
         counts.bytes_in_memory.store(bytes as u64, Ordering::Relaxed);
@@ -251,7 +251,7 @@ impl Keeper {
     /// Writes a batch that was collected of these parts, and empties it.
     fn write(
         &mut self,
-        store: &MemoryStore,
+        store: &DiskStore,
         opened: &Opened,
         parts: std::ops::Range<usize>,
     ) -> Result<(), NotWritten> {
@@ -339,17 +339,17 @@ impl Keeper {
     }
 
     /// Lets counters leave memory if there are too many.
-    fn keep_within_memory(&mut self, store: &MemoryStore) {
+    fn keep_within_memory(&mut self, store: &DiskStore) {
         let most = self.disk.max_in_memory();
         let target = most - most / 10;
         let mut evicted = 0;
         // Twice around: once to find out what is not used, once to let it go.
-        for _ in 0..2 * MemoryStore::PARTS {
+        for _ in 0..2 * DiskStore::PARTS {
             if store.in_memory() <= if evicted == 0 { most } else { target } {
                 break;
             }
             evicted += store.evict(self.hand);
-            self.hand = (self.hand + 1) % MemoryStore::PARTS;
+            self.hand = (self.hand + 1) % DiskStore::PARTS;
         }
         if evicted > 0 {
             self.disk.counts.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
@@ -375,7 +375,7 @@ impl Keeper {
         }
     }
 
-    fn take_survey(&mut self, store: &MemoryStore, found: Found) {
+    fn take_survey(&mut self, store: &DiskStore, found: Found) {
         let took = found.took;
         self.next_survey = Instant::now() + SURVEY_PAUSE.max(took * SURVEY_PART);
         let Some(Surveying { filter, new }) = self.surveying.take() else { return };

@@ -25,7 +25,7 @@ use super::{
     tables::{self, table_jobs},
     upkeep,
 };
-use crate::memory::MemoryStore;
+use crate::memory::DiskStore;
 
 /// Opens the store that `settings` describe, or makes it, and starts its threads. `secret` is the one
 /// that keys are hashed with; none: that of the store or, if it is new, one that is made.
@@ -37,7 +37,7 @@ pub fn open(
     bounds: MemoryBounds,
     secret: Option<[u8; 16]>,
     clock: Clock,
-) -> Result<Arc<MemoryStore>, OpenError> {
+) -> Result<Arc<DiskStore>, OpenError> {
     let (opened, found) = open_folder(settings, &clock)?;
     let secret = match (found, secret) {
         (Some(found), Some(secret)) if found != secret => {
@@ -77,14 +77,14 @@ pub fn open(
         survey: Mutex::default(),
         threads: Mutex::default(),
     });
-    let store = Arc::new(MemoryStore::before(Arc::clone(&disk), bounds, secret));
+    let store = Arc::new(DiskStore::new(Arc::clone(&disk), bounds, secret));
     start(&disk, &store, orders, for_keeper).map_err(OpenError::io(&settings.path))?;
     Ok(store)
 }
 
 fn start(
     disk: &Arc<Disk>,
-    store: &Arc<MemoryStore>,
+    store: &Arc<DiskStore>,
     orders: mpsc::Sender<super::Order>,
     for_keeper: mpsc::Receiver<super::Order>,
 ) -> io::Result<()> {

@@ -19,7 +19,7 @@ use super::{
     open,
 };
 use crate::{
-    Adjustment, MemoryStore,
+    Adjustment, DiskStore, MemoryStore,
     memory::{NotCharged, Thawed},
 };
 
@@ -56,7 +56,7 @@ fn charge(owner: u64, quota: &Quota) -> Charge<'_> {
 
 /// A store in a folder, with a clock that only the test moves.
 struct Subject {
-    store: std::sync::Arc<MemoryStore>,
+    store: std::sync::Arc<DiskStore>,
     time: std::sync::Arc<AtomicU64>,
     runtime: tokio::runtime::Runtime,
 }
@@ -83,8 +83,8 @@ impl Subject {
     }
 
     fn thaw(&self, charge: &Charge<'_>) {
-        let disk = self.store.disk().unwrap();
-        let read = disk.read(MemoryStore::key_on_disk(charge), Instant::now() + HOUR);
+        let disk = self.store.disk();
+        let read = disk.read(DiskStore::key_on_disk(charge), Instant::now() + HOUR);
         let record = self.runtime.block_on(read).unwrap();
         let evictions = self.store.evictions(charge);
         let thawed = self.store.thaw(charge, record.as_ref(), evictions, self.now());
@@ -93,7 +93,7 @@ impl Subject {
 
     fn charge(&self, charge: &Charge<'_>) -> Decision {
         loop {
-            match self.store.try_charge(&[*charge], self.now()) {
+            match self.store.charge(&[*charge], self.now()) {
                 Ok(decision) => return decision,
                 Err(NotCharged::Cold) => self.thaw(charge),
                 Err(error) => panic!("{error:?}"),
@@ -105,20 +105,20 @@ impl Subject {
         if !self.store.cold(&[*charge]).is_empty() {
             self.thaw(charge);
         }
-        self.store.peek(&[*charge], self.now()).outcomes[0].standing.used
+        self.store.peek(&[*charge], self.now()).unwrap().outcomes[0].standing.used
     }
 
     fn save(&self) {
-        self.store.disk().unwrap().save();
+        self.store.disk().save();
     }
 
     /// Writes all, and lets it leave memory.
     fn cool_down(&self) {
-        self.store.disk().unwrap().cool_down();
+        self.store.disk().cool_down();
     }
 
     fn close(self) {
-        self.store.disk().unwrap().finish();
+        self.store.disk().finish();
     }
 }
 
@@ -127,7 +127,7 @@ fn every_kind_of_counter_outlives_the_process_but_leases() {
     let folder = tempfile::tempdir().unwrap();
     let quotas = quotas();
     let subject = Subject::open(folder.path(), START);
-    let secret = subject.store.key_secret();
+    let secret = subject.store.memory().key_secret();
     for owner in 0..300 {
         for _ in 0..=owner % 3 {
             subject.charge(&charge(owner, &quotas[owner as usize % quotas.len()]));
@@ -136,7 +136,7 @@ fn every_kind_of_counter_outlives_the_process_but_leases() {
     subject.close();
 
     let subject = Subject::open(folder.path(), START + HOUR / 60);
-    assert_eq!(subject.store.key_secret(), secret);
+    assert_eq!(subject.store.memory().key_secret(), secret);
     for owner in 0..300 {
         let quota = &quotas[owner as usize % quotas.len()];
         let expected = if quota.holds_leases() { 0 } else { owner as u32 % 3 + 1 };
@@ -170,8 +170,7 @@ fn new_caller_needs_no_read_and_short_windows_stay_in_memory() {
     let quotas = quotas();
     (0..1000).for_each(|owner| drop(subject.charge(&charge(owner, &quotas[0]))));
     subject.cool_down();
-    let cold =
-        |owner: &u64| subject.store.try_charge(&[charge(*owner, &quotas[0])], START).is_err();
+    let cold = |owner: &u64| subject.store.charge(&[charge(*owner, &quotas[0])], START).is_err();
     let misled = (1000..2000).filter(cold).count();
     assert!(misled < 30, "{misled} of 1000 new callers are looked for on disk");
 
@@ -190,12 +189,12 @@ fn removed_counter_does_not_come_back() {
     let subject = Subject::open(folder.path(), START);
     subject.charge(&charge(1, quota));
     subject.cool_down();
-    subject.store.remove(&charge(1, quota));
+    subject.store.memory().remove(&charge(1, quota));
     assert_eq!(subject.used(&charge(1, quota)), 0, "before its removal is written");
     subject.charge(&charge(1, quota));
     subject.cool_down();
     assert_eq!(subject.used(&charge(1, quota)), 1, "charged after it was removed");
-    subject.store.remove_key(charge(1, quota).key);
+    subject.store.memory().remove_key(charge(1, quota).key);
     subject.close();
     let subject = Subject::open(folder.path(), START);
     assert_eq!(subject.used(&charge(1, quota)), 0, "in the next process");
@@ -211,8 +210,8 @@ fn state_that_was_read_before_others_left_memory_is_stale() {
     subject.charge(&charge);
     subject.cool_down();
     let evictions = subject.store.evictions(&charge);
-    let disk = subject.store.disk().unwrap();
-    let read = disk.read(MemoryStore::key_on_disk(&charge), Instant::now() + HOUR);
+    let disk = subject.store.disk();
+    let read = disk.read(DiskStore::key_on_disk(&charge), Instant::now() + HOUR);
     let early = subject.runtime.block_on(read).unwrap();
     subject.charge(&charge);
     subject.cool_down();
@@ -230,10 +229,10 @@ fn refund_that_ends_a_counter_is_not_forgotten_with_it() {
     let charge = charge(1, quota);
     let receipt = subject.charge(&charge).outcomes[0].receipt.unwrap();
     subject.save();
-    subject.store.settle(&charge, Adjustment::GiveBack(receipt), START);
+    subject.store.settle(&charge, Adjustment::GiveBack(receipt), START).unwrap();
     subject.advance(Duration::from_secs(1));
     subject.save();
-    subject.store.sweep(subject.now());
+    subject.store.memory().sweep(subject.now());
     subject.close();
     let subject = Subject::open(folder.path(), START);
     assert_eq!(subject.used(&charge), 0);
@@ -248,7 +247,7 @@ fn what_is_over_leaves_the_disk_when_tables_are_merged() {
     (0..2000).for_each(|owner| drop(subject.charge(&charge(owner, &quotas[owner as usize % 2]))));
     subject.save();
     subject.advance(HOUR);
-    subject.store.disk().unwrap().compact().unwrap();
+    subject.store.disk().compact().unwrap();
     subject.close();
     let clock = Clock::Manual(std::sync::Arc::new((START + HOUR).as_micros().into()));
     let offline = OfflineStore::open(folder.path(), clock).unwrap();
@@ -279,13 +278,13 @@ fn folder_that_was_given_up_serves_from_memory_and_is_taken_back() {
     let quota = &quotas()[0];
     let subject = Subject::open(folder.path(), START);
     subject.charge(&charge(1, quota));
-    subject.store.disk().unwrap().release();
+    subject.store.disk().release();
     let other = Subject::open(folder.path(), START);
     assert_eq!(other.used(&charge(1, quota)), 1, "all was written before");
     subject.charge(&charge(1, quota));
-    assert!(!subject.store.disk().unwrap().is_failing());
+    assert!(!subject.store.disk().is_failing());
     other.close();
-    subject.store.disk().unwrap().resume();
+    subject.store.disk().resume();
     subject.cool_down();
     assert_eq!(subject.used(&charge(1, quota)), 2);
     subject.close();
@@ -331,7 +330,7 @@ fn damaged_table_is_found_and_never_read_as_a_new_counter() {
     let subject = Subject::open(folder.path(), START);
     (0..100).for_each(|owner| drop(subject.charge(&charge(owner, quota))));
     subject.save();
-    subject.store.disk().unwrap().compact().unwrap();
+    subject.store.disk().compact().unwrap();
     subject.close();
     let table = fs::read_dir(folder.path().join("tables/tables")).unwrap().next().unwrap();
     let table = table.unwrap().path();
@@ -344,11 +343,11 @@ fn damaged_table_is_found_and_never_read_as_a_new_counter() {
     let checked = check(folder.path(), false, &clock).unwrap();
     assert_eq!(checked.damaged[0].file, table);
     let subject = Subject::open(folder.path(), START);
-    let disk = subject.store.disk().unwrap();
+    let disk = subject.store.disk();
     for owner in 0..100 {
         let charge = charge(owner, quota);
-        assert_eq!(subject.store.try_charge(&[charge], START), Err(NotCharged::Cold));
-        let read = disk.read(MemoryStore::key_on_disk(&charge), Instant::now() + HOUR);
+        assert_eq!(subject.store.charge(&[charge], START), Err(NotCharged::Cold));
+        let read = disk.read(DiskStore::key_on_disk(&charge), Instant::now() + HOUR);
         assert!(subject.runtime.block_on(read).is_err(), "{owner}");
     }
     subject.close();
@@ -361,9 +360,9 @@ fn backup_is_a_store_of_its_own() {
     let subject = Subject::open(&folder.path().join("store"), START);
     (0..500).for_each(|owner| drop(subject.charge(&charge(owner, &quotas[owner as usize % 5]))));
     let to = folder.path().join("copy");
-    assert_eq!(subject.store.disk().unwrap().backup(&to).unwrap(), 500);
+    assert_eq!(subject.store.disk().backup(&to).unwrap(), 500);
     subject.charge(&charge(0, &quotas[0]));
-    let again = subject.store.disk().unwrap().backup(&to);
+    let again = subject.store.disk().backup(&to);
     assert!(again.is_err(), "a backup is not overwritten");
     subject.close();
     let copy = Subject::open(&to, START);
@@ -389,7 +388,7 @@ fn month_survives_three_restarts_and_a_backup_that_is_restored_elsewhere() {
         assert_eq!(standing.reset, START + 30 * DAY, "it begins once");
         if start == 3 {
             path = folder.path().join("elsewhere");
-            subject.store.disk().unwrap().backup(&path).unwrap();
+            subject.store.disk().backup(&path).unwrap();
         }
         subject.close();
         now = now + 9 * DAY;
@@ -408,11 +407,11 @@ fn idle_store_shrinks() {
     let quota = &quotas()[0];
     let subject = Subject::open(folder.path(), START);
     (0..5000).for_each(|owner| drop(subject.charge(&charge(owner, quota))));
-    subject.store.disk().unwrap().compact().unwrap();
+    subject.store.disk().compact().unwrap();
     subject.close();
     // Nobody asks for anything. The disk is looked through at the start.
     let subject = Subject::open(folder.path(), START + 2 * HOUR);
-    let disk = subject.store.disk().unwrap();
+    let disk = subject.store.disk();
     let patience = std::time::Instant::now() + Duration::from_secs(60);
     while disk.report().tables_bytes > 0 {
         assert!(std::time::Instant::now() < patience, "{:?}", disk.report());
@@ -480,7 +479,7 @@ proptest! {
                     if !subject.store.cold(&[charge]).is_empty() {
                         subject.thaw(&charge);
                     }
-                    let given = subject.store.settle(&charge, Adjustment::GiveBack(receipt), now);
+                    let given = subject.store.settle(&charge, Adjustment::GiveBack(receipt), now).unwrap();
                     if let (Some(given), Some(expected)) = (given, expected) {
                         prop_assert_eq!(given, expected);
                     }
@@ -488,16 +487,16 @@ proptest! {
                 Step::GiveBack { .. } => {}
                 Step::Remove { owner, quota } => {
                     model.remove(&charge(owner, &quotas[quota]));
-                    subject.store.remove_key(charge(owner, &quotas[quota]).key);
+                    subject.store.memory().remove_key(charge(owner, &quotas[quota]).key);
                 }
                 Step::Advance(micros) => {
                     subject.advance(Duration::from_micros(micros));
-                    subject.store.sweep(subject.now());
+                    subject.store.memory().sweep(subject.now());
                     model.sweep(subject.now());
                 }
                 Step::Save => subject.save(),
                 Step::CoolDown => subject.cool_down(),
-                Step::Compact => subject.store.disk().unwrap().compact().unwrap(),
+                Step::Compact => subject.store.disk().compact().unwrap(),
                 Step::Restart => {
                     subject.close();
                     subject = Subject::open(folder.path(), now);

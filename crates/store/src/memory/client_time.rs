@@ -3,13 +3,12 @@
 
 use std::sync::Arc;
 
-use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
-use tollgate_limit::{Algorithm, Charge, Decision, Outcomes, Stance, Standing, Verdict};
+use tollgate_limit::{Algorithm, Charge, Decision, Standing, Verdict};
 use tollgate_settings::MemoryBounds;
 
-use super::{LeftOut, MemoryStore, shard::Shard, shard::untaken, tables::with_table};
-use crate::{Adjustment, NoRoom, groups::undecided, watermark::Watermark};
+use super::{MemoryStore, shard::Shard, shard::untaken, tables::with_table};
+use crate::{Adjustment, NoRoom, watermark::Watermark};
 
 impl MemoryStore {
     /// An empty store whose counters are over by `watermark`, and not by the clock.
@@ -29,38 +28,12 @@ impl MemoryStore {
         at: Timestamp,
         now: Timestamp,
     ) -> Result<Decision, NoRoom> {
-        let mut shards = self.lock(charges);
-        let mut verdict = Verdict::Allow;
-        let mut fits: SmallVec<[(bool, Timestamp); 4]> = SmallVec::new();
-        for charge in charges {
-            let shard = shards.of(charge)?;
+        let admit = |shard: &mut Shard, charge: &Charge<'_>| {
             let time = shard.time_of(charge, at);
-            let fits_in = shard.admits(charge, time).fits;
-            if !fits_in && charge.stance == Stance::Enforce {
-                verdict = Verdict::Deny;
-            }
-            fits.push((fits_in, time));
-        }
-        let left_out = match verdict {
-            Verdict::Allow => self.find_room(charges, &mut shards, now)?,
-            Verdict::Deny => LeftOut::new(),
+            Ok(shard.admits(charge, time))
         };
-        let mut outcomes = Outcomes::new();
-        for (position, (charge, (fits, time))) in charges.iter().zip(fits).enumerate() {
-            let shard = shards.of(charge)?;
-            let is_left_out = left_out.contains(&position);
-            outcomes.push(match (fits, verdict) {
-                (false, _) => shard.deny(charge, time),
-                (true, Verdict::Allow) if is_left_out && charge.stance == Stance::Enforce => {
-                    undecided(charge, time)
-                }
-                (true, Verdict::Allow) if charge.takes() && !is_left_out => {
-                    self.take(shard, charge, time)
-                }
-                (true, _) => untaken(shard.standing(charge, time)),
-            });
-        }
-        Ok(Decision { verdict, outcomes, now: at })
+        let decision = self.charge_admitted(charges, now, admit)?;
+        Ok(Decision { now: at, ..decision })
     }
 
     /// How the limits of `charges` stand at `at`, with nothing taken.
@@ -89,12 +62,7 @@ impl MemoryStore {
         }
         let shard = shards.of(charge).ok()?;
         let time = shard.time_of(charge, at);
-        match adjustment {
-            Adjustment::Take => Some(self.take(shard, charge, time).standing),
-            Adjustment::GiveBack(receipt) => shard.give_back(charge, receipt, time),
-            // No counter here has leases.
-            Adjustment::Renew(_) => None,
-        }
+        self.correct(shard, charge, adjustment, time)
     }
 
     /// The mark of a counter, as in [`Algorithm::mark`]; none if there is no such counter.

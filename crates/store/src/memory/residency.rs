@@ -8,11 +8,11 @@
 use std::sync::Arc;
 
 use tollgate_clock::Timestamp;
-use tollgate_limit::{Bytes, Charge, Quota, State};
+use tollgate_limit::{Bytes, Charge, Decision, Quota, Standing, State};
 use tollgate_settings::MemoryBounds;
 
 use super::{
-    LockedShards, MemoryStore, NotCharged, SHARDS, lock,
+    LockedShards, MemoryStore, SHARDS, lock, peek_locked,
     room::{Tag, is_verified, tag},
     shard::Shard,
     table::{Mark, Table},
@@ -20,7 +20,10 @@ use super::{
     tagged_key::{bare_key, tagged_key},
     unsaved::{Unsaved, is_kept},
 };
-use crate::disk::{Batch, Collected, Disk, Record};
+use crate::{
+    Adjustment, NoRoom,
+    disk::{Batch, Collected, Disk, Record},
+};
 
 /// By what factor memory may exceed its bound until counters have left it.
 const EXCESS: (usize, usize) = (5, 4);
@@ -41,60 +44,155 @@ pub(crate) struct Usage {
     pub(crate) bytes: usize,
 }
 
-impl MemoryStore {
-    /// The part in memory of a store that keeps its counters on `disk`. `bounds` are of the
-    /// counters in memory and on disk together.
-    pub(crate) fn before(disk: Arc<Disk>, bounds: MemoryBounds, key_secret: [u8; 16]) -> Self {
-        let mut store = MemoryStore::new(bounds, key_secret);
-        for shard in &store.shards {
+/// A store that keeps its counters on disk. Decisions are made in memory: counters that were not used
+/// for some time are only on disk, and must come back before they are charged.
+pub struct DiskStore {
+    /// The counters in memory.
+    memory: MemoryStore,
+    disk: Arc<Disk>,
+}
+
+/// Why charges are not decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotCharged {
+    /// There is no room for a new counter.
+    NoRoom(NoRoom),
+    /// A counter may be on disk, and has to come into memory first.
+    Cold,
+    /// Memory is full until some counters have left it for the disk.
+    Crowded,
+}
+
+/// A counter may be on disk, and has to come into memory first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Cold;
+
+impl From<NoRoom> for NotCharged {
+    fn from(reason: NoRoom) -> NotCharged {
+        NotCharged::NoRoom(reason)
+    }
+}
+
+impl DiskStore {
+    /// A store with counters on `disk`. `bounds` are of the counters in memory and on disk together.
+    pub(crate) fn new(disk: Arc<Disk>, bounds: MemoryBounds, key_secret: [u8; 16]) -> DiskStore {
+        let memory = MemoryStore::new(bounds, key_secret);
+        for shard in &memory.shards {
             lock(shard).unsaved = Some(Unsaved::default());
         }
-        store.disk = Some(disk);
-        store
+        DiskStore { memory, disk }
     }
 
-    /// The disk that counters are kept on, if they are.
-    pub(crate) fn disk(&self) -> Option<&Arc<Disk>> {
-        self.disk.as_ref()
+    /// The disk that counters are kept on.
+    pub(crate) fn disk(&self) -> &Arc<Disk> {
+        &self.disk
+    }
+
+    /// The counters that are in memory, and the bounds of all.
+    pub fn memory(&self) -> &MemoryStore {
+        &self.memory
+    }
+
+    /// Keys are hashed with another secret from now on, as in [`MemoryStore::rekey`].
+    pub(crate) fn rekey(&self, key_secret: [u8; 16]) {
+        if self.memory.key_secret() != key_secret {
+            self.memory.rekey(key_secret);
+            self.disk.keep_secret(key_secret);
+        }
+    }
+
+    /// Takes all `charges` or none, as [`MemoryStore::charge`] does.
+    ///
+    /// # Errors
+    /// [`NotCharged`]; nothing was taken then.
+    pub(crate) fn charge(
+        &self,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, NotCharged> {
+        self.memory.charge_admitted(charges, now, |shard, charge| {
+            let admission = shard.admits(charge, now);
+            if !admission.is_known {
+                self.check_residency(shard, charge)?;
+            }
+            Ok(admission)
+        })
+    }
+
+    /// Corrects an earlier `charge`, as [`MemoryStore::settle`] does.
+    ///
+    /// # Errors
+    /// The counter may be on disk; nothing was corrected then.
+    pub(crate) fn settle(
+        &self,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) -> Result<Option<Standing>, Cold> {
+        let mut shards = self.memory.lock(std::slice::from_ref(charge));
+        match self.is_cold(&mut shards, charge) {
+            true => Err(Cold),
+            false => Ok(self.memory.settle_locked(&mut shards, charge, adjustment, now)),
+        }
+    }
+
+    /// How the limits of `charges` stand, with nothing taken.
+    ///
+    /// # Errors
+    /// A counter may be on disk.
+    pub(crate) fn peek(&self, charges: &[Charge<'_>], now: Timestamp) -> Result<Decision, Cold> {
+        let mut shards = self.memory.lock(charges);
+        match charges.iter().any(|charge| self.is_cold(&mut shards, charge)) {
+            true => Err(Cold),
+            false => Ok(peek_locked(&mut shards, charges, now)),
+        }
     }
 
     /// Checks that a counter that the shard does not have is new, and that it may enter memory.
-    pub(super) fn check_residency(
-        &self,
-        shard: &Shard,
-        charge: &Charge<'_>,
-        disk: &Disk,
-    ) -> Result<(), NotCharged> {
-        if may_be_on_disk(shard, charge, disk) {
+    fn check_residency(&self, shard: &Shard, charge: &Charge<'_>) -> Result<(), NotCharged> {
+        if self.may_be_on_disk(shard, charge) {
             return Err(NotCharged::Cold);
         }
-        if charge.takes() && is_crowded(self.room.own(), disk) {
+        if charge.takes() && self.is_crowded() {
             return Err(NotCharged::Crowded);
         }
         Ok(())
     }
 
+    /// Whether memory is so full that new counters have to wait. The keeper is told before.
+    fn is_crowded(&self) -> bool {
+        let (keys, most) = (self.in_memory(), self.disk.max_in_memory());
+        if keys >= most {
+            self.disk.ask_for_flush();
+        }
+        keys >= most / EXCESS.1 * EXCESS.0
+    }
+
     /// The charges whose counters have to come into memory before they are known.
     pub(crate) fn cold<'c, 'p>(&self, charges: &'c [Charge<'p>]) -> Vec<&'c Charge<'p>> {
-        if self.disk.is_none() {
-            return Vec::new();
-        }
-        let mut shards = self.lock(charges);
+        let mut shards = self.memory.lock(charges);
         charges.iter().filter(|charge| self.is_cold(&mut shards, charge)).collect()
     }
 
     /// Whether the counter of a charge has to come into memory before it is known.
-    pub(super) fn is_cold(&self, shards: &mut LockedShards<'_>, charge: &Charge<'_>) -> bool {
-        let Some(disk) = &self.disk else { return false };
-        shards
-            .of(charge)
-            .is_ok_and(|shard| !shard.knows(charge) && may_be_on_disk(shard, charge, disk))
+    fn is_cold(&self, shards: &mut LockedShards<'_>, charge: &Charge<'_>) -> bool {
+        let is_absent =
+            |shard: &mut Shard| !shard.knows(charge) && self.may_be_on_disk(shard, charge);
+        shards.of(charge).is_ok_and(is_absent)
+    }
+
+    /// Whether the disk may have a counter that its shard does not have.
+    fn may_be_on_disk(&self, shard: &Shard, charge: &Charge<'_>) -> bool {
+        let is_removed = |unsaved: &Unsaved| unsaved.is_removed(charge.key.entry);
+        is_kept(charge.quota)
+            && !shard.unsaved.as_ref().is_some_and(is_removed)
+            && self.disk.may_have(bare_key(charge.key.entry))
     }
 
     /// How often counters have left the memory of a charge's shard: to be asked before its counter
     /// is read from disk.
     pub(crate) fn evictions(&self, charge: &Charge<'_>) -> u32 {
-        let mut shards = self.lock(std::slice::from_ref(charge));
+        let mut shards = self.memory.lock(std::slice::from_ref(charge));
         let shard = shards.of(charge).ok();
         shard.and_then(|shard| shard.unsaved.as_ref()).map_or(0, |unsaved| unsaved.evictions)
     }
@@ -108,7 +206,7 @@ impl MemoryStore {
         evictions: u32,
         now: Timestamp,
     ) -> Thawed {
-        let mut shards: LockedShards<'_> = self.lock(std::slice::from_ref(charge));
+        let mut shards = self.memory.lock(std::slice::from_ref(charge));
         let Ok(shard) = shards.of(charge) else { return Thawed::Resident };
         let Some(unsaved) = &shard.unsaved else { return Thawed::Resident };
         let is_current = unsaved.evictions == evictions;
@@ -143,9 +241,9 @@ impl MemoryStore {
             // It was counted while it was on disk.
             Some(true) => {
                 shard.unverified += usize::from(!is_verified(of));
-                self.room.enter();
+                self.memory.room.enter();
             }
-            Some(false) => shard.count_new(of, &self.room),
+            Some(false) => shard.count_new(of, &self.memory.room),
             None => {}
         }
         Thawed::Resident
@@ -156,7 +254,7 @@ impl MemoryStore {
 
     /// Adds to `batch` what of a part is not on disk yet. Returns the memory that the part takes.
     pub(crate) fn collect(&self, part: usize, batch: &mut Batch, now: Timestamp) -> Usage {
-        let Some(shard) = self.shards.get(part) else { return Usage::default() };
+        let Some(shard) = self.memory.shards.get(part) else { return Usage::default() };
         let shard = &mut *lock(shard);
         let Some(unsaved) = &mut shard.unsaved else { return Usage::default() };
         // Removals first: a counter that was removed may have been charged since.
@@ -179,7 +277,7 @@ impl MemoryStore {
 
     /// What was collected of these parts is on disk.
     pub(crate) fn acknowledge(&self, parts: std::ops::Range<usize>) {
-        for shard in self.shards.get(parts).unwrap_or_default() {
+        for shard in self.memory.shards.get(parts).unwrap_or_default() {
             if let Some(unsaved) = &mut lock(shard).unsaved {
                 unsaved.end_removing();
             }
@@ -189,7 +287,7 @@ impl MemoryStore {
     /// Takes back what was collected and not written: it is collected again.
     pub(crate) fn take_back(&self, collected: &[Collected]) {
         for Collected { part, kind, key } in collected {
-            let Some(shard) = self.shards.get(usize::from(*part)) else { continue };
+            let Some(shard) = self.memory.shards.get(usize::from(*part)) else { continue };
             let shard = &mut *lock(shard);
             let Some(unsaved) = &mut shard.unsaved else { continue };
             for_each_table!(&mut shard.tables, (of_kind, table) => {
@@ -206,7 +304,7 @@ impl MemoryStore {
     /// Lets counters of a part leave memory that are on disk and were not used since the last call.
     /// Returns how many left.
     pub(crate) fn evict(&self, part: usize) -> usize {
-        let Some(shard) = self.shards.get(part) else { return 0 };
+        let Some(shard) = self.memory.shards.get(part) else { return 0 };
         let shard = &mut *lock(shard);
         let mut evicted = 0;
         let mut unverified = 0;
@@ -217,7 +315,7 @@ impl MemoryStore {
             |tag| {
                 evicted += 1;
                 unverified += usize::from(!is_verified(tag));
-                self.room.leave();
+                self.memory.room.leave();
             },
         ));
         shard.unverified = shard.unverified.saturating_sub(unverified);
@@ -231,7 +329,7 @@ impl MemoryStore {
 
     /// Counts the counters that are in memory and not on disk, for each tag.
     pub(crate) fn count_unsaved(&self, by_tag: &mut [u64]) {
-        for shard in &self.shards {
+        for shard in &self.memory.shards {
             let shard = &mut *lock(shard);
             for_each_table!(&mut shard.tables, (_kind, table) => table.for_each(|entry| {
                 if !entry.has(Mark::Saved)
@@ -245,7 +343,7 @@ impl MemoryStore {
 
     /// Replaces the number of counters in use, in memory and on disk together, for each tag.
     pub(crate) fn recount(&self, by_tag: &[u64]) {
-        self.room.recount(by_tag);
+        self.memory.room.recount(by_tag);
     }
 
     /// Whether counters of this quota are kept on disk.
@@ -260,7 +358,7 @@ impl MemoryStore {
 
     /// Counters in memory.
     pub(crate) fn in_memory(&self) -> usize {
-        self.room.own()
+        self.memory.room.own()
     }
 }
 
@@ -279,23 +377,6 @@ fn save<S: State>(table: &mut Table<S>, collected: Collected, batch: &mut Batch,
         // The disk may have an earlier state that is not over: units were given back since.
         batch.remove_over(key, collected);
     }
-}
-
-/// Whether the disk may have a counter that its shard does not have.
-fn may_be_on_disk(shard: &Shard, charge: &Charge<'_>, disk: &Disk) -> bool {
-    let is_removed = |unsaved: &Unsaved| unsaved.is_removed(charge.key.entry);
-    is_kept(charge.quota)
-        && !shard.unsaved.as_ref().is_some_and(is_removed)
-        && disk.may_have(bare_key(charge.key.entry))
-}
-
-/// Whether memory is so full that new counters have to wait. The disk's thread is told before.
-fn is_crowded(keys: usize, disk: &Disk) -> bool {
-    let most = disk.max_in_memory();
-    if keys >= most {
-        disk.ask_for_flush();
-    }
-    keys >= most / EXCESS.1 * EXCESS.0
 }
 
 fn with_tag(tag: Tag) -> u128 {

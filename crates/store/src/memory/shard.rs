@@ -32,6 +32,8 @@ pub(super) struct Admission {
     pub(super) fits: bool,
     /// Whether the shard has the counter. If not, the charge was judged by an unused one.
     pub(super) is_known: bool,
+    /// When the charge counts.
+    pub(super) at: Timestamp,
 }
 
 impl Shard {
@@ -45,15 +47,15 @@ impl Shard {
         }
     }
 
-    pub(super) fn admits(&mut self, charge: &Charge<'_>, now: Timestamp) -> Admission {
+    pub(super) fn admits(&mut self, charge: &Charge<'_>, at: Timestamp) -> Admission {
         with_table!(self.tables, charge.quota, (algorithm, table) => {
             let state = table.find(charge.key.entry);
             let is_known = state.is_some();
             let fits = match state {
-                Some(state) => algorithm.admits(state, charge.cost, now),
-                None => algorithm.admits(&Default::default(), charge.cost, now),
+                Some(state) => algorithm.admits(state, charge.cost, at),
+                None => algorithm.admits(&Default::default(), charge.cost, at),
             };
-            Admission { fits, is_known }
+            Admission { fits, is_known, at }
         })
     }
 

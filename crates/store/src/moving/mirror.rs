@@ -182,7 +182,8 @@ impl Store {
     ) -> Option<Decision> {
         let charges: SmallVec<[Charge<'_>; 2]> = mirrored.iter().map(|it| it.charge).collect();
         match self.backend(mirror.decided_by())? {
-            Backend::Memory(memory) => self.charge_when_resident(memory, &charges, time).await.ok(),
+            Backend::Memory(memory) => memory.charge(&charges, time.now).ok(),
+            Backend::Disk(disk) => disk.charge_when_resident(&charges, time).await.ok(),
             Backend::Redis(redis) => match redis.charge(&charges, time, None).await {
                 Ok(reply) => Some(reply.decision),
                 Err(error) => {
@@ -264,7 +265,10 @@ impl Store {
     ) {
         match self.backend(mirror.decided_by()) {
             Some(Backend::Memory(memory)) => {
-                self.settle_in_memory(memory, charge, adjustment, now);
+                memory.settle(charge, adjustment, now);
+            }
+            Some(Backend::Disk(disk)) => {
+                self.settle_on_disk(disk, charge, adjustment, now);
             }
             Some(Backend::Redis(redis)) => redis.settle(charge, adjustment, now),
             None => {}

@@ -124,7 +124,7 @@ impl Store {
                 let partition = redis.partition(charge.key.owner);
                 self.current_server(redis, write.to, partition)
             }
-            _ => 0,
+            Some(Backend::Memory(_) | Backend::Disk(_)) | None => 0,
         };
         self.learn_resets(time.deadline).await;
         // The counter must be complete before the pending charges are added to it.
@@ -134,8 +134,12 @@ impl Store {
                 redis.add(&charge, &write.delta, time, OnServer { server, late_reply }).await
             }
             Some(Backend::Memory(memory)) => {
-                self.thaw(memory, &[charge], time).await?;
                 memory.add(&charge, &write.delta, time.now);
+                Ok(())
+            }
+            Some(Backend::Disk(disk)) => {
+                disk.thaw_all(&[charge], time).await?;
+                disk.memory().add(&charge, &write.delta, time.now);
                 Ok(())
             }
             None => Ok(()),
