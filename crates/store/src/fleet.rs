@@ -9,7 +9,7 @@ use std::{
     collections::BTreeMap,
     rc::Rc,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -19,7 +19,8 @@ use tokio::time::Instant;
 
 use super::{
     Store,
-    redis::{AnnounceError, ProxyAnnouncement, ProxyList},
+    heartbeat::{Duty, Turn},
+    redis::{AnnounceError, ProxyList},
 };
 
 /// Time between two summaries of a proxy.
@@ -31,9 +32,6 @@ const READ_PAUSE: Duration = Duration::from_millis(500);
 /// How long summaries of others are read on after somebody has asked.
 const INTEREST: Duration = Duration::from_secs(30);
 
-/// How long a summary is valid.
-const VALIDITY: Duration = Duration::from_secs(10);
-
 /// Most other proxies whose summaries are read.
 const MAX_OTHERS: usize = 500;
 
@@ -41,8 +39,7 @@ const MAX_OTHERS: usize = 500;
 #[derive(Debug, Default)]
 pub struct Fleet {
     state: Mutex<State>,
-    /// Whether a worker is writing and reading.
-    is_busy: AtomicBool,
+    pub(super) duty: Arc<Duty>,
     has_warned: AtomicBool,
 }
 
@@ -50,10 +47,16 @@ pub struct Fleet {
 struct State {
     /// What this process says of itself. None: it says nothing yet.
     summary: Option<String>,
-    /// When that was last written, or that was tried.
-    begun: Option<Instant>,
     asked: Option<Instant>,
     others: OtherProxies,
+}
+
+/// What a worker is to write and read.
+struct FleetTurn {
+    turn: Turn,
+    summary: String,
+    /// Whether to read the summaries of others.
+    reads: bool,
 }
 
 /// The summaries of other proxies.
@@ -70,7 +73,7 @@ pub struct OtherProxies {
 impl Fleet {
     /// What this process says of itself from now on.
     pub fn describe(&self, summary: String) {
-        lock(&self.state).summary = Some(summary);
+        self.lock().summary = Some(summary);
     }
 
     /// What is known of other proxies. Somebody asks, so it is read anew in the background.
@@ -79,57 +82,38 @@ impl Fleet {
     }
 
     fn others_at(&self, now: Instant) -> OtherProxies {
-        let mut state = lock(&self.state);
+        let mut state = self.lock();
         state.asked = Some(now);
         state.others.clone()
     }
 
-    /// The summary to write, if that is due, and whether to read those of others. The calling
-    /// worker must do it.
-    fn take_turn(&self, now: Instant) -> Option<(String, bool)> {
-        let mut state = lock(&self.state);
+    /// The summary to write, if that is due, and whether to read those of others.
+    fn take_turn(&self, now: Instant) -> Option<FleetTurn> {
+        let state = self.lock();
         let summary = state.summary.clone()?;
-        let is_asked = state.asked.is_some_and(|asked| now - asked < INTEREST);
-        let is_late = |pause| state.begun.is_none_or(|begun| now - begun >= pause);
-        let is_unread = is_asked && state.others.read < state.asked;
-        let is_due = is_late(PAUSE) || is_unread && is_late(READ_PAUSE);
-        if !is_due || self.is_busy.swap(true, Ordering::Relaxed) {
-            return None;
-        }
-        state.begun = Some(now);
-        Some((summary, is_asked))
+        let reads = state.asked.is_some_and(|asked| now - asked < INTEREST);
+        let is_unread = reads && state.others.read < state.asked;
+        let is_due = |age| age >= PAUSE || is_unread && age >= READ_PAUSE;
+        Some(FleetTurn { turn: self.duty.take_turn(now, is_due)?, summary, reads })
     }
-}
 
-/// Held while a worker writes. Dropped with its task, so that another worker may when this one ends.
-struct FleetTurn(Rc<Store>);
-
-impl Drop for FleetTurn {
-    fn drop(&mut self) {
-        self.0.stores.fleet.is_busy.store(false, Ordering::Relaxed);
+    /// A panic cannot leave the state half-written.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Store {
     /// Writes the summary of this proxy in the background, every few seconds.
-    pub(super) fn describe_in_background(self: &Rc<Self>) {
-        if self.redis().next().is_none() || self.stores.peers.has_left() {
-            return;
-        }
-        if let Some((summary, reads)) = self.stores.fleet.take_turn(Instant::now()) {
-            let turn = FleetTurn(Rc::clone(self));
+    pub(super) fn describe_if_due(self: &Rc<Self>) {
+        if let Some(FleetTurn { turn, summary, reads }) =
+            self.stores.fleet.take_turn(Instant::now())
+        {
+            let store = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                turn.0.describe(&summary, reads).await;
+                store.describe(&summary, reads).await;
+                drop(turn);
             });
-        }
-    }
-
-    /// Removes the summary of this proxy, which ends.
-    pub(super) async fn end_description(&self, deadline: Instant) {
-        let announcement = self.fleet_announcement("", 0);
-        for redis in self.redis() {
-            // If that fails, the summary expires.
-            let _ = redis.announce(&announcement, deadline).await;
         }
     }
 
@@ -137,40 +121,25 @@ impl Store {
         let fleet = &self.stores.fleet;
         let begun = Instant::now();
         let deadline = begun + self.background_timeout();
-        let announcement = self.fleet_announcement(summary, if reads { MAX_OTHERS } else { 0 });
-        let mut summaries = BTreeMap::new();
-        let mut problem = None;
-        for redis in self.redis() {
-            match redis.announce(&announcement, deadline).await {
-                Ok(found) => summaries.extend(found),
-                Err(error) => {
-                    if let AnnounceError::Refused(_) = &error
-                        && !fleet.has_warned.swap(true, Ordering::Relaxed)
-                    {
-                        tracing::warn!(
-                            %error,
-                            "this proxy cannot be listed in redis for `tollgate status --fleet`"
-                        );
-                    }
-                    problem = Some(format!("redis does not tell of other proxies: {error}"));
-                }
-            }
+        let max_others = if reads { MAX_OTHERS } else { 0 };
+        let announced = self.announce_in(ProxyList::Fleet, summary, max_others, deadline).await;
+        let is_refusal = |error: &&AnnounceError| matches!(error, AnnounceError::Refused(_));
+        if let Some(error) = announced.failures.iter().find(is_refusal)
+            && !fleet.has_warned.swap(true, Ordering::Relaxed)
+        {
+            tracing::warn!(
+                %error,
+                "this proxy cannot be listed in redis for `tollgate status --fleet`"
+            );
         }
         if reads {
-            let others = OtherProxies { summaries, read: Some(begun), problem };
-            lock(&fleet.state).others = others;
+            let problem = announced.failures.last();
+            let problem =
+                problem.map(|error| format!("redis does not tell of other proxies: {error}"));
+            let summaries = announced.others.into_iter().collect();
+            fleet.lock().others = OtherProxies { summaries, read: Some(begun), problem };
         }
     }
-
-    fn fleet_announcement<'a>(&'a self, text: &'a str, max_peers: usize) -> ProxyAnnouncement<'a> {
-        let name = self.stores.peers.name();
-        ProxyAnnouncement { list: ProxyList::Fleet, name, text, validity: VALIDITY, max_peers }
-    }
-}
-
-/// A panic cannot leave these half-written.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -181,11 +150,7 @@ mod tests {
     fn summary_is_written_every_few_seconds_and_others_are_read_when_asked_for() {
         let fleet = Fleet::default();
         let start = Instant::now();
-        let turn = |now: Instant| {
-            let turn = fleet.take_turn(now);
-            fleet.is_busy.store(false, Ordering::Relaxed);
-            turn.map(|(_, reads)| reads)
-        };
+        let turn = |now: Instant| fleet.take_turn(now).map(|turn| turn.reads);
         assert_eq!(turn(start), None, "it has nothing to say");
         fleet.describe("a".into());
         assert_eq!(turn(start), Some(false));
@@ -196,7 +161,7 @@ mod tests {
         assert_eq!(turn(now), None);
         fleet.others_at(now);
         assert_eq!(turn(now), Some(true));
-        lock(&fleet.state).others.read = Some(now);
+        fleet.lock().others.read = Some(now);
         now += READ_PAUSE;
         assert_eq!(turn(now), None, "nobody has asked since");
         now += PAUSE;
@@ -210,7 +175,8 @@ mod tests {
         let fleet = Fleet::default();
         let now = Instant::now();
         fleet.describe("a".into());
-        assert!(fleet.take_turn(now).is_some());
+        let turn = fleet.take_turn(now);
+        assert!(turn.is_some());
         assert!(fleet.take_turn(now + PAUSE).is_none());
     }
 }

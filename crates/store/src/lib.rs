@@ -17,6 +17,7 @@ mod fallback;
 mod fleet;
 mod groups;
 mod headroom;
+mod heartbeat;
 mod in_process;
 mod leases;
 mod memo;
@@ -330,13 +331,11 @@ impl Store {
     }
 
     /// Does the periodic work: drops expired counters in the process, checks the secret that Redis
-    /// keeps, announces this proxy to others, reads what they have reset, restores counters that a server has lost, and writes
-    /// pending charges.
+    /// keeps, does what is due for other proxies, restores counters that a server has lost, and
+    /// writes pending charges.
     pub fn tick(self: &Rc<Self>, now: Timestamp) {
         self.check_secret(now);
-        self.announce_in_background(now);
-        self.describe_in_background();
-        self.read_resets_in_background();
+        self.beat(now);
         self.stores.memory.sweep(now);
         if let Some(disk) = &self.stores.disk {
             disk.memory().sweep(now);
@@ -365,7 +364,9 @@ impl Store {
     /// mode.
     pub async fn ready(self: &Rc<Self>, now: Timestamp) {
         let begun = Instant::now();
-        self.announce_in_background(now);
+        if self.redis().next().is_some() {
+            self.announce_if_due(now);
+        }
         for redis in self.redis() {
             redis.ready(begun + FIRST_CONNECTIONS).await;
         }
@@ -380,7 +381,6 @@ impl Store {
     pub async fn finish(self: &Rc<Self>, now: Timestamp) {
         let deadline = Instant::now() + FLUSH_TIMEOUT;
         self.withdraw(deadline).await;
-        self.end_description(deadline).await;
         self.write_back_all(CallTime { now, deadline }).await;
         while self.thawing.get() > 0 && Instant::now() < deadline {
             sleep(Duration::from_millis(1)).await;

@@ -19,7 +19,7 @@ use std::{
     collections::HashMap,
     rc::Rc,
     sync::{
-        Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
     time::Duration,
@@ -28,7 +28,7 @@ use std::{
 use tokio::time::Instant;
 use tollgate_limit::Key;
 
-use super::{Backend, Store, redis::Partition};
+use super::{Backend, Store, heartbeat::Duty, redis::Partition};
 
 /// Time between two reads of the list.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -71,17 +71,10 @@ pub(super) struct Resets {
     name: u64,
     /// The lists as they were last read, by the number of the store and of the partition.
     known: Mutex<HashMap<(usize, usize), ResetList>>,
-    /// When the lists were last read, or that was last tried.
-    read: Mutex<ReadTimes>,
-    /// Whether a worker is reading.
-    is_busy: AtomicBool,
+    /// When the lists were last read.
+    read: Mutex<Option<Instant>>,
+    duty: Arc<Duty>,
     has_warned: AtomicBool,
-}
-
-#[derive(Debug, Default)]
-struct ReadTimes {
-    begun: Option<Instant>,
-    succeeded: Option<Instant>,
 }
 
 impl Resets {
@@ -92,7 +85,7 @@ impl Resets {
             name,
             known: Mutex::default(),
             read: Mutex::default(),
-            is_busy: AtomicBool::new(false),
+            duty: Arc::default(),
             has_warned: AtomicBool::new(false),
         }
     }
@@ -108,20 +101,9 @@ impl Resets {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
-    /// Whether a read is due; if so, the calling worker must make it.
-    fn take_turn(&self) -> bool {
-        let mut read = lock(&self.read);
-        let is_due = read.begun.is_none_or(|begun| begun.elapsed() >= PAUSE);
-        let is_mine = is_due && !self.is_busy.swap(true, Ordering::Relaxed);
-        if is_mine {
-            read.begun = Some(Instant::now());
-        }
-        is_mine
-    }
-
     /// Whether the last read is so recent that markers cover what came after it.
     fn is_recent(&self) -> bool {
-        lock(&self.read).succeeded.is_some_and(|at| at.elapsed() < MAX_READ_AGE)
+        lock(&self.read).is_some_and(|at| at.elapsed() < MAX_READ_AGE)
     }
 
     /// Replaces the list of a partition, and returns the counters in it that other processes have
@@ -153,16 +135,6 @@ impl ListedReset {
         let (entry, rest) = rest.split_first_chunk()?;
         let key = Key { owner: u128::from_be_bytes(*owner), entry: u128::from_be_bytes(*entry) };
         Some(ListedReset { key, by: u64::from_be_bytes(rest.try_into().ok()?) })
-    }
-}
-
-/// Held while a worker reads. Dropped with its task, so that another worker may read when this one
-/// ends.
-struct ReadTurn(Rc<Store>);
-
-impl Drop for ReadTurn {
-    fn drop(&mut self) {
-        self.0.stores.resets.is_busy.store(false, Ordering::Relaxed);
     }
 }
 
@@ -201,12 +173,13 @@ impl Store {
     }
 
     /// Reads in the background, twice a second, which counters other proxies have reset.
-    pub(super) fn read_resets_in_background(self: &Rc<Self>) {
-        if self.redis().next().is_some() && self.stores.resets.take_turn() {
-            let turn = ReadTurn(Rc::clone(self));
+    pub(super) fn read_resets_if_due(self: &Rc<Self>) {
+        let turn = self.stores.resets.duty.take_turn(Instant::now(), |age| age >= PAUSE);
+        if let Some(turn) = turn {
+            let store = Rc::clone(self);
             tokio::task::spawn_local(async move {
-                let store = &turn.0;
                 store.read_resets(Instant::now() + store.background_timeout()).await;
+                drop(turn);
             });
         }
     }
@@ -235,13 +208,13 @@ impl Store {
                             self.stores.forget(&keys);
                         }
                     }
-                    lock(&resets.read).succeeded = Some(begun);
+                    *lock(&resets.read) = Some(begun);
                 }
                 Err(error) => {
                     let is_refusal = matches!(error, NotReset::Refused(_));
                     if is_refusal {
                         // To ask again before each copy would only delay requests.
-                        lock(&resets.read).succeeded = Some(begun);
+                        *lock(&resets.read) = Some(begun);
                     }
                     if is_refusal && !resets.has_warned.swap(true, Ordering::Relaxed) {
                         tracing::warn!(

@@ -1,10 +1,6 @@
 //! What all workers share of the stores.
 
-use std::{
-    collections::hash_map::RandomState,
-    hash::{BuildHasher, Hasher},
-    sync::{Arc, OnceLock},
-};
+use std::sync::{Arc, OnceLock};
 
 use tollgate_clock::Clock;
 use tollgate_limit::{DecidedBy, Hashing, KeptSecret, Key, KeyHasher, Outcome, SecretStatus};
@@ -14,8 +10,8 @@ use tollgate_settings::StoreKind;
 use super::{
     Counts, Decider, Disk, DiskStore, MemoryStore, Move, SaveHandle, Servers, Skew, StoreSettings,
     Unsettled, client_time::ClientTimed, decisions::DecisionCounts, fleet::Fleet,
-    headroom::Headrooms, new_counters::NewCounters, peers::Peers, pending::PendingCharges,
-    redis::Clocks, reseeding::Reseeding, resets::Resets,
+    headroom::Headrooms, heartbeat::Heartbeat, new_counters::NewCounters, peers::Peers,
+    pending::PendingCharges, redis::Clocks, reseeding::Reseeding, resets::Resets,
 };
 
 /// What all workers share of the stores.
@@ -53,7 +49,9 @@ pub struct Stores {
     pub(super) headrooms: Headrooms,
     /// The skew between this process' clock and the clock of each Redis server.
     pub(super) clocks: Arc<Clocks>,
-    /// Other proxies that use the same Redis.
+    /// This process among the proxies that use the same Redis.
+    pub(super) heartbeat: Heartbeat,
+    /// What it announces to them of callers that are moved.
     pub(super) peers: Peers,
     /// What they say of themselves.
     pub fleet: Fleet,
@@ -75,6 +73,7 @@ impl Stores {
         let redis_keeps_secret = settings.is_shared() && settings.key_secret.is_none();
         let secret = redis_keeps_secret.then(|| Arc::new(KeptSecret::new(memory.key_secret())));
         let reseeding = Reseeding::new(memory.beside(), &settings);
+        let heartbeat = Heartbeat::default();
         Stores {
             decisions: Shards::default(),
             reseeding,
@@ -94,10 +93,11 @@ impl Stores {
             next_servers: Arc::default(),
             headrooms,
             clocks: Arc::new(Clocks::new(clock)),
+            resets: Resets::new(heartbeat.number),
+            heartbeat,
             peers: Peers::default(),
             fleet: Fleet::default(),
             saver: OnceLock::new(),
-            resets: Resets::new(RandomState::new().build_hasher().finish()),
         }
     }
 
@@ -143,7 +143,7 @@ impl Stores {
 
     /// The random name of this process.
     pub fn process_name(&self) -> &str {
-        self.peers.name()
+        &self.heartbeat.name
     }
 
     /// Who has decided about a charge.

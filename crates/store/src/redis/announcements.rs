@@ -10,6 +10,9 @@ use tokio::time::Instant;
 
 use super::{RedisStore, secret::NoSecret};
 
+/// How long an announcement is valid.
+const VALIDITY: Duration = Duration::from_secs(10);
+
 /// Why the announcements of other proxies are not known.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum AnnounceError {
@@ -62,10 +65,8 @@ pub(crate) struct ProxyAnnouncement<'a> {
     pub(crate) name: &'a str,
     /// Empty: the proxy ends, and its announcement is removed.
     pub(crate) text: &'a str,
-    /// How long the announcement is valid.
-    pub(crate) validity: Duration,
     /// Most announcements of others to return; zero: none are read.
-    pub(crate) max_peers: usize,
+    pub(crate) max_others: usize,
 }
 
 impl RedisStore {
@@ -82,12 +83,12 @@ impl RedisStore {
         let mut script = redis::cmd("EVAL");
         script.arg(include_str!("announce.lua")).arg(1).arg(&key);
         script.arg(announcement.name).arg(announcement.text);
-        script.arg(announcement.validity.as_millis() as u64).arg(announcement.max_peers);
+        script.arg(VALIDITY.as_millis() as u64).arg(announcement.max_others);
         let mut others = None;
         let mut failure = AnnounceError::Away;
         for partition in self.topology.partitions_of(&key) {
             let read = match self.execute_command(partition, script.clone(), deadline).await {
-                Ok(reply) => read(reply, announcement.max_peers),
+                Ok(reply) => read(reply, announcement.max_others),
                 Err(error) => Err(error.into()),
             };
             match read {
