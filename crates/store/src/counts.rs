@@ -8,27 +8,13 @@ use super::{NoRoom, Unanswered, rivals::Rivals};
 /// Totals since the start, by event.
 #[derive(Debug, Default)]
 pub struct Counts {
-    away: Total,
-    busy: Total,
-    timeout: Total,
-    lost: Total,
-    refused: Total,
-    bad_reply: Total,
-    disk_read: Total,
-    disk_write: Total,
-    memory_full: Total,
+    unanswered: [Total; Unanswered::ALL.len()],
     unknown: Total,
     unowed: Total,
     mirrored: Total,
     disagreed: Total,
     unmirrored: Total,
-    full: Total,
-    part: Total,
-    addresses: Total,
-    networks: Total,
-    unverified: Total,
-    client: Total,
-    minute: Total,
+    no_room: [Total; NoRoom::ALL.len()],
     uncounted: Total,
     rivals: Rivals,
 }
@@ -43,7 +29,7 @@ struct Total {
 impl Counts {
     /// Decisions that the store did not make, for this reason.
     pub fn unanswered(&self, reason: Unanswered) -> u64 {
-        self.of(reason).total.load(Ordering::Relaxed)
+        reason.of(&self.unanswered).total.load(Ordering::Relaxed)
     }
 
     /// Charges that Redis may or may not have taken: the connection broke before the reply.
@@ -68,7 +54,7 @@ impl Counts {
 
     /// Requests refused for want of room for a counter, for this reason.
     pub fn no_room(&self, reason: NoRoom) -> u64 {
-        self.lack(reason).total.load(Ordering::Relaxed)
+        reason.of(&self.no_room).total.load(Ordering::Relaxed)
     }
 
     /// Charges that were not counted because there was no room for their counters: their limits are
@@ -87,11 +73,11 @@ impl Counts {
     }
 
     pub(super) fn count_no_room(&self, reason: NoRoom) {
-        self.lack(reason).add();
+        reason.of(&self.no_room).add();
     }
 
     pub(super) fn count_unanswered(&self, reason: Unanswered) {
-        self.of(reason).add();
+        reason.of(&self.unanswered).add();
     }
 
     pub(super) fn count_unknown(&self, charges: usize) {
@@ -123,7 +109,7 @@ impl Counts {
     /// logged with every request.
     pub fn report(&self) {
         for reason in Unanswered::ALL {
-            let decisions = self.of(reason).take_unlogged();
+            let decisions = reason.of(&self.unanswered).take_unlogged();
             match (decisions, reason.is_of_disk()) {
                 (0, _) => {}
                 (_, true) => tracing::warn!(decisions, %reason, "the disk store did not decide"),
@@ -131,7 +117,7 @@ impl Counts {
             }
         }
         for reason in NoRoom::ALL {
-            let refused = self.lack(reason).take_unlogged();
+            let refused = reason.of(&self.no_room).take_unlogged();
             if refused > 0 {
                 let advice = reason.advice();
                 tracing::warn!(refused, %reason, advice, "no room for new counters");
@@ -165,32 +151,6 @@ impl Counts {
         let decisions = self.unmirrored.take_unlogged();
         if decisions > 0 {
             tracing::warn!(decisions, "the next store did not respond: nothing was mirrored");
-        }
-    }
-
-    fn of(&self, reason: Unanswered) -> &Total {
-        match reason {
-            Unanswered::Away => &self.away,
-            Unanswered::Busy => &self.busy,
-            Unanswered::Timeout => &self.timeout,
-            Unanswered::Lost => &self.lost,
-            Unanswered::Refused => &self.refused,
-            Unanswered::BadReply => &self.bad_reply,
-            Unanswered::DiskRead => &self.disk_read,
-            Unanswered::DiskWrite => &self.disk_write,
-            Unanswered::MemoryFull => &self.memory_full,
-        }
-    }
-
-    fn lack(&self, reason: NoRoom) -> &Total {
-        match reason {
-            NoRoom::Full => &self.full,
-            NoRoom::Part => &self.part,
-            NoRoom::Addresses => &self.addresses,
-            NoRoom::Networks => &self.networks,
-            NoRoom::Unverified => &self.unverified,
-            NoRoom::Client => &self.client,
-            NoRoom::Minute => &self.minute,
         }
     }
 }

@@ -3,25 +3,27 @@
 use tollgate_limit::Decision;
 use tollgate_observe::metrics::Count;
 
-use super::{Store, StoreError};
+use super::{Store, StoreError, named::named};
 
-/// Who decided about the charges of a request.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Decider {
-    /// The process, whose counters these are.
-    Memory,
-    /// The process, whose counters these are, and are on its disk.
-    Disk,
-    /// Redis.
-    Redis,
-    /// The worker, which remembers that Redis has denied the same until some time.
-    Memo,
-    /// The process in place of Redis, for a part at least: `on_store_error: local`.
-    Local,
-    /// No store, for a part at least: `on_store_error: open`.
-    Open,
-    /// No store, and a limit fails closed: `on_store_error: closed`.
-    Closed,
+named! {
+    /// Who decided about the charges of a request.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Decider {
+        /// The process, whose counters these are.
+        Memory = "memory",
+        /// The process, whose counters these are, and are on its disk.
+        Disk = "disk",
+        /// Redis.
+        Redis = "redis",
+        /// The worker, which remembers that Redis has denied the same until some time.
+        Memo = "memo",
+        /// The process in place of Redis, for a part at least: `on_store_error: local`.
+        Local = "local",
+        /// No store, for a part at least: `on_store_error: open`.
+        Open = "open",
+        /// No store, and a limit fails closed: `on_store_error: closed`.
+        Closed = "closed",
+    }
 }
 
 /// What a worker counts.
@@ -29,48 +31,13 @@ pub enum Decider {
 #[repr(align(64))]
 pub(super) struct DecisionCounts([Count; Decider::ALL.len()]);
 
-impl Decider {
-    /// All of them.
-    pub const ALL: [Decider; 7] = [
-        Decider::Memory,
-        Decider::Disk,
-        Decider::Redis,
-        Decider::Memo,
-        Decider::Local,
-        Decider::Open,
-        Decider::Closed,
-    ];
-
-    /// Its name in metrics, traces and the access log.
-    pub fn name(self) -> &'static str {
-        match self {
-            Decider::Memory => "memory",
-            Decider::Disk => "disk",
-            Decider::Redis => "redis",
-            Decider::Memo => "memo",
-            Decider::Local => "local",
-            Decider::Open => "open",
-            Decider::Closed => "closed",
-        }
-    }
-}
-
 impl DecisionCounts {
     pub(super) fn count(&self, decider: Decider) {
         self.of(decider).increment();
     }
 
     pub(super) fn of(&self, decider: Decider) -> &Count {
-        let [memory, disk, redis, memo, local, open, closed] = &self.0;
-        match decider {
-            Decider::Memory => memory,
-            Decider::Disk => disk,
-            Decider::Redis => redis,
-            Decider::Memo => memo,
-            Decider::Local => local,
-            Decider::Open => open,
-            Decider::Closed => closed,
-        }
+        decider.of(&self.0)
     }
 }
 

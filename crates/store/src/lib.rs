@@ -23,6 +23,7 @@ mod leases;
 mod memo;
 mod memory;
 mod moving;
+mod named;
 mod new_counters;
 mod no_room;
 mod peek;

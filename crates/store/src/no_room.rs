@@ -1,56 +1,36 @@
 //! Why there is no room for another counter, and what can be done about it.
 
-/// Why there is no room for another counter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NoRoom {
-    /// Every counter is in use.
-    #[error("every counter is in use")]
-    Full,
-    /// This caller's part of the store is full.
-    #[error("the part of the store that is for this caller is full")]
-    Part,
-    /// Counters by address fill their part of the store.
-    #[error("counters by address fill their part of the store")]
-    Addresses,
-    /// Counters by IPv6 network fill their part of the store.
-    #[error("counters by IPv6 network fill their part of the store")]
-    Networks,
-    /// Counters by client-chosen values fill their part of the store.
-    #[error("counters by client-chosen values fill their part of the store")]
-    Unverified,
-    /// One client has created as many counters by values of its own choice as it may.
-    #[error("the client has created too many counters by values of its own choice")]
-    Client,
-    /// One client has used as many counters by values of its own choice in this minute as it may.
-    #[error("the client has used too many counters by values of its own choice in a minute")]
-    Minute,
+use super::named::named;
+
+named! {
+    /// Why there is no room for another counter.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+    pub enum NoRoom {
+        /// Every counter is in use.
+        #[error("every counter is in use")]
+        Full = "full",
+        /// This caller's part of the store is full.
+        #[error("the part of the store that is for this caller is full")]
+        Part = "part",
+        /// Counters by address fill their part of the store.
+        #[error("counters by address fill their part of the store")]
+        Addresses = "addresses",
+        /// Counters by IPv6 network fill their part of the store.
+        #[error("counters by IPv6 network fill their part of the store")]
+        Networks = "networks",
+        /// Counters by client-chosen values fill their part of the store.
+        #[error("counters by client-chosen values fill their part of the store")]
+        Unverified = "unverified",
+        /// One client has created as many counters by values of its own choice as it may.
+        #[error("the client has created too many counters by values of its own choice")]
+        Client = "client",
+        /// One client has used as many counters by values of its own choice in this minute as it may.
+        #[error("the client has used too many counters by values of its own choice in a minute")]
+        Minute = "minute",
+    }
 }
 
 impl NoRoom {
-    /// Every reason.
-    pub const ALL: [NoRoom; 7] = [
-        NoRoom::Full,
-        NoRoom::Part,
-        NoRoom::Addresses,
-        NoRoom::Networks,
-        NoRoom::Unverified,
-        NoRoom::Client,
-        NoRoom::Minute,
-    ];
-
-    /// The reason as it appears in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            NoRoom::Full => "full",
-            NoRoom::Part => "part",
-            NoRoom::Addresses => "addresses",
-            NoRoom::Networks => "networks",
-            NoRoom::Unverified => "unverified",
-            NoRoom::Client => "client",
-            NoRoom::Minute => "minute",
-        }
-    }
-
     /// Advice for the operator.
     pub(super) fn advice(self) -> &'static str {
         match self {
