@@ -19,31 +19,21 @@ pub(super) struct Tables {
 /// Evaluates an expression with the algorithm of a quota and the table of its states.
 macro_rules! with_table {
     ($tables:expr, $quota:expr, ($algorithm:ident, $table:ident) => $body:expr) => {
+        with_table!(@ $tables, $quota, $algorithm, $table, $body,
+            FixedWindow fixed_window,
+            SlidingWindow sliding_window,
+            SlidingLog sliding_log,
+            TokenBucket token_bucket,
+            Gcra gcra,
+            Concurrency concurrency)
+    };
+    (@ $tables:expr, $quota:expr, $algorithm:ident, $table:ident, $body:expr,
+        $($variant:ident $field:ident),*) => {
         match $quota {
-            tollgate_limit::Quota::FixedWindow($algorithm) => {
-                let $table = &mut $tables.fixed_window;
+            $(tollgate_limit::Quota::$variant($algorithm) => {
+                let $table = &mut $tables.$field;
                 $body
-            }
-            tollgate_limit::Quota::SlidingWindow($algorithm) => {
-                let $table = &mut $tables.sliding_window;
-                $body
-            }
-            tollgate_limit::Quota::SlidingLog($algorithm) => {
-                let $table = &mut $tables.sliding_log;
-                $body
-            }
-            tollgate_limit::Quota::TokenBucket($algorithm) => {
-                let $table = &mut $tables.token_bucket;
-                $body
-            }
-            tollgate_limit::Quota::Gcra($algorithm) => {
-                let $table = &mut $tables.gcra;
-                $body
-            }
-            tollgate_limit::Quota::Concurrency($algorithm) => {
-                let $table = &mut $tables.concurrency;
-                $body
-            }
+            })*
         }
     };
 }
