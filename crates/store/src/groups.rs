@@ -141,28 +141,19 @@ impl Store {
         time: CallTime,
     ) -> Result<Decision, StoreError> {
         let generation = self.stores.resets.generation();
+        let attribute = |decision: Result<Decision, StoreError>| Ok(group.attribute(decision?));
         let reply = match self.backend(group.decided_by) {
-            Some(Backend::Memory(memory)) => {
-                match Box::pin(self.prepare(charges, group.decided_by, time)).await {
-                    Ok(()) => {
-                        self.return_to_memory(charges, time.now);
-                        let decision = self.charge_in_process(memory, charges, time.now);
-                        return decision.map(|decision| group.attribute(decision));
-                    }
-                    Err(reason) => Err(reason),
+            Some(Backend::Memory(memory)) => match self.prepare_here(group, charges, time).await {
+                Ok(()) => return attribute(self.charge_in_process(memory, charges, time.now)),
+                Err(reason) => Err(reason),
+            },
+            Some(Backend::Disk(disk)) => match self.prepare_here(group, charges, time).await {
+                Ok(()) => {
+                    let thawed = self.charge_thawed(disk, charges, group.decided_by, time);
+                    return attribute(Box::pin(thawed).await);
                 }
-            }
-            Some(Backend::Disk(disk)) => {
-                match Box::pin(self.prepare(charges, group.decided_by, time)).await {
-                    Ok(()) => {
-                        self.return_to_memory(charges, time.now);
-                        let thawed = self.charge_thawed(disk, charges, group.decided_by, time);
-                        let decision = Box::pin(thawed).await;
-                        return decision.map(|decision| group.attribute(decision));
-                    }
-                    Err(reason) => Err(reason),
-                }
-            }
+                Err(reason) => Err(reason),
+            },
             Some(Backend::Redis(redis)) if group.are_keys_final => {
                 self.charge_redis(redis, group, charges, time).await
             }
@@ -178,6 +169,18 @@ impl Store {
                 self.fall_back(charges, group.decided_by, reason, time.now)
             }
         }
+    }
+
+    /// Makes sure that the process has all units of these counters.
+    async fn prepare_here(
+        self: &Rc<Self>,
+        group: &ChargeGroup,
+        charges: &[Charge<'_>],
+        time: CallTime,
+    ) -> Result<(), Unanswered> {
+        Box::pin(self.prepare(charges, group.decided_by, time)).await?;
+        self.return_to_memory(charges, time.now);
+        Ok(())
     }
 
     /// Lets Redis decide the charges of a group.
