@@ -247,7 +247,6 @@ impl Topology {
     /// Queries the servers about changes.
     async fn review(self: &Rc<Self>) {
         match &self.placement {
-            Placement::One(election) => election.review(self).await,
             Placement::Shards(shards) => {
                 // One shard that hangs must not delay the others.
                 let mut reviews = JoinSet::new();
@@ -300,7 +299,7 @@ async fn keep_current(topology: Weak<Topology>) {
             let Some(topology) = topology.upgrade() else { return };
             topology.review().await;
             let review = match topology.placement {
-                Placement::One(_) | Placement::Shards(_) => REVIEW,
+                Placement::Shards(_) => REVIEW,
                 Placement::Cluster(_) => REVIEW_OF_CLUSTER,
             };
             (topology.is_troubled(), review, Rc::clone(&topology.trouble))

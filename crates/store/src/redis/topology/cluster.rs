@@ -111,12 +111,9 @@ impl Slots {
         map.shards.iter().flat_map(of_shard).collect()
     }
 
-    /// All servers that are known.
-    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
-        let map = self.map.borrow();
-        let of_shard = |shard: &ClusterShard| [vec![shard.primary.clone()], shard.replicas.clone()];
-        let known = map.shards.iter().flat_map(of_shard).flatten();
-        known.chain(self.seeds.iter().cloned()).collect()
+    /// The servers in the settings.
+    pub(super) fn seeds(&self) -> &[Endpoint] {
+        &self.seeds
     }
 
     /// Records that a server has a slot.
@@ -137,7 +134,9 @@ impl Slots {
             return;
         }
         let mut others = Vec::new();
-        add_new(&mut others, &self.endpoints());
+        for (_, replicas) in self.shards() {
+            add_new(&mut others, &replicas);
+        }
         others.retain(|endpoint| !first.contains(endpoint));
         if !others.is_empty() {
             self.update_from(topology, &others).await;

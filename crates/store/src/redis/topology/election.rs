@@ -49,14 +49,6 @@ impl Election {
         }
     }
 
-    /// All servers that are queried or charged.
-    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
-        match self {
-            Election::Servers(servers) => servers.all().to_vec(),
-            Election::Sentinels(service) => service.endpoints(),
-        }
-    }
-
     /// Queries which server is primary.
     pub(super) async fn review(&self, topology: &Topology) {
         match self {

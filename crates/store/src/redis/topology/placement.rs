@@ -34,9 +34,7 @@ impl Partition {
 
 /// How owners are placed.
 pub(super) enum Placement {
-    /// All counters are on one server.
-    One(Rc<Election>),
-    /// By the highest score among named shards.
+    /// By the highest score among named shards; a single server is the only shard.
     Shards(Vec<(u64, Rc<Election>)>),
     /// By slot.
     Cluster(Slots),
@@ -46,7 +44,7 @@ impl Placement {
     pub(super) fn new(settings: &TopologySettings) -> Placement {
         match settings {
             TopologySettings::Single(primary) => {
-                Placement::One(Rc::new(Election::new("", primary, &[])))
+                Placement::Shards(vec![(0, Rc::new(Election::new("", primary, &[])))])
             }
             TopologySettings::Sharded(shards) => {
                 let shard = |shard: &Shard| {
@@ -62,7 +60,6 @@ impl Placement {
     /// The partition of an owner's counters.
     pub(super) fn partition(&self, owner: u128) -> Partition {
         match self {
-            Placement::One(_) => Partition(0),
             Placement::Shards(shards) => {
                 let scores = shards.iter().map(|(seed, _)| score(*seed, owner)).enumerate();
                 let highest = scores.max_by_key(|(_, score)| *score);
@@ -76,7 +73,6 @@ impl Placement {
     /// key's slot.
     pub(super) fn partitions_of(&self, key: &str) -> Vec<Partition> {
         match self {
-            Placement::One(_) => vec![Partition(0)],
             Placement::Shards(shards) => (0..shards.len()).map(Partition::at).collect(),
             Placement::Cluster(_) => vec![Partition(slot_of_tag(key.as_bytes()))],
         }
@@ -85,7 +81,6 @@ impl Placement {
     /// The server that takes charges for a partition; none if it is not known.
     pub(super) fn primary(&self, partition: Partition) -> Option<Endpoint> {
         match self {
-            Placement::One(election) => election.primary(),
             Placement::Shards(shards) => shards.get(partition.index())?.1.primary(),
             Placement::Cluster(slots) => slots.primary(partition.number()),
         }
@@ -94,7 +89,6 @@ impl Placement {
     /// The replicas of a partition's primary.
     pub(super) fn replicas(&self, partition: Partition) -> Vec<Endpoint> {
         match self {
-            Placement::One(election) => election.replicas(),
             Placement::Shards(shards) => {
                 let shard = shards.get(partition.index());
                 shard.map(|(_, election)| election.replicas()).unwrap_or_default()
@@ -106,7 +100,6 @@ impl Placement {
     /// The primaries; none where the primary is not known.
     pub(super) fn primaries(&self) -> Vec<Option<Endpoint>> {
         match self {
-            Placement::One(election) => vec![election.primary()],
             Placement::Shards(shards) => {
                 shards.iter().map(|(_, election)| election.primary()).collect()
             }
@@ -121,7 +114,6 @@ impl Placement {
     pub(super) fn replicated_primaries(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
         let of = |election: &Election| Some((election.primary()?, election.replicas()));
         let mut primaries: Vec<_> = match self {
-            Placement::One(election) => of(election).into_iter().collect(),
             Placement::Shards(shards) => {
                 shards.iter().filter_map(|(_, election)| of(election)).collect()
             }
@@ -134,7 +126,6 @@ impl Placement {
     /// The role of each server.
     pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
         match self {
-            Placement::One(election) => election.roles(),
             Placement::Shards(shards) => {
                 shards.iter().flat_map(|(_, election)| election.roles()).collect()
             }
@@ -144,12 +135,11 @@ impl Placement {
 
     /// All servers that are queried or charged.
     pub(super) fn endpoints(&self) -> Vec<Endpoint> {
-        match self {
-            Placement::One(election) => election.endpoints(),
-            Placement::Shards(shards) => {
-                shards.iter().flat_map(|(_, election)| election.endpoints()).collect()
-            }
-            Placement::Cluster(slots) => slots.endpoints(),
+        let mut endpoints: Vec<_> =
+            self.roles().into_iter().map(|(endpoint, _)| endpoint).collect();
+        if let Placement::Cluster(slots) = self {
+            endpoints.extend_from_slice(slots.seeds());
         }
+        endpoints
     }
 }

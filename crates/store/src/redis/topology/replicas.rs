@@ -11,7 +11,7 @@ impl Topology {
     /// A replica of a partition that answers and is not too far behind, if there is one.
     pub(in crate::redis) fn replica(&self, partition: Partition) -> Option<Rc<Node>> {
         let mut replicas = self.replicas(partition);
-        replicas.find(|node| node.server.is_current(self.settings.replica_lag))
+        replicas.find(|node| node.config.server.is_current(self.settings.replica_lag))
     }
 
     /// A replica that responds, even if it is far behind: for reads while the primary is away.

@@ -57,11 +57,6 @@ impl Service {
         primary.chain(sentinels).collect()
     }
 
-    /// The primary and the Sentinels.
-    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
-        self.primary().into_iter().chain(self.sentinels.iter().cloned()).collect()
-    }
-
     /// Queries the Sentinels for the primary, and that server for its role.
     pub(super) async fn review(&self, topology: &Topology) {
         let command = |subcommand: &str| {

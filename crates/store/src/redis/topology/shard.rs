@@ -94,10 +94,6 @@ impl ShardServers {
         all.map(|(at, endpoint)| (endpoint.clone(), role(at))).collect()
     }
 
-    pub(super) fn all(&self) -> &[Endpoint] {
-        &self.all
-    }
-
     /// Queries all servers, and uses the one with the current data.
     pub(super) async fn review(&self, topology: &Topology) {
         if self.all.len() == 1 {
