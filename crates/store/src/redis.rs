@@ -243,9 +243,9 @@ impl RedisStore {
         let Some(node) = self.topology.primary(partition) else {
             return ScriptTime { clock: ScriptClock::Redis, near: now };
         };
-        match node.clock.in_effect() {
+        match node.config.clock.in_effect() {
             StoreClock::Redis => {
-                ScriptTime { clock: ScriptClock::Redis, near: node.clock.at_server(now) }
+                ScriptTime { clock: ScriptClock::Redis, near: node.config.clock.at_server(now) }
             }
             StoreClock::Proxy => ScriptTime { clock: ScriptClock::Proxy(now), near: now },
         }

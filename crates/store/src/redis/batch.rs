@@ -47,7 +47,7 @@ impl Batch {
                 Some(Value::ServerError(error)) => Err(CallError::Refused(error)),
                 Some(value) => {
                     if queued.request.late_reply.is_some() {
-                        self.node.server.note_charge_taken();
+                        self.node.config.server.note_charge_taken();
                     }
                     Ok(value)
                 }

@@ -53,14 +53,16 @@ async fn keep_connected(node: Weak<Node>) {
     let mut recoveries = None;
     loop {
         if failures > 0 {
-            let Some(server) = node.upgrade().map(|node| Arc::clone(&node.server)) else { return };
+            let Some(server) = node.upgrade().map(|node| Arc::clone(&node.config.server)) else {
+                return;
+            };
             let recoveries = recoveries.unwrap_or_else(|| server.recoveries());
             // When another worker has reached it, so can this one.
             let _ =
                 timeout(jittered(pause_after(failures)), server.recovered_since(recoveries)).await;
         }
         let Some(strong) = node.upgrade() else { return };
-        recoveries = Some(strong.server.recoveries());
+        recoveries = Some(strong.config.server.recoveries());
         let connecting = strong.connect().await;
         drop(strong);
         failures += 1;
@@ -113,14 +115,14 @@ async fn serve(
     let mut measuring = JoinSet::new();
     if let Some(node) = node.upgrade() {
         node.connected_to(server);
-        node.server.until_trusted().await;
+        node.config.server.until_trusted().await;
         node.mark_reachable();
-        measuring.spawn_local(Arc::clone(&node.clock).keep_measuring(connection.clone()));
+        measuring.spawn_local(Arc::clone(&node.config.clock).keep_measuring(connection.clone()));
     }
     loop {
         // Upgraded in each round, so that a node that is no longer used is dropped.
         let node = node.upgrade()?;
-        let changed = node.server.changed();
+        let changed = node.config.server.changed();
         if node.is_doubted() {
             match node.probe(&connection).await {
                 Ok(()) => node.mark_reachable(),
@@ -175,16 +177,16 @@ impl Node {
         let mut pause = Duration::ZERO;
         loop {
             let mut answer = pin!(is_ready(connection.clone()));
-            if let Ok(answer) = timeout(self.decision_timeout, &mut answer).await {
+            if let Ok(answer) = timeout(self.config.decision_timeout, &mut answer).await {
                 answer?;
-                self.server.until_trusted().await;
+                self.config.server.until_trusted().await;
                 return Ok(());
             }
             self.doubt();
             answer.await?;
             // The first late answer may be a single pause.
             if !pause.is_zero() {
-                self.server.note_late();
+                self.config.server.note_late();
             }
             sleep(pause).await;
             pause = DOUBT_LIMIT;
@@ -206,19 +208,24 @@ impl Node {
             // Each call has its own deadline.
             .set_response_timeout(None);
         let connecting = async {
-            let client = self.settings.access.client(&self.endpoint)?;
+            let client = self.config.settings.access.client(&self.config.endpoint)?;
             let mut connection =
                 client.get_multiplexed_async_connection_with_config(&config).await?;
-            if let Some(greeting) = &self.greeting {
+            if let Some(greeting) = &self.config.greeting {
                 connection.send_packed_command(greeting).await?.extract_error()?;
             }
             is_ready(connection.clone()).await?;
             // The clock in effect must be known before anything is decided.
             let mut same = connection.clone();
-            let measuring = self.clock.measure(&mut same);
+            let measuring = self.config.clock.measure(&mut same);
             let (measured, server) = join!(measuring, server_id::server_id(&connection));
             measured?;
-            Ok(Connection { connection, closed, open: OpenConnection::new(&self.server), server })
+            Ok(Connection {
+                connection,
+                closed,
+                open: OpenConnection::new(&self.config.server),
+                server,
+            })
         };
         match timeout(CONNECT_TIMEOUT, connecting).await {
             Ok(result) => result,

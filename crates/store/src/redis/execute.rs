@@ -158,7 +158,9 @@ impl RedisStore {
                 self.topology.request_review();
                 node.note_unable();
                 if self.log_refusal(error) && options.late_reply.is_some() {
-                    node.server.note_refusal(error.details().unwrap_or_else(|| error.code()));
+                    node.config
+                        .server
+                        .note_refusal(error.details().unwrap_or_else(|| error.code()));
                 }
                 Err(Unanswered::Refused)
             }

@@ -51,17 +51,7 @@ const FAILURES_BEFORE_WARNING: u32 = 5;
 
 /// A server.
 pub(super) struct Node {
-    pub(super) endpoint: Endpoint,
-    pub(super) settings: Arc<RedisSettings>,
-    /// The skew between this process' clock and the server's.
-    pub(super) clock: Arc<ServerClock>,
-    /// The first command on each connection: what a replica of a cluster needs before it may be
-    /// read.
-    pub(super) greeting: Option<Cmd>,
-    /// How long a decision may take.
-    pub(super) decision_timeout: Duration,
-    /// Its health, shared by all workers.
-    pub(super) server: Arc<Server>,
+    pub(super) config: NodeConfig,
     /// How long its replies took on the connection of this worker.
     times: Arc<CallTimes>,
     /// Its address, for the spans of calls.
@@ -81,8 +71,6 @@ pub(super) struct Node {
     pub(super) reconnect_wanted: Notify,
     /// Whether a reply came since the last check.
     pub(super) had_reply: Cell<bool>,
-    /// Notified when the server may be down.
-    trouble: Rc<Notify>,
     /// Whether it was ever reached.
     is_known: Cell<bool>,
     /// When a request last waited in vain for it to serve.
@@ -123,20 +111,11 @@ pub(super) struct NodeConfig {
 impl Node {
     /// A server without a connection yet.
     pub(super) fn new(config: NodeConfig) -> Node {
-        let NodeConfig { endpoint, settings, clock, greeting, decision_timeout, server, trouble } =
-            config;
+        let host = config.endpoint.host().into();
         Node {
-            settings,
-            clock,
-            greeting,
-            decision_timeout,
-            times: server.calls.take(),
-            address: Arc::new(ServerAddress {
-                host: endpoint.host().into(),
-                port: endpoint.port(),
-            }),
-            endpoint,
-            server,
+            times: config.server.calls.take(),
+            address: Arc::new(ServerAddress { host, port: config.endpoint.port() }),
+            config,
             // Calls may wait for the first connection, since it is not known yet whether it will
             // succeed.
             reachability: Cell::new(Reachability::Open),
@@ -147,7 +126,6 @@ impl Node {
             resolved: Notify::new(),
             reconnect_wanted: Notify::new(),
             had_reply: Cell::new(false),
-            trouble,
             is_known: Cell::new(false),
             last_unable: Cell::new(None),
             server_id: Cell::new(0),
@@ -157,7 +135,7 @@ impl Node {
 
     /// Its address.
     pub(super) fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
+        &self.config.endpoint
     }
 
     /// Whether it counts as away: no worker has had a reply for a while. One that has only paused
@@ -168,12 +146,12 @@ impl Node {
             Reachability::Doubted(since) => since.elapsed() >= DOUBT_LIMIT,
             Reachability::Cut => true,
         };
-        is_cut_off || self.server.is_away_or_doubted_for(DOUBT_LIMIT)
+        is_cut_off || self.config.server.is_away_or_doubted_for(DOUBT_LIMIT)
     }
 
     /// Whether it may be away, so that no request should wait for it.
     pub(super) fn is_doubted(&self) -> bool {
-        if self.server.is_doubted() {
+        if self.config.server.is_doubted() {
             self.doubt_connection();
         }
         self.reachability.get() != Reachability::Open
@@ -191,16 +169,16 @@ impl Node {
         // Another timeout on a connection in doubt is no news.
         if self.reachability.get() == Reachability::Open {
             self.doubt_connection();
-            self.server.doubt();
+            self.config.server.doubt();
             self.fail_queued();
-            self.trouble.notify_one();
+            self.config.trouble.notify_one();
         }
     }
 
     /// Whether it answers within the short time that requests wait for a server in doubt.
     async fn recovers_within_grace(&self, deadline: Instant) -> bool {
         let Reachability::Doubted(since) = self.reachability.get() else { return false };
-        let grace = LONGEST_GRACE.min(self.decision_timeout / GRACE_PART);
+        let grace = LONGEST_GRACE.min(self.config.decision_timeout / GRACE_PART);
         let until = deadline.min(since + grace);
         let resolved = async {
             while matches!(self.reachability.get(), Reachability::Doubted(_)) {
@@ -310,11 +288,11 @@ impl Node {
     fn note_timeout(&self, called: Instant, deadline: Instant, is_charge: bool) {
         // A call that had little time says little about the server. Neither does a thread that was
         // too busy to look: the reply may have come.
-        let is_busy = deadline.elapsed() >= self.decision_timeout / 2;
-        if called.elapsed() >= self.decision_timeout / 2 && !is_busy {
+        let is_busy = deadline.elapsed() >= self.config.decision_timeout / 2;
+        if called.elapsed() >= self.config.decision_timeout / 2 && !is_busy {
             // Probes in the background determine whether it is more than a pause.
             if is_charge && self.reachability.get() == Reachability::Open {
-                self.server.count_unanswered_charge();
+                self.config.server.count_unanswered_charge();
             }
             self.doubt();
         }
@@ -355,26 +333,26 @@ impl Node {
     pub(super) fn mark_unreachable(&self, reason: &dyn fmt::Display, times: u32) {
         self.reachability.set(Reachability::Cut);
         // After the first failures, other workers may not have noticed yet.
-        if self.server.note_unreachable(reason) && times == FAILURES_BEFORE_WARNING {
-            tracing::warn!(server = %self.endpoint, %reason, "only some workers can connect to redis");
+        if self.config.server.note_unreachable(reason) && times == FAILURES_BEFORE_WARNING {
+            tracing::warn!(server = %self.config.endpoint, %reason, "only some workers can connect to redis");
         }
         self.resolved.notify_waiters();
         self.fail_queued();
-        self.trouble.notify_one();
+        self.config.trouble.notify_one();
     }
 
     /// It is known to answer.
     pub(super) fn mark_reachable(&self) {
         self.is_known.set(true);
         self.reachability.set(Reachability::Open);
-        self.server.note_answer();
+        self.config.server.note_answer();
         self.resolved.notify_waiters();
     }
 
     /// Its connection broke, which may mean nothing.
     pub(super) fn connection_broke(&self, error: &dyn fmt::Display) {
-        tracing::debug!(server = %self.endpoint, %error, "redis connection broke");
-        self.trouble.notify_one();
+        tracing::debug!(server = %self.config.endpoint, %error, "redis connection broke");
+        self.config.trouble.notify_one();
     }
 
     /// Ends the wait of all calls that were not sent.
