@@ -101,7 +101,7 @@ pub fn look(shared: &Arc<Shared>, query: &CallerQuery) -> Result<CallerReport, C
         let now = shared.clock.now();
         let rows: Vec<_> = found.iter().flat_map(|own| own.rows(now)).collect();
         let charges: Vec<Charge<'_>> = rows.iter().map(|row| row.charge).collect();
-        let decision = store.look(&charges, now).await;
+        let decision = store.peek_latest(&charges, now).await;
         Ok(report::of(&found, &Answer { rows: &rows, decision, now }, shared.stores.settings()))
     })
 }

@@ -131,8 +131,8 @@ impl Gate {
         let now = begun.arrival.now;
         let store = &self.judge.store;
         let decision = match at {
-            None => store.look(&plan.charges, now).await,
-            Some(at) => store.look_at(&plan.charges, at),
+            None => store.peek_latest(&plan.charges, now).await,
+            Some(at) => store.peek_at(&plan.charges, at),
         };
         let tally = guard.state.tally.insert(Tally::peeked(plan, decision, now));
         let standings = tally.charges().map(|own| standing_of(&own)).collect();
@@ -156,8 +156,8 @@ impl Gate {
         let Redemption { policy, charges: all, at } = redeemed;
         let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
         let looked = match at {
-            None => store.look(&charges, now).await,
-            Some(at) => store.look_at(&charges, at),
+            None => store.peek_latest(&charges, now).await,
+            Some(at) => store.peek_at(&charges, at),
         };
         let series = self.series(begun.snapshot, Some(policy));
         let tier = policy.identity.tiers.default;

@@ -39,7 +39,7 @@ impl Store {
     }
 
     /// How the limits of `charges` stand in client-timed counters at `at`.
-    pub fn look_at(&self, charges: &[Charge<'_>], at: Timestamp) -> Decision {
+    pub fn peek_at(&self, charges: &[Charge<'_>], at: Timestamp) -> Decision {
         self.stores.client_timed.peek(charges, at)
     }
 
@@ -55,8 +55,8 @@ impl Store {
         self.stores.client_timed.settle(charge, adjustment, at, now)
     }
 
-    /// Whether charges that count until `ends` cannot be corrected any more: all their counters have
-    /// gone past that, or counters that ended then may have been dropped.
+    /// Whether charges that count until `ends` cannot be corrected any more: all their counters
+    /// have gone past that, or counters that ended then may have been dropped.
     pub fn has_ended(&self, charges: &[Charge<'_>], ends: Timestamp) -> bool {
         self.stores.client_timed.has_ended(charges, ends)
     }

@@ -2,8 +2,8 @@
 //! programs that charge later than they use.
 //!
 //! They are a space of their own, in this process whatever the store of live traffic is, and with a
-//! room of their own: live traffic and a replay change nothing about each other. An instant before a
-//! counter's mark counts as the mark, so no counter goes back. Counters end by the watermark, the
+//! room of their own: live traffic and a replay change nothing about each other. An instant before
+//! a counter's mark counts as the mark, so no counter goes back. Counters end by the watermark, the
 //! greatest instant that was charged, and not by the clock, so a replay gets the same answers at
 //! any speed. They are dropped only for want of room: while half of it is free, a second replay,
 //! which begins before the watermark, gets the answers of the first.

@@ -79,7 +79,7 @@ impl Degradation {
     }
 }
 
-/// In a few message.
+/// In a few words.
 impl fmt::Display for Degradation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

@@ -1,11 +1,11 @@
-//! The disk of a store: where counters are that are not in memory, and what makes all of them outlive
-//! the process.
+//! The disk of a store: where counters are that are not in memory, and what makes all of them
+//! outlive the process.
 //!
 //! Decisions are made in memory ([`MemoryStore`](super::MemoryStore)). A thread of its own writes
-//! what was changed to a journal, several times in each `flush` (`keeper`), another makes tables of it
-//! (`tables`), a third merges these and looks through them (`upkeep`), and a few read counters that
-//! are needed again (`reads`). So no request waits for the disk, except for its own counter that is
-//! not in memory.
+//! what was changed to a journal, several times in each `flush` (`keeper`), another makes tables of
+//! it (`tables`), a third merges and surveys these (`upkeep`), and a few read counters that are
+//! needed again (`reads`). So no request waits for the disk, except for its own counter that is not
+//! in memory.
 
 mod batch;
 mod filter;
@@ -47,12 +47,12 @@ use self::{
 };
 
 pub(super) use self::{
-    batch::{Batch, Collected},
+    batch::{Batch, BatchEntry},
     record::Record,
 };
 pub use self::{
     folder::OpenError,
-    offline::{Checked, Damaged, OfflineStore, check},
+    offline::{CheckResult, Damage, OfflineStore, check},
     open::open,
     report::{DiskReport, Survey},
 };
@@ -62,13 +62,13 @@ pub struct Disk {
     settings: DiskSettings,
     clock: Clock,
     /// The folder; none: this process has given it up.
-    opened: ArcSwapOption<Opened>,
+    opened: ArcSwapOption<OpenFolder>,
     filter: ArcSwap<Filter>,
-    /// Counters that there may be in memory, from their average size.
+    /// Most counters kept in memory, from their average size.
     max_in_memory: AtomicUsize,
-    /// Whether the keeper was told to write, and has not begun.
+    /// Whether the keeper was asked to flush, and has not begun.
     is_flush_asked: AtomicBool,
-    /// Notified when counters have left memory.
+    /// Notified when counters were evicted.
     room: Notify,
     reads: Reads,
     orders: mpsc::Sender<Order>,
@@ -84,14 +84,14 @@ pub struct Disk {
 
 /// A folder that this process has open.
 #[derive(Debug)]
-struct Opened {
+struct OpenFolder {
     /// Before the folder, whose lock is held until the tables are closed.
     tree: Tree,
     journals: LiveJournals,
     folder: Folder,
 }
 
-impl Opened {
+impl OpenFolder {
     /// Bytes of what is not in the tables yet.
     fn journal_bytes(&self) -> u64 {
         journal::journal_bytes(&self.folder.path)
@@ -138,12 +138,12 @@ impl Disk {
         read
     }
 
-    /// Counters that there may be in memory.
+    /// Most counters kept in memory.
     pub(super) fn max_in_memory(&self) -> usize {
         self.max_in_memory.load(Ordering::Relaxed)
     }
 
-    /// Has the keeper write now, and then let counters leave memory if there are too many.
+    /// Asks the keeper to flush, and then to evict counters if there are too many in memory.
     pub(super) fn ask_for_flush(&self) {
         if !self.is_flush_asked.swap(true, Ordering::SeqCst) {
             // If it has ended, nobody can do anything about it.
@@ -151,7 +151,7 @@ impl Disk {
         }
     }
 
-    /// Is notified when counters have left memory.
+    /// Is notified when counters were evicted.
     pub(super) fn room(&self) -> &Notify {
         &self.room
     }
@@ -166,8 +166,8 @@ impl Disk {
         self.settings.sync == SyncMode::Every
     }
 
-    /// Returns when all that was charged before the call is on disk. Returns false if that is not so
-    /// by the deadline.
+    /// Returns when all that was charged before the call is on disk. Returns false if that is not
+    /// so by the deadline.
     pub(super) async fn written(&self, deadline: tokio::time::Instant) -> bool {
         let mut written = self.written.subscribe();
         let needed = self.begun.load(Ordering::SeqCst) + 1;
@@ -181,13 +181,13 @@ impl Disk {
         self.order(Order::Save);
     }
 
-    /// Writes what is not on disk yet, and lets all that is on disk leave memory.
+    /// Writes what is not on disk yet, and evicts all that is on disk.
     pub(super) fn cool_down(&self) {
         self.order(Order::CoolDown);
     }
 
-    /// Writes what is not on disk yet and gives the folder up, for another process to open. Counters
-    /// in memory are decided still.
+    /// Writes what is not on disk yet and gives the folder up, for another process to open.
+    /// Counters in memory are decided still.
     pub fn release(&self) {
         self.order(Order::Release);
     }
@@ -202,7 +202,7 @@ impl Disk {
         let _ = self.orders.send(Order::KeepSecret(secret));
     }
 
-    /// Merges all tables, which lets go what is over, and returns when that is done or has failed.
+    /// Merges all tables, which drops what is over, and returns when that is done or has failed.
     pub fn compact(&self) -> Result<(), String> {
         let (done, is_done) = mpsc::channel();
         let is_sent = self.orders.send(Order::Compact(done)).is_ok();
@@ -227,11 +227,11 @@ impl Disk {
     ///
     /// # Errors
     /// The folder is not open.
-    pub fn check(&self) -> Result<Checked, OpenError> {
+    pub fn check(&self) -> Result<CheckResult, OpenError> {
         self.save();
         let opened = self.opened.load_full();
         let opened = opened.ok_or_else(|| OpenError::Missing(self.settings.path.clone()))?;
-        let mut checked = Checked::default();
+        let mut checked = CheckResult::default();
         offline::check_tables(&opened.tree, &opened.folder.tables(), self.now(), &mut checked);
         Ok(checked)
     }

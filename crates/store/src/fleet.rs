@@ -1,9 +1,9 @@
 //! What the proxies that share a Redis say about themselves, for the people who run them.
 //!
-//! Each proxy writes a summary of itself every few seconds, in a hash called `<prefix>:fleet`; it is
-//! valid for ten seconds. The summaries of others are read only while somebody asks for them: with
-//! many proxies they are long. All that is done by workers in the background, and no request waits
-//! for it.
+//! Each proxy writes a summary of itself every few seconds, in a hash called `<prefix>:fleet`; it
+//! is valid for ten seconds. The summaries of others are read only while somebody asks for them:
+//! with many proxies they are long. All that is done by workers in the background, and no request
+//! waits for it.
 
 use std::{
     collections::BTreeMap,
@@ -122,9 +122,9 @@ impl Store {
         let begun = Instant::now();
         let deadline = begun + self.background_timeout();
         let max_others = if reads { MAX_OTHERS } else { 0 };
-        let announced = self.announce_in(ProxyList::Fleet, summary, max_others, deadline).await;
+        let replies = self.announce_in(ProxyList::Fleet, summary, max_others, deadline).await;
         let is_refusal = |error: &&AnnounceError| matches!(error, AnnounceError::Refused(_));
-        if let Some(error) = announced.failures.iter().find(is_refusal)
+        if let Some(error) = replies.failures.iter().find(is_refusal)
             && !fleet.has_warned.swap(true, Ordering::Relaxed)
         {
             tracing::warn!(
@@ -133,10 +133,10 @@ impl Store {
             );
         }
         if reads {
-            let problem = announced.failures.last();
+            let problem = replies.failures.last();
             let problem =
                 problem.map(|error| format!("redis does not tell of other proxies: {error}"));
-            let summaries = announced.others.into_iter().collect();
+            let summaries = replies.others.into_iter().collect();
             fleet.lock().others = OtherProxies { summaries, read: Some(begun), problem };
         }
     }

@@ -32,9 +32,9 @@ pub(super) struct ChargeGroup {
     decided_by: DecidedBy,
     /// None: the counters are in the process.
     partition: Option<Partition>,
-    /// Whether its counters have these keys in the store. While the secret is awaited, keys are made
-    /// with the process' own: the store must not count under them, even if the secret comes while
-    /// the request waits.
+    /// Whether its counters have these keys in the store. While the secret is awaited, keys are
+    /// made with the process' own: the store must not count under them, even if the secret comes
+    /// while the request waits.
     are_keys_final: bool,
     scope: Scope,
     /// The positions of its charges among all charges.

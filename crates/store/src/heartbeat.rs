@@ -1,5 +1,5 @@
-//! What a process does every so often for the proxies that share a Redis with it. One of its workers
-//! does it at a time, in the background, and no request waits for it.
+//! What a process does every so often for the proxies that share a Redis with it. One of its
+//! workers does it at a time, in the background, and no request waits for it.
 
 use std::{
     collections::{HashMap, hash_map::RandomState},
@@ -45,7 +45,7 @@ pub(super) struct Duty {
 pub(super) struct Turn(Arc<Duty>);
 
 /// What came of an announcement in each Redis.
-pub(super) struct Announced {
+pub(super) struct AnnounceReplies {
     /// What other proxies announce, by their names.
     pub(super) others: HashMap<String, String>,
     pub(super) failures: Vec<AnnounceError>,
@@ -106,20 +106,20 @@ impl Store {
         text: &str,
         max_others: usize,
         deadline: Instant,
-    ) -> Announced {
+    ) -> AnnounceReplies {
         let name = &self.stores.heartbeat.name;
         let announcement = ProxyAnnouncement { list, name, text, max_others };
-        let mut announced = Announced { others: HashMap::new(), failures: Vec::new() };
+        let mut replies = AnnounceReplies { others: HashMap::new(), failures: Vec::new() };
         for redis in self.redis() {
             match redis.announce(&announcement, deadline).await {
-                Ok(others) => announced.others.extend(others),
+                Ok(others) => replies.others.extend(others),
                 Err(error) => {
                     tracing::debug!(?list, %error, "this proxy could not be announced to others");
-                    announced.failures.push(error);
+                    replies.failures.push(error);
                 }
             }
         }
-        announced
+        replies
     }
 
     /// Withdraws what this proxy announces, which ends.

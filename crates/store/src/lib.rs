@@ -68,7 +68,7 @@ pub use self::{
     decisions::Decider,
     degradation::Degradation,
     disk::{
-        Checked, Damaged, Disk, DiskReport, OfflineStore, OpenError, Survey, check,
+        CheckResult, Damage, Disk, DiskReport, OfflineStore, OpenError, Survey, check,
         open as open_disk,
     },
     fleet::{Fleet, OtherProxies},
@@ -262,7 +262,7 @@ impl Store {
     }
 
     /// The same by the latest count, if the server that decides answers.
-    pub async fn look(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
+    pub async fn peek_latest(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
         self.peek_from(PeekSource::Primary, charges, now).await
     }
 

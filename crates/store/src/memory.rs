@@ -32,13 +32,13 @@ use std::{
 use smallvec::SmallVec;
 
 pub use self::residency::DiskStore;
-pub(super) use self::residency::{Cold, NotCharged, Thawed};
+pub(super) use self::residency::{Cold, NotCharged, ThawOutcome};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Decision, Outcome, Outcomes, Stance, Standing, Verdict};
 use tollgate_settings::MemoryBounds;
 
 use self::{
-    lacking::LeftOut,
+    lacking::Omissions,
     room::{Needs, Room, Tag, tag},
     shard::{Admission, SWEEP_PAUSE, Shard, untaken},
 };
@@ -131,7 +131,7 @@ impl MemoryStore {
         }
         let left_out = match verdict {
             Verdict::Allow => self.find_room(charges, &mut shards, now)?,
-            Verdict::Deny => LeftOut::new(),
+            Verdict::Deny => Omissions::new(),
         };
 
         let mut outcomes = Outcomes::new();

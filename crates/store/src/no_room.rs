@@ -24,7 +24,8 @@ named! {
         /// One client has created as many counters by values of its own choice as it may.
         #[error("the client has created too many counters by values of its own choice")]
         Client = "client",
-        /// One client has used as many counters by values of its own choice in this minute as it may.
+        /// One client has used as many counters by values of its own choice in this minute as it
+        /// may.
         #[error("the client has used too many counters by values of its own choice in a minute")]
         Minute = "minute",
     }

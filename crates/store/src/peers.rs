@@ -81,14 +81,14 @@ impl Store {
         let needs_peers = moving.needs_peers();
         let text = encode(&moving.announcement(now));
         let max_others = if needs_peers { MAX_PEERS } else { 0 };
-        let announced = self.announce_in(ProxyList::Moves, &text, max_others, deadline).await;
+        let replies = self.announce_in(ProxyList::Moves, &text, max_others, deadline).await;
         peers.has_announced.store(true, Ordering::Relaxed);
         // An unreadable announcement is that of another version, and counts as one without a next
         // store.
-        let decoded = announced.others.values().map(|text| decode(text).unwrap_or(UNREADABLE));
+        let decoded = replies.others.values().map(|text| decode(text).unwrap_or(UNREADABLE));
         let others: Vec<Announcement> = decoded.collect();
         if needs_peers {
-            let failure = announced.failures.last().map(AnnounceError::to_string);
+            let failure = replies.failures.last().map(AnnounceError::to_string);
             moving.update(failure.map_or(Ok(others.as_slice()), Err), now);
         }
     }

@@ -3,13 +3,13 @@
 //!
 //! A store that has the counters deletes them. That alone is not enough: a proxy remembers denials
 //! for a second (`memo`), what Redis last reported (`cache`), its shares while Redis was away
-//! (`fallback`), charges that are still to be written (`pending`), and, while callers are moved, the
-//! counters of the store before. Redis therefore keeps a list of the counters that were reset
+//! (`fallback`), charges that are still to be written (`pending`), and, while callers are moved,
+//! the counters of the store before. Redis therefore keeps a list of the counters that were reset
 //! lately. Each proxy reads it twice a second and drops what it remembers of them.
 //!
-//! A proxy that has not read the list yet must not bring an earlier count back meanwhile. So a reset
-//! leaves a marker beside each counter, as long as which the scripts that copy counts refuse to. The
-//! marker lasts longer than a proxy copies without having read the list again.
+//! A proxy that has not read the list yet must not bring an earlier count back meanwhile. So a
+//! reset leaves a marker beside each counter, as long as which the scripts that copy counts refuse
+//! to. The marker lasts longer than a proxy copies without having read the list again.
 //!
 //! The alternatives: a number that every charge reads along with its counters would cost each of
 //! them another key. Messages by publish and subscribe are lost by a proxy that is reconnecting,

@@ -107,7 +107,7 @@ impl Stores {
         Stores { disk, ..self }
     }
 
-    /// Writes all counters that are kept on disk, and lets them leave memory: they are read from
+    /// Writes all counters that are kept on disk, and evicts them from memory: they are read from
     /// disk when they are needed again.
     pub fn cool_down(&self) {
         if let Some(disk) = self.disk() {
@@ -120,7 +120,7 @@ impl Stores {
         self.disk.as_ref().map(|disk| disk.disk())
     }
 
-    /// Has counters in the process saved by this saver where they must outlive a crash.
+    /// Sets the saver that saves counters in the process where they must outlive a crash.
     pub fn save_by(&self, saver: SaveHandle) {
         // There is one saver in a process.
         let _ = self.saver.set(saver);

@@ -17,7 +17,7 @@ use super::{
     call_time::CallTime,
     disk::{NotRead, Record},
     groups::undecided,
-    memory::{Cold, NotCharged, Thawed},
+    memory::{Cold, NotCharged, ThawOutcome},
 };
 
 /// How often a counter is read again whose shard has lost others in the meantime.
@@ -157,7 +157,7 @@ impl DiskStore {
         time: CallTime,
     ) -> Result<Decision, StoreError> {
         loop {
-            // Before the try: what leaves memory after it must be noticed.
+            // Before the try: what is evicted after it must be noticed.
             let room = self.disk().room().notified();
             tokio::pin!(room);
             room.as_mut().enable();
@@ -198,7 +198,7 @@ impl DiskStore {
         adjustment: Adjustment,
         time: CallTime,
     ) -> Result<(), Unanswered> {
-        // The counter may leave memory again between the two steps.
+        // The counter may be evicted again between the two steps.
         while let Err(Cold) = self.settle(charge, adjustment, time.now) {
             self.thaw_all(std::slice::from_ref(charge), time).await?;
         }
@@ -221,7 +221,7 @@ impl DiskStore {
                 let record = self.read_counter(charge, time.deadline).await?;
                 let thawed = self.thaw(charge, record.as_ref(), evictions, time.now);
                 reads += 1;
-                if thawed == Thawed::Resident {
+                if thawed == ThawOutcome::Resident {
                     break;
                 }
                 if reads == MAX_READS {

@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tollgate_store::{Checked, Damaged, Disk};
+use tollgate_store::{CheckResult, Damage, Disk};
 
 use crate::admin::{Context, asked::Asked, json_response, message};
 
@@ -55,9 +55,9 @@ pub struct DamagedFile {
     pub repaired: bool,
 }
 
-impl From<Checked> for CheckReport {
-    fn from(checked: Checked) -> CheckReport {
-        let damaged = |Damaged { file, problem, is_repaired }: Damaged| DamagedFile {
+impl From<CheckResult> for CheckReport {
+    fn from(checked: CheckResult) -> CheckReport {
+        let damaged = |Damage { file, problem, is_repaired }: Damage| DamagedFile {
             file: file.display().to_string(),
             problem,
             repaired: is_repaired,

@@ -207,7 +207,7 @@ impl Subject {
         let now = self.now();
         let decision = self.run(async move |store| {
             let charges: Vec<_> = charges.iter().map(OwnedCharge::charge).collect();
-            store.look(&charges, now).await
+            store.peek_latest(&charges, now).await
         });
         decision.outcomes.iter().map(|outcome| outcome.standing).collect()
     }

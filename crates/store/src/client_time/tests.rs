@@ -210,8 +210,8 @@ fn charges<'q>(asked: &Asked, quotas: &'q [Quota]) -> Vec<Charge<'q>> {
     asked.iter().map(own).collect()
 }
 
-/// What a history is answered, and what live traffic is. For a thousand units of time of the history,
-/// `pace` pass here.
+/// What a history is answered, and what live traffic is. For a thousand units of time of the
+/// history, `pace` pass here.
 fn replay(history: &[Step], pace: u32, with_history: bool) -> [Vec<Decision>; 2] {
     let quotas = quotas();
     let (counters, memory) = (client_timed(1000), MemoryStore::new(1000, [0; 16]));

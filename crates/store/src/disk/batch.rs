@@ -7,7 +7,7 @@ use super::record::{KEY_BYTES, key_bytes, write_head};
 /// A counter that was put into a batch: where it is in memory, for what happens if the batch is not
 /// written.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Collected {
+pub(crate) struct BatchEntry {
     /// The part of the store.
     pub(crate) part: u16,
     /// The algorithm that the counter is counted by.
@@ -20,7 +20,7 @@ pub(crate) struct Collected {
 pub(crate) struct Batch {
     bytes: Vec<u8>,
     /// The counters, for what happens if they are not written.
-    pub(crate) collected: Vec<Collected>,
+    pub(crate) collected: Vec<BatchEntry>,
     /// Keys that the disk may have from now on.
     pub(super) kept: Vec<u128>,
     /// The tags of counters that the disk did not have.
@@ -44,7 +44,7 @@ impl Batch {
     pub(crate) fn put(
         &mut self,
         key: u128,
-        (collected, tag): (Collected, u16),
+        (collected, tag): (BatchEntry, u16),
         is_first: bool,
         encode: impl FnOnce(&mut Vec<u8>),
     ) {
@@ -66,7 +66,7 @@ impl Batch {
     }
 
     /// Adds the removal of a counter that is over.
-    pub(crate) fn remove_over(&mut self, key: u128, collected: Collected) {
+    pub(crate) fn remove_over(&mut self, key: u128, collected: BatchEntry) {
         self.remove(key);
         self.collected.push(collected);
     }
@@ -94,8 +94,8 @@ impl Batch {
     }
 }
 
-/// The changes in the bytes of a frame, in their order. It ends with none early if the bytes are not
-/// those of a batch.
+/// The changes in the bytes of a frame, in their order. It ends with none early if the bytes are
+/// not those of a batch.
 pub(super) struct Changes<'b>(pub(super) &'b [u8]);
 
 impl<'b> Iterator for Changes<'b> {

@@ -21,7 +21,7 @@ const FEWEST: usize = 1 << 16;
 
 /// Keys that the disk may have.
 pub(super) struct Filter {
-    /// None: everything may be there, because the disk was not looked through yet.
+    /// None: everything may be there, because there was no survey yet.
     blocks: Option<Box<[[AtomicU64; BLOCK]]>>,
     /// Keys that it was made for.
     capacity: usize,
@@ -65,7 +65,7 @@ impl Filter {
         self.added.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Whether the disk was looked through, so that the filter knows its keys.
+    /// Whether there was a survey, so that the filter knows the keys of the disk.
     pub(super) fn is_known(&self) -> bool {
         self.blocks.is_some()
     }

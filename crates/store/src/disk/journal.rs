@@ -110,7 +110,7 @@ impl Journal {
 
 /// What was found in a journal.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Replayed {
+pub(super) struct Replay {
     /// Frames that were read.
     pub(super) frames: u64,
     /// Bytes at the end that are not a complete frame: the write was interrupted, and never
@@ -130,8 +130,8 @@ pub(super) struct Gap {
     pub(super) is_unwritten: bool,
 }
 
-/// Reads a journal, and passes the bytes of each complete frame to `each`. Only the last journal of a
-/// folder may end with a write that was interrupted.
+/// Reads a journal, and passes the bytes of each complete frame to `each`. Only the last journal of
+/// a folder may end with a write that was interrupted.
 ///
 /// # Errors
 /// Those of the system, and [`io::ErrorKind::InvalidData`] if the file is not a journal.
@@ -140,10 +140,10 @@ pub(super) fn replay(
     id: u64,
     is_last: bool,
     mut each: impl FnMut(&[u8]) -> io::Result<()>,
-) -> io::Result<Replayed> {
+) -> io::Result<Replay> {
     let mut bytes = Vec::new();
     File::open(path_of(folder, id))?.read_to_end(&mut bytes)?;
-    let mut replayed = Replayed::default();
+    let mut replayed = Replay::default();
     // Frames say themselves which journal they are of, so those behind a damaged beginning count.
     let begun = bytes.strip_prefix(MAGIC);
     let mut rest = begun.unwrap_or(&bytes);
@@ -255,8 +255,8 @@ fn frame(id: u64, bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     is_whole.then_some((frame, behind))
 }
 
-/// A frame's checksum also covers where the frame is: one of an earlier file is not taken for one of
-/// this file.
+/// A frame's checksum also covers where the frame is: one of an earlier file is not taken for one
+/// of this file.
 fn checksum(id: u64, number: u64, bytes: &[u8]) -> u64 {
     xxh3_64(bytes) ^ xxh3_64(&[id.to_le_bytes(), number.to_le_bytes()].concat())
 }
@@ -265,7 +265,7 @@ fn checksum(id: u64, number: u64, bytes: &[u8]) -> u64 {
 mod tests {
     use super::*;
 
-    fn frames(folder: &Path, id: u64, is_last: bool) -> (Vec<Vec<u8>>, Replayed) {
+    fn frames(folder: &Path, id: u64, is_last: bool) -> (Vec<Vec<u8>>, Replay) {
         let mut frames = Vec::new();
         let replayed = replay(folder, id, is_last, |frame| {
             frames.push(frame.to_vec());
@@ -288,7 +288,7 @@ mod tests {
         written(folder.path());
         let (frames, replayed) = frames(folder.path(), 3, true);
         assert_eq!(frames, [b"first".to_vec(), Vec::new(), vec![7; 1000], b"last".to_vec()]);
-        assert_eq!(replayed, Replayed { frames: 4, ..Replayed::default() });
+        assert_eq!(replayed, Replay { frames: 4, ..Replay::default() });
         assert_eq!(journals(folder.path()).unwrap(), [3]);
     }
 

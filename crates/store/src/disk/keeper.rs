@@ -1,8 +1,8 @@
 //! The thread that writes: what was changed goes to the journal several times in each `flush`, and
-//! counters that are on disk and were not used for a while leave memory when it is needed.
+//! counters that are on disk and were not used for a while are evicted when memory is needed.
 //!
-//! It is the only one that writes and the only one that lets counters leave memory. So a counter
-//! leaves only after its write was acknowledged, without another lock.
+//! It is the only one that writes and the only one that evicts. So a counter is evicted only after
+//! its write was acknowledged, without another lock.
 
 use std::{
     io,
@@ -20,13 +20,13 @@ use tollgate_clock::Timestamp;
 use tollgate_settings::SyncMode;
 
 use super::{
-    Batch, Disk, Failure, Opened, Survey,
+    Batch, Disk, Failure, OpenFolder, Survey,
     filter::Filter,
     journal::Journal,
     lock,
-    orders::{Found, Job, Order},
+    orders::{Job, Order, SurveyResult},
     recover::open_folder,
-    tables::{TableJobs, Written},
+    tables::{TableJobs, TableOutcome},
     tree::{MEMTABLE_BYTES, TreeError},
 };
 use crate::memory::DiskStore;
@@ -46,7 +46,7 @@ const MAX_PARTS: usize = 4;
 /// How long a folder that is given up may still be used by others of this process.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The least time between two looks through the disk, and how much of all time they may take.
+/// The least time between two surveys of the disk, and how much of all time they may take.
 const SURVEY_PAUSE: Duration = Duration::from_secs(60);
 const SURVEY_PART: u32 = 20;
 
@@ -61,25 +61,26 @@ pub(super) struct Keeper {
     journal: Option<Journal>,
     tables: TableJobs,
     upkeep: Sender<Job>,
-    /// What is being counted anew.
-    surveying: Option<Surveying>,
+    /// The survey in progress.
+    surveying: Option<SurveyInProgress>,
     next_survey: Instant,
-    /// The part of memory that counters leave next.
-    hand: usize,
+    /// The part of memory that is evicted next.
+    next_part: usize,
     batch: Batch,
-    /// Whether the folder is to be opened again: the process that it was given up to does not serve.
+    /// Whether the folder is to be opened again: the process that it was given up to does not
+    /// serve.
     reopens: bool,
 }
 
-/// A look through the disk that is under way.
-struct Surveying {
+/// A survey in progress.
+struct SurveyInProgress {
     filter: Arc<Filter>,
     /// Counters that are new on disk since it has begun, for each tag.
     new: Vec<u64>,
 }
 
-/// What the keeper needs of the others.
-pub(super) struct Links {
+/// The keeper's channels from and to the other threads.
+pub(super) struct KeeperChannels {
     pub(super) orders: Receiver<Order>,
     pub(super) tables: TableJobs,
     pub(super) upkeep: Sender<Job>,
@@ -89,8 +90,8 @@ pub(super) struct Links {
 const TAGS: usize = 1 << 16;
 
 impl Keeper {
-    pub(super) fn new(disk: Arc<Disk>, store: Weak<DiskStore>, links: Links) -> Keeper {
-        let Links { orders, tables, upkeep } = links;
+    pub(super) fn new(disk: Arc<Disk>, store: Weak<DiskStore>, channels: KeeperChannels) -> Keeper {
+        let KeeperChannels { orders, tables, upkeep } = channels;
         Keeper {
             disk,
             store,
@@ -100,7 +101,7 @@ impl Keeper {
             upkeep,
             surveying: None,
             next_survey: Instant::now(),
-            hand: 0,
+            next_part: 0,
             batch: Batch::default(),
             reopens: false,
         }
@@ -238,13 +239,13 @@ impl Keeper {
 
     /// Parts that wait to become tables take memory. If they cannot become tables, nothing more is
     /// written.
-    fn check_tables(&self, opened: &Opened) -> Result<(), NotWritten> {
+    fn check_tables(&self, opened: &OpenFolder) -> Result<(), NotWritten> {
         if opened.tree.waiting_parts() < MAX_PARTS {
             return Ok(());
         }
         match self.tables.last() {
-            Written::Failed(error) => Err(NotWritten::Failed(opened.folder.tables(), error)),
-            Written::Done => Err(NotWritten::Waits),
+            TableOutcome::Failed(error) => Err(NotWritten::Failed(opened.folder.tables(), error)),
+            TableOutcome::Done => Err(NotWritten::Waits),
         }
     }
 
@@ -252,7 +253,7 @@ impl Keeper {
     fn write(
         &mut self,
         store: &DiskStore,
-        opened: &Opened,
+        opened: &OpenFolder,
         parts: std::ops::Range<usize>,
     ) -> Result<(), NotWritten> {
         if self.batch.is_empty() {
@@ -270,8 +271,8 @@ impl Keeper {
         written
     }
 
-    fn append(&mut self, opened: &Opened) -> Result<(), NotWritten> {
-        // The filter first: a counter must not leave memory while it says that the disk has none.
+    fn append(&mut self, opened: &OpenFolder) -> Result<(), NotWritten> {
+        // The filter first: no counter may be evicted while it says that the disk has none.
         let filter = self.disk.filter.load();
         for key in &self.batch.kept {
             filter.add(*key);
@@ -313,9 +314,9 @@ impl Keeper {
         }
     }
 
-    /// Begins the next journal when the present one is long: what is in it becomes a table, and then
-    /// it is of no use.
-    fn begin_journal_if_due(&mut self, opened: &Opened) {
+    /// Begins the next journal when the present one is long: what is in it becomes a table, and
+    /// then it is of no use.
+    fn begin_journal_if_due(&mut self, opened: &OpenFolder) {
         let Some(journal) = &self.journal else { return };
         if opened.tree.waiting_bytes() < MEMTABLE_BYTES && journal.len() < JOURNAL_BYTES {
             return;
@@ -323,7 +324,7 @@ impl Keeper {
         self.begin_journal(opened);
     }
 
-    fn begin_journal(&mut self, opened: &Opened) {
+    fn begin_journal(&mut self, opened: &OpenFolder) {
         match opened.journals.begin() {
             Ok(next) => {
                 if let Err(error) = opened.tree.rotate() {
@@ -338,18 +339,18 @@ impl Keeper {
         }
     }
 
-    /// Lets counters leave memory if there are too many.
+    /// Evicts counters if there are too many in memory.
     fn keep_within_memory(&mut self, store: &DiskStore) {
         let most = self.disk.max_in_memory();
         let target = most - most / 10;
         let mut evicted = 0;
-        // Twice around: once to find out what is not used, once to let it go.
+        // Twice around: once to find out what is not used, once to evict it.
         for _ in 0..2 * DiskStore::PARTS {
             if store.in_memory() <= if evicted == 0 { most } else { target } {
                 break;
             }
-            evicted += store.evict(self.hand);
-            self.hand = (self.hand + 1) % DiskStore::PARTS;
+            evicted += store.evict(self.next_part);
+            self.next_part = (self.next_part + 1) % DiskStore::PARTS;
         }
         if evicted > 0 {
             self.disk.counts.evicted.fetch_add(evicted as u64, Ordering::Relaxed);
@@ -357,28 +358,28 @@ impl Keeper {
         self.disk.room.notify_waiters();
     }
 
-    /// Has the disk looked through, if it is time: what is over is counted, and the filter is made
-    /// anew from what is not.
+    /// Requests a survey of the disk, if it is time: it counts the counters that are over, and
+    /// makes the filter anew from the others.
     fn survey_if_due(&mut self) {
         let is_due = Instant::now() >= self.next_survey || self.disk.filter.load().is_full();
         let Some(opened) = self.disk.opened.load_full() else { return };
         if self.surveying.is_some() || !is_due {
             return;
         }
-        // Room for those that come until the next look; each one costs memory.
+        // Room for those that come until the next survey; each one costs memory.
         let about = opened.tree.about();
         let filter = Arc::new(Filter::new(about + about / 4));
-        let surveying = Surveying { filter: Arc::clone(&filter), new: vec![0; TAGS] };
+        let surveying = SurveyInProgress { filter: Arc::clone(&filter), new: vec![0; TAGS] };
         self.surveying = Some(surveying);
         if self.upkeep.send(Job::Survey(filter)).is_err() {
             self.surveying = None;
         }
     }
 
-    fn take_survey(&mut self, store: &DiskStore, found: Found) {
+    fn take_survey(&mut self, store: &DiskStore, found: SurveyResult) {
         let took = found.took;
         self.next_survey = Instant::now() + SURVEY_PAUSE.max(took * SURVEY_PART);
-        let Some(Surveying { filter, new }) = self.surveying.take() else { return };
+        let Some(SurveyInProgress { filter, new }) = self.surveying.take() else { return };
         let Ok(counted) = found.counted else { return };
         let mut by_tag = counted.live;
         let live: u64 = by_tag.iter().sum();

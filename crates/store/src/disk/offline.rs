@@ -9,7 +9,7 @@ use tollgate_clock::{Clock, Timestamp};
 use tollgate_settings::SyncMode;
 
 use super::{
-    Opened, Survey,
+    OpenFolder, Survey,
     folder::{Folder, OpenError, write_secret},
     journal::path_of,
     live::LiveJournals,
@@ -20,13 +20,13 @@ use super::{
 /// A store that this process has open by hand.
 #[derive(Debug)]
 pub struct OfflineStore {
-    opened: Opened,
+    opened: OpenFolder,
     clock: Clock,
 }
 
 /// What was found in a store.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Checked {
+pub struct CheckResult {
     /// Counters that can be read.
     pub counters: u64,
     /// Of these, those that are over.
@@ -34,12 +34,12 @@ pub struct Checked {
     /// Whether all were counted: not those behind the first damaged place of the tables.
     pub is_complete: bool,
     /// Files that are damaged.
-    pub damaged: Vec<Damaged>,
+    pub damaged: Vec<Damage>,
 }
 
 /// A file that is damaged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Damaged {
+pub struct Damage {
     /// The file.
     pub file: PathBuf,
     /// What is wrong, and what is lost.
@@ -48,18 +48,18 @@ pub struct Damaged {
     pub is_repaired: bool,
 }
 
-impl Damaged {
-    fn new(file: PathBuf, problem: String) -> Damaged {
-        Damaged { file, problem, is_repaired: false }
+impl Damage {
+    fn new(file: PathBuf, problem: String) -> Damage {
+        Damage { file, problem, is_repaired: false }
     }
 
     /// What an error says about a file.
     ///
     /// # Errors
     /// The error, if it is another one.
-    fn of(error: OpenError) -> Result<Damaged, OpenError> {
+    fn of(error: OpenError) -> Result<Damage, OpenError> {
         match &error {
-            OpenError::Damaged { file, .. } => Ok(Damaged::new(file.clone(), error.to_string())),
+            OpenError::Damaged { file, .. } => Ok(Damage::new(file.clone(), error.to_string())),
             _ => Err(error),
         }
     }
@@ -74,7 +74,7 @@ impl OfflineStore {
         let folder = Folder::open(path, false, clock.now())?;
         folder.secret()?;
         let tree = open_tree(&folder, &clock)?;
-        let opened = Opened { tree, journals: read_journals(&folder)?, folder };
+        let opened = OpenFolder { tree, journals: read_journals(&folder)?, folder };
         replay_journals(&opened, SyncMode::Flush, false)?;
         Ok(OfflineStore { opened, clock })
     }
@@ -97,12 +97,12 @@ impl OfflineStore {
         Ok((survey, self.opened.tree.size().bytes, self.opened.journal_bytes()))
     }
 
-    /// Merges all tables, which lets go what is over.
+    /// Merges all tables, which drops what is over.
     ///
     /// # Errors
     /// The tables cannot be read or written.
     pub fn compact(&self) -> Result<(), OpenError> {
-        let Opened { tree, journals, folder } = &self.opened;
+        let OpenFolder { tree, journals, folder } = &self.opened;
         let merged =
             tree.rotate().and_then(|()| tree.write_tables()).and_then(|()| tree.merge_all());
         merged.map_err(|error| self.broken(error))?;
@@ -115,7 +115,7 @@ impl OfflineStore {
     /// # Errors
     /// The store cannot be read, or the folder cannot be written.
     pub fn backup(&self, to: &Path) -> Result<u64, OpenError> {
-        let Opened { tree, folder, .. } = &self.opened;
+        let OpenFolder { tree, folder, .. } = &self.opened;
         let secret = folder.secret()?.ok_or_else(|| OpenError::Missing(folder.path.clone()))?;
         backup(tree, secret, to, &self.clock)
     }
@@ -155,21 +155,21 @@ fn broken(tables: PathBuf, error: TreeError) -> OpenError {
     }
 }
 
-/// Reads all of a store, and says what is damaged. With `repairs`, what can be read of the journals is
-/// written to tables, and damaged ones are put aside.
+/// Reads all of a store, and says what is damaged. With `repairs`, what can be read of the journals
+/// is written to tables, and damaged ones are put aside.
 ///
 /// # Errors
 /// [`OpenError`]; not for damage that is in what is returned.
-pub fn check(path: &Path, repairs: bool, clock: &Clock) -> Result<Checked, OpenError> {
+pub fn check(path: &Path, repairs: bool, clock: &Clock) -> Result<CheckResult, OpenError> {
     let folder = Folder::open(path, false, clock.now())?;
-    let mut checked = Checked::default();
+    let mut checked = CheckResult::default();
     if let Err(error) = folder.secret() {
-        checked.damaged.push(Damaged::of(error)?);
+        checked.damaged.push(Damage::of(error)?);
     }
     let tree = match open_tree(&folder, clock) {
         Ok(tree) => tree,
         Err(error) => {
-            checked.damaged.push(Damaged::of(error)?);
+            checked.damaged.push(Damage::of(error)?);
             return Ok(checked);
         }
     };
@@ -190,28 +190,28 @@ fn repair(
     folder: &Folder,
     tree: &Tree,
     journals: &LiveJournals,
-    damaged: Vec<Damaged>,
-) -> Result<Vec<Damaged>, OpenError> {
+    damaged: Vec<Damage>,
+) -> Result<Vec<Damage>, OpenError> {
     let written = tree.rotate().and_then(|()| tree.write_tables());
     written.map_err(|error| broken(folder.tables(), error))?;
-    for Damaged { file, .. } in damaged.iter().filter(|damaged| damaged.file.exists()) {
+    for Damage { file, .. } in damaged.iter().filter(|damaged| damaged.file.exists()) {
         // Another name: it is not read any more, and people can still look at it.
         let mut aside = file.clone().into_os_string();
         aside.push(".damaged");
         fs::rename(file, aside).map_err(OpenError::io(file))?;
     }
     journals.end_all().map_err(OpenError::io(&folder.path))?;
-    let repaired = |damaged| Damaged { is_repaired: true, ..damaged };
+    let repaired = |damaged| Damage { is_repaired: true, ..damaged };
     Ok(damaged.into_iter().map(repaired).collect())
 }
 
 /// Reads all tables.
-pub(super) fn check_tables(tree: &Tree, tables: &Path, now: Timestamp, checked: &mut Checked) {
+pub(super) fn check_tables(tree: &Tree, tables: &Path, now: Timestamp, checked: &mut CheckResult) {
     for table in tree.damaged_tables() {
         let lost = "its counters cannot be read: their limits do as `on_store_error` says until \
                     their windows are over";
         let problem = format!("{}; {lost}", table.reason);
-        checked.damaged.push(Damaged::new(table.file, problem));
+        checked.damaged.push(Damage::new(table.file, problem));
     }
     let read = tree.for_each(|_, record| {
         checked.counters += 1;
@@ -222,31 +222,31 @@ pub(super) fn check_tables(tree: &Tree, tables: &Path, now: Timestamp, checked: 
     if let Err(error) = read
         && checked.damaged.is_empty()
     {
-        checked.damaged.push(Damaged::new(tables.to_owned(), error.to_string()));
+        checked.damaged.push(Damage::new(tables.to_owned(), error.to_string()));
     }
 }
 
 /// Reads the journals into the tables. Returns which count, and what is wrong with them.
-fn check_journals(folder: &Folder, tree: &Tree) -> Result<(LiveJournals, Vec<Damaged>), OpenError> {
+fn check_journals(folder: &Folder, tree: &Tree) -> Result<(LiveJournals, Vec<Damage>), OpenError> {
     let listed = |error| OpenError::io(&folder.path)(error);
     let mut damaged = Vec::new();
     let journals = match read_journals(folder) {
         Ok(journals) => journals,
         Err(error) => {
-            damaged.push(Damaged::of(error)?);
+            damaged.push(Damage::of(error)?);
             LiveJournals::found(&folder.path).map_err(listed)?
         }
     };
     for error in missing(folder, &journals)? {
-        damaged.push(Damaged::of(error)?);
+        damaged.push(Damage::of(error)?);
     }
     let ids = journals.ids().map_err(listed)?;
     for id in &ids {
         let file = path_of(&folder.path, *id);
         match replay_journal(folder, tree, *id, ids.last() == Some(id)) {
             Ok(replayed) if replayed.gaps.is_empty() => {}
-            Ok(replayed) => damaged.push(Damaged::of(damage(&file, &replayed))?),
-            Err(error) => damaged.push(Damaged::of(error)?),
+            Ok(replayed) => damaged.push(Damage::of(damage(&file, &replayed))?),
+            Err(error) => damaged.push(Damage::of(error)?),
         }
     }
     Ok((journals, damaged))

@@ -18,7 +18,7 @@ use tollgate_settings::{DiskSettings, MemoryBounds};
 use super::{
     Disk, OpenError, Reads,
     filter::Filter,
-    keeper::{BYTES_A_KEY, Keeper, Links},
+    keeper::{BYTES_A_KEY, Keeper, KeeperChannels},
     lock, reads,
     recover::open_folder,
     report::Counts,
@@ -27,8 +27,8 @@ use super::{
 };
 use crate::memory::DiskStore;
 
-/// Opens the store that `settings` describe, or makes it, and starts its threads. `secret` is the one
-/// that keys are hashed with; none: that of the store or, if it is new, one that is made.
+/// Opens the store that `settings` describe, or makes it, and starts its threads. `secret` is the
+/// one that keys are hashed with; none: that of the store or, if it is new, one that is made.
 ///
 /// # Errors
 /// [`OpenError`].
@@ -53,7 +53,7 @@ pub fn open(
         }
     };
     let is_empty = opened.tree.about() == 0;
-    // There is nothing to look through in a new store.
+    // There is nothing to survey in a new store.
     let filter = if is_empty { Filter::new(0) } else { Filter::unknown() };
     let (orders, for_keeper) = mpsc::channel();
     let now = clock.now();
@@ -90,8 +90,9 @@ fn start(
 ) -> io::Result<()> {
     let (table_jobs, table_writer) = table_jobs();
     let (upkeep_jobs, for_upkeep) = mpsc::channel();
-    let links = Links { orders: for_keeper, tables: table_jobs, upkeep: upkeep_jobs.clone() };
-    let keeper = Keeper::new(Arc::clone(disk), Arc::downgrade(store), links);
+    let channels =
+        KeeperChannels { orders: for_keeper, tables: table_jobs, upkeep: upkeep_jobs.clone() };
+    let keeper = Keeper::new(Arc::clone(disk), Arc::downgrade(store), channels);
     let mut threads = vec![spawn("disk-keeper", move || keeper.run())?];
     let of = Arc::clone(disk);
     threads.push(spawn("disk-tables", move || tables::run(&of, table_writer, &upkeep_jobs))?);

@@ -9,11 +9,11 @@ use super::{filter::Filter, tree::TreeError};
 
 /// What the keeper is to do. Senders are dropped when it is done.
 pub(super) enum Order {
-    /// Write now: somebody waits for it, or for memory.
+    /// Write now: a request waits for it, or for memory.
     Flush,
     /// Write now, and say when that is done.
     Save(Sender<()>),
-    /// Write, and let all that is on disk leave memory.
+    /// Write, and evict all that is on disk.
     CoolDown(Sender<()>),
     /// Write, and give the folder up.
     Release(Sender<()>),
@@ -23,10 +23,10 @@ pub(super) enum Order {
     KeepSecret([u8; 16]),
     /// Merge all tables.
     Compact(Sender<Result<(), String>>),
-    /// The disk is looked through from now on: what is new from now on is not found.
+    /// A survey begins: what is new from now on is not in it.
     SurveyBegins,
-    /// The disk was looked through.
-    Surveyed(Found),
+    /// The survey has ended.
+    Surveyed(SurveyResult),
     /// Write for the last time, close, and end.
     Finish(Sender<()>),
 }
@@ -37,19 +37,19 @@ pub(super) enum Job {
     Merge,
     /// Merge all, and say what became of it.
     MergeAll(Sender<Result<(), String>>),
-    /// Look through all counters, and put their keys into this filter.
+    /// Survey all counters, and put their keys into this filter.
     Survey(Arc<Filter>),
 }
 
-/// What was found by looking through the disk.
-pub(super) struct Found {
+/// What came of a survey.
+pub(super) struct SurveyResult {
     /// None: it failed, or was stopped.
-    pub(super) counted: Result<Counted, TreeError>,
+    pub(super) counted: Result<SurveyCounts, TreeError>,
     pub(super) took: Duration,
 }
 
 /// Counters on disk.
-pub(super) struct Counted {
+pub(super) struct SurveyCounts {
     /// Those that are not over, for each tag.
     pub(super) live: Vec<u64>,
     /// Those that are.

@@ -1,4 +1,5 @@
-//! Reads counters that are not in memory, by threads of their own: a worker never waits for the disk.
+//! Reads counters that are not in memory, by threads of their own: a worker never waits for the
+//! disk.
 
 use std::sync::{
     Arc, Mutex,
@@ -9,7 +10,7 @@ use tokio::sync::oneshot;
 use tollgate_clock::Throttle;
 
 use super::{
-    Disk, NotRead, Opened, lock,
+    Disk, NotRead, OpenFolder, lock,
     record::{KEY_BYTES, Record},
     tree::TreeError,
 };
@@ -26,15 +27,15 @@ const LOG_PAUSE: std::time::Duration = std::time::Duration::from_secs(60);
 type Answer = Result<Option<Record>, NotRead>;
 
 /// A counter that is to be read.
-struct Wanted {
+struct ReadRequest {
     key: [u8; KEY_BYTES],
     answer: oneshot::Sender<Answer>,
 }
 
 /// Asks the threads that read.
 pub(super) struct Reads {
-    wanted: Mutex<Option<SyncSender<Wanted>>>,
-    waiting: Arc<Mutex<Receiver<Wanted>>>,
+    wanted: Mutex<Option<SyncSender<ReadRequest>>>,
+    waiting: Arc<Mutex<Receiver<ReadRequest>>>,
     logged: Throttle,
 }
 
@@ -48,7 +49,7 @@ impl Reads {
         }
     }
 
-    /// Has a counter read.
+    /// Requests the read of a counter.
     ///
     /// # Errors
     /// Too many wait, or the threads have ended.
@@ -56,14 +57,14 @@ impl Reads {
         let (answer, answered) = oneshot::channel();
         let wanted = lock(&self.wanted);
         let wanted = wanted.as_ref().ok_or(NotRead::Closed)?;
-        match wanted.try_send(Wanted { key, answer }) {
+        match wanted.try_send(ReadRequest { key, answer }) {
             Ok(()) => Ok(answered),
             Err(TrySendError::Full(_)) => Err(NotRead::Busy),
             Err(TrySendError::Disconnected(_)) => Err(NotRead::Closed),
         }
     }
 
-    /// Has the threads end.
+    /// Ends the threads.
     pub(super) fn end(&self) {
         lock(&self.wanted).take();
     }
@@ -73,8 +74,8 @@ impl Reads {
 pub(super) fn run(disk: &Disk) {
     loop {
         let next = lock(&disk.reads.waiting).recv();
-        let Ok(Wanted { key, answer }) = next else { return };
-        // Whoever has gone away meanwhile needs no answer.
+        let Ok(ReadRequest { key, answer }) = next else { return };
+        // A request that has ended meanwhile needs no answer.
         if !answer.is_closed() {
             let opened = disk.opened.load_full();
             let _ = answer.send(read(disk, opened.as_deref(), &key));
@@ -82,7 +83,7 @@ pub(super) fn run(disk: &Disk) {
     }
 }
 
-fn read(disk: &Disk, opened: Option<&Opened>, key: &[u8; KEY_BYTES]) -> Answer {
+fn read(disk: &Disk, opened: Option<&OpenFolder>, key: &[u8; KEY_BYTES]) -> Answer {
     let opened = opened.ok_or(NotRead::Closed)?;
     opened.tree.get(key).map_err(|error| {
         if disk.reads.logged.take(disk.now()) {
@@ -92,7 +93,7 @@ fn read(disk: &Disk, opened: Option<&Opened>, key: &[u8; KEY_BYTES]) -> Answer {
     })
 }
 
-fn report(error: &TreeError, opened: &Opened) {
+fn report(error: &TreeError, opened: &OpenFolder) {
     let folder = opened.folder.tables();
     let advice = "`tollgate store check` says which files are damaged";
     tracing::error!(

@@ -29,8 +29,8 @@ impl Record {
         Some(Record { kind, tag: u16::from_le_bytes(tag.to_owned()), state: state.to_vec() })
     }
 
-    /// Whether it decides as an unused counter does from `now` on, by its algorithm's own rule. None
-    /// if its state cannot be read.
+    /// Whether it decides as an unused counter does from `now` on, by its algorithm's own rule.
+    /// None if its state cannot be read.
     pub(super) fn is_over(&self, now: Timestamp) -> Option<bool> {
         let bytes = Bytes(&self.state);
         match self.kind {

@@ -9,9 +9,9 @@ use tollgate_clock::Clock;
 use tollgate_settings::{DiskSettings, SyncMode};
 
 use super::{
-    OpenError, Opened,
+    OpenError, OpenFolder,
     folder::Folder,
-    journal::{Gap, Replayed, cut, path_of, replay},
+    journal::{Gap, Replay, cut, path_of, replay},
     live::{self, LiveJournals},
     tree::{MEMTABLE_BYTES, Tree, TreeError},
 };
@@ -36,14 +36,14 @@ const ACCEPT: &str = "Put the file in its place again, or have `tollgate store c
 pub(super) fn open_folder(
     settings: &DiskSettings,
     clock: &Clock,
-) -> Result<(Opened, Option<[u8; 16]>), OpenError> {
+) -> Result<(OpenFolder, Option<[u8; 16]>), OpenError> {
     let folder = Folder::open(&settings.path, true, clock.now())?;
     let secret = folder.secret()?;
     let tree = match secret {
         Some(_) => open_tree(&folder, clock)?,
         None => create_tree(&folder, clock)?,
     };
-    let opened = Opened { tree, journals: read_journals(&folder)?, folder };
+    let opened = OpenFolder { tree, journals: read_journals(&folder)?, folder };
     replay_journals(&opened, settings.sync, true)?;
     Ok((opened, secret))
 }
@@ -106,17 +106,17 @@ pub(super) fn read_journals(folder: &Folder) -> Result<LiveJournals, OpenError> 
     })
 }
 
-/// Reads the journals of a folder into its tables. With `settles`, what an interrupted write has left
-/// is removed.
+/// Reads the journals of a folder into its tables. With `settles`, what an interrupted write has
+/// left is removed.
 ///
 /// # Errors
 /// [`OpenError`]; also if parts of a journal are damaged, except those that `sync` allows for.
 pub(super) fn replay_journals(
-    opened: &Opened,
+    opened: &OpenFolder,
     sync: SyncMode,
     settles: bool,
 ) -> Result<(), OpenError> {
-    let Opened { tree, journals, folder } = opened;
+    let OpenFolder { tree, journals, folder } = opened;
     let listed = OpenError::io(&folder.path);
     let ids = journals.ids().map_err(listed)?;
     if let Some(damage) = missing(folder, journals)?.into_iter().next() {
@@ -163,7 +163,7 @@ pub(super) fn replay_journal(
     tree: &Tree,
     id: u64,
     is_last: bool,
-) -> Result<Replayed, OpenError> {
+) -> Result<Replay, OpenError> {
     let file = path_of(&folder.path, id);
     let apply = |frame: &[u8]| tree.apply(frame).map_err(io::Error::other);
     replay(&folder.path, id, is_last, apply).map_err(|error| match error.kind() {
@@ -199,7 +199,7 @@ pub(super) fn missing(
 }
 
 /// What is wrong with a journal that has gaps.
-pub(super) fn damage(file: &Path, replayed: &Replayed) -> OpenError {
+pub(super) fn damage(file: &Path, replayed: &Replay) -> OpenError {
     let (begin, end) = replayed.gaps.first().map_or((0, 0), |gap| (gap.begin, gap.end));
     OpenError::Damaged {
         file: file.to_owned(),
@@ -214,7 +214,7 @@ pub(super) fn damage(file: &Path, replayed: &Replayed) -> OpenError {
     }
 }
 
-fn lost_bytes(replayed: &Replayed) -> u64 {
+fn lost_bytes(replayed: &Replay) -> u64 {
     replayed.gaps.iter().map(|gap| gap.end - gap.begin).sum()
 }
 

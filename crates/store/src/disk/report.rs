@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 use tollgate_clock::Timestamp;
 
-use super::{Disk, Opened, lock};
+use super::{Disk, OpenFolder, lock};
 
 /// Why counters cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,7 +21,7 @@ pub(super) struct Failure {
     pub(super) since: Timestamp,
 }
 
-/// What was found when all counters on disk were looked through.
+/// What a survey of all counters on disk found.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Survey {
     /// Counters that are not over.
@@ -50,7 +50,7 @@ pub(super) struct Counts {
     pub(super) evicted: AtomicU64,
     pub(super) keys_in_memory: AtomicU64,
     pub(super) bytes_in_memory: AtomicU64,
-    /// Counters that are new on disk since it was looked through.
+    /// Counters that are new on disk since the last survey.
     pub(super) new_keys: AtomicU64,
 }
 
@@ -80,7 +80,7 @@ pub struct DiskReport {
     pub keys_in_memory: u64,
     /// Counters on disk that are not over, about: as they were last counted, and new ones since.
     pub keys_on_disk: u64,
-    /// The last time that all counters were looked through; none: not yet.
+    /// The last survey; none: there was none yet.
     pub survey: Option<Survey>,
     /// Memory that counters take.
     pub memory_bytes: u64,
@@ -148,7 +148,7 @@ impl Disk {
             filter_bytes: filter.bytes() as u64,
             is_filter_ready: filter.is_known(),
             tables_memory_bytes: size.memory as u64,
-            journal_bytes: opened.as_deref().map_or(0, Opened::journal_bytes),
+            journal_bytes: opened.as_deref().map_or(0, OpenFolder::journal_bytes),
             tables_bytes: size.bytes,
             tables: size.tables as u64,
             reads_found: get(&counts.reads_found),

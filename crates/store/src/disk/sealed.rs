@@ -1,5 +1,5 @@
-//! Small files that are as they were written, or are known to be damaged: each begins with words that
-//! say what it is, and ends with a checksum. They are replaced whole.
+//! Small files that are as they were written, or are known to be damaged: each begins with words
+//! that say what it is, and ends with a checksum. They are replaced whole.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -12,8 +12,8 @@ use xxhash_rust::xxh3::xxh3_64;
 
 const SUM_BYTES: usize = 8;
 
-/// Replaces a file of a folder, and returns when that is on the disk itself. Until then it is what it
-/// was.
+/// Replaces a file of a folder, and returns when that is on the disk itself. Until then it is what
+/// it was.
 ///
 /// # Errors
 /// Those of the system.

@@ -1,5 +1,5 @@
-//! The thread that makes tables of what waits in memory, and removes the journals that are of no use
-//! then.
+//! The thread that makes tables of what waits in memory, and removes the journals that are of no
+//! use then.
 
 use std::{
     sync::{
@@ -9,14 +9,14 @@ use std::{
     time::Duration,
 };
 
-use super::{Disk, Opened, lock, orders::Job, tree::TreeError};
+use super::{Disk, OpenFolder, lock, orders::Job, tree::TreeError};
 
 /// How long until it is tried again, if tables could not be written.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// What became of the last tables.
+/// The outcome of the last tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Written {
+pub(super) enum TableOutcome {
     Done,
     Failed(String),
 }
@@ -25,35 +25,35 @@ pub(super) enum Written {
 #[derive(Clone)]
 pub(super) struct TableJobs {
     wanted: Sender<u64>,
-    last: Arc<Mutex<Written>>,
+    last: Arc<Mutex<TableOutcome>>,
 }
 
-/// Takes the questions of [`TableJobs`].
+/// Takes the requests of [`TableJobs`].
 pub(super) struct TableWriter {
     wanted: Receiver<u64>,
-    last: Arc<Mutex<Written>>,
+    last: Arc<Mutex<TableOutcome>>,
 }
 
 /// Both ends.
 pub(super) fn table_jobs() -> (TableJobs, TableWriter) {
     let (sender, wanted) = channel();
-    let last = Arc::new(Mutex::new(Written::Done));
+    let last = Arc::new(Mutex::new(TableOutcome::Done));
     (TableJobs { wanted: sender, last: Arc::clone(&last) }, TableWriter { wanted, last })
 }
 
 impl TableJobs {
-    /// Has tables made of all that was written before the journal with this number.
+    /// Requests tables of all that was written before the journal with this number.
     pub(super) fn write(&self, journal: u64) {
         let _ = self.wanted.send(journal);
     }
 
-    /// What became of the last ones.
-    pub(super) fn last(&self) -> Written {
+    /// The outcome of the last ones.
+    pub(super) fn last(&self) -> TableOutcome {
         lock(&self.last).clone()
     }
 }
 
-/// Makes tables until nobody asks any more.
+/// Makes tables until no more can be requested.
 pub(super) fn run(disk: &Disk, jobs: TableWriter, upkeep: &Sender<Job>) {
     let mut waiting = None;
     loop {
@@ -73,7 +73,7 @@ pub(super) fn run(disk: &Disk, jobs: TableWriter, upkeep: &Sender<Job>) {
         match write(&opened, journal) {
             Ok(()) => {
                 waiting = None;
-                *lock(&jobs.last) = Written::Done;
+                *lock(&jobs.last) = TableOutcome::Done;
                 let _ = upkeep.send(Job::Merge);
             }
             Err(error) => {
@@ -81,13 +81,13 @@ pub(super) fn run(disk: &Disk, jobs: TableWriter, upkeep: &Sender<Job>) {
                     tracing::warn!(%error, "tables cannot be written; this is tried again");
                 }
                 waiting = Some(journal);
-                *lock(&jobs.last) = Written::Failed(error.to_string());
+                *lock(&jobs.last) = TableOutcome::Failed(error.to_string());
             }
         }
     }
 }
 
-fn write(opened: &Opened, journal: u64) -> Result<(), TreeError> {
+fn write(opened: &OpenFolder, journal: u64) -> Result<(), TreeError> {
     opened.tree.write_tables()?;
     Ok(opened.journals.end_before(journal)?)
 }

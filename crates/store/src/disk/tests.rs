@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Adjustment, DiskStore, MemoryStore,
-    memory::{NotCharged, Thawed},
+    memory::{NotCharged, ThawOutcome},
 };
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -88,7 +88,7 @@ impl Subject {
         let record = self.runtime.block_on(read).unwrap();
         let evictions = self.store.evictions(charge);
         let thawed = self.store.thaw(charge, record.as_ref(), evictions, self.now());
-        assert_eq!(thawed, Thawed::Resident);
+        assert_eq!(thawed, ThawOutcome::Resident);
     }
 
     fn charge(&self, charge: &Charge<'_>) -> Decision {
@@ -216,7 +216,7 @@ fn state_that_was_read_before_others_left_memory_is_stale() {
     subject.charge(&charge);
     subject.cool_down();
     let thawed = subject.store.thaw(&charge, early.as_ref(), evictions, START);
-    assert_eq!(thawed, Thawed::Stale);
+    assert_eq!(thawed, ThawOutcome::Stale);
     assert_eq!(subject.used(&charge), 2);
     subject.close();
 }

@@ -1,9 +1,9 @@
 //! The tables: counters that have left the journal, in sorted files (a log-structured merge tree,
 //! O'Neil, Cheng, Gawlick, O'Neil, 1996), by the crate `lsm-tree`.
 //!
-//! That crate is the tree under fjall, without its threads and its journal: so nothing here sleeps in
-//! the place of a caller, an error is returned to who caused it, and a full disk is no reason to stop.
-//! See `docs/design/disk-store.md`.
+//! That crate is the tree under fjall, without its threads and its journal: so nothing here sleeps
+//! in the place of a caller, an error is returned to who caused it, and a full disk is no reason to
+//! stop. See `docs/design/disk-store.md`.
 
 mod expiry;
 mod settle;
@@ -297,7 +297,7 @@ impl Tree {
         merged
     }
 
-    /// Merges all tables into the fewest, and lets go what is over.
+    /// Merges all tables into the fewest, and drops what is over.
     ///
     /// # Errors
     /// [`TreeError`]; then the tables are as they were.
@@ -338,8 +338,8 @@ impl Tree {
         }
     }
 
-    /// Reads all tables, and returns those that are not as they were written. If the store is closed
-    /// meanwhile, that is all.
+    /// Reads all tables, and returns those that are not as they were written. If the store is
+    /// closed meanwhile, that is all.
     pub(super) fn damaged_tables(&self) -> Vec<DamagedTable> {
         let version = self.tree.current_version();
         let check = |table: &lsm_tree::Table| {

@@ -1,5 +1,5 @@
-//! The thread that merges tables, which lets go what is over, and that looks through them: how many
-//! counters there are, and which keys.
+//! The thread that merges tables, which drops what is over, and surveys them: how many counters
+//! there are, and which keys.
 
 use std::{
     sync::mpsc::{Receiver, Sender},
@@ -9,15 +9,15 @@ use std::{
 use tollgate_clock::Timestamp;
 
 use super::{
-    Disk, Opened,
+    Disk, OpenFolder,
     filter::Filter,
-    orders::{Counted, Found, Job, Order},
+    orders::{Job, Order, SurveyCounts, SurveyResult},
     record::Record,
     tree::TreeError,
 };
 
-/// Counters between two pauses of a look through the disk. These are a part of the time since the
-/// last: other threads need the processor more.
+/// Counters between two pauses of a survey. A pause is a part of the time since the last one: other
+/// threads need the processor more.
 const STRETCH: u64 = 1 << 12;
 
 /// From which part of all counters on, in percent, those that are over are worth a merge of all
@@ -27,7 +27,7 @@ const MANY_OVER_PERCENT: u64 = 30;
 /// The fewest counters that are over for that.
 const FEWEST_OVER: u64 = 1000;
 
-/// Works until nobody asks any more.
+/// Works until no more can be requested.
 pub(super) fn run(disk: &Disk, jobs: &Receiver<Job>, orders: &Sender<Order>) {
     while let Ok(job) = jobs.recv() {
         let Some(opened) = disk.opened.load_full() else {
@@ -51,7 +51,7 @@ pub(super) fn run(disk: &Disk, jobs: &Receiver<Job>, orders: &Sender<Order>) {
                 {
                     report_damage(&opened, error);
                 }
-                let found = Found { counted, took: begun.elapsed() };
+                let found = SurveyResult { counted, took: begun.elapsed() };
                 let _ = orders.send(Order::Surveyed(found));
                 if is_worth_merging {
                     report(opened.tree.merge_all());
@@ -62,7 +62,7 @@ pub(super) fn run(disk: &Disk, jobs: &Receiver<Job>, orders: &Sender<Order>) {
 }
 
 /// Says which tables are damaged, if that is why counters cannot be counted.
-fn report_damage(opened: &Opened, error: &TreeError) {
+fn report_damage(opened: &OpenFolder, error: &TreeError) {
     tracing::warn!(%error, "the counters on disk cannot be counted");
     for table in opened.tree.damaged_tables() {
         let advice = "restore a backup, or wait until the windows of its counters are over";
@@ -82,15 +82,15 @@ fn answer_closed(job: Job, orders: &Sender<Order>) {
         }
         Job::Survey(_) => {
             let counted = Err(TreeError::Damaged(closed()));
-            let _ = orders.send(Order::Surveyed(Found { counted, took: Duration::ZERO }));
+            let _ = orders.send(Order::Surveyed(SurveyResult { counted, took: Duration::ZERO }));
         }
     }
 }
 
 /// Counts the counters on disk, and adds the keys of those that are not over to a filter.
-fn survey(disk: &Disk, opened: &Opened, filter: &Filter) -> Result<Counted, TreeError> {
+fn survey(disk: &Disk, opened: &OpenFolder, filter: &Filter) -> Result<SurveyCounts, TreeError> {
     let now = disk.now();
-    let mut counted = Counted { live: vec![0; 1 << 16], over: 0 };
+    let mut counted = SurveyCounts { live: vec![0; 1 << 16], over: 0 };
     let mut seen = 0;
     let mut stretch_begun = Instant::now();
     opened.tree.for_each(|key, record| {
@@ -105,7 +105,7 @@ fn survey(disk: &Disk, opened: &Opened, filter: &Filter) -> Result<Counted, Tree
     Ok(counted)
 }
 
-fn count(counted: &mut Counted, filter: &Filter, key: u128, record: &Record, now: Timestamp) {
+fn count(counted: &mut SurveyCounts, filter: &Filter, key: u128, record: &Record, now: Timestamp) {
     if record.is_over(now) == Some(true) {
         counted.over += 1;
         return;
@@ -116,7 +116,7 @@ fn count(counted: &mut Counted, filter: &Filter, key: u128, record: &Record, now
     }
 }
 
-fn has_many_over(counted: &Counted) -> bool {
+fn has_many_over(counted: &SurveyCounts) -> bool {
     let live: u64 = counted.live.iter().sum();
     counted.over >= FEWEST_OVER && counted.over * 100 >= (live + counted.over) * MANY_OVER_PERCENT
 }

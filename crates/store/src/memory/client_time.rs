@@ -1,5 +1,5 @@
-//! Charges at instants that clients give. An instant before a counter's mark counts as the mark, for
-//! each counter by itself.
+//! Charges at instants that clients give. An instant before a counter's mark counts as the mark,
+//! for each counter by itself.
 
 use std::sync::Arc;
 

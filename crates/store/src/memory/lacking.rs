@@ -11,7 +11,7 @@ use super::{
 use crate::NoRoom;
 
 /// Positions of charges that find no room and are left out.
-pub(super) type LeftOut = SmallVec<[usize; 4]>;
+pub(super) type Omissions = SmallVec<[usize; 4]>;
 
 impl MemoryStore {
     /// Whether there is room for each counter that a charge needs, if it may be left out.
@@ -39,8 +39,8 @@ impl MemoryStore {
         charges: &[Charge<'_>],
         shards: &mut LockedShards<'_>,
         now: Timestamp,
-    ) -> Result<LeftOut, NoRoom> {
-        let mut left_out = LeftOut::new();
+    ) -> Result<Omissions, NoRoom> {
+        let mut left_out = Omissions::new();
         let takes = |charge: &&Charge<'_>| charge.takes();
         if self.make_room(charges.iter().filter(takes), shards, now).is_ok() {
             return Ok(left_out);

@@ -1,9 +1,9 @@
 //! Which counters are in memory, where others are on disk.
 //!
-//! A counter that was charged is collected and written in the next flush, and is known to be on disk
-//! once that is acknowledged. Only then may it leave memory, when memory is needed and nobody has
-//! used it for some time. What the disk has is always an absolute state, so a write that comes twice
-//! does no harm.
+//! A counter that was charged is collected and written in the next flush, and is known to be on
+//! disk once that is acknowledged. Only then may it leave memory, when memory is needed and nobody
+//! has used it for some time. What the disk has is always an absolute state, so a write that comes
+//! twice does no harm.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::{
 };
 use crate::{
     Adjustment, NoRoom,
-    disk::{Batch, Collected, Disk, Record},
+    disk::{Batch, BatchEntry, Disk, Record},
 };
 
 /// By what factor memory may exceed its bound until counters have left it.
@@ -30,7 +30,7 @@ const EXCESS: (usize, usize) = (5, 4);
 
 /// What became of a state that was read from disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Thawed {
+pub(crate) enum ThawOutcome {
     /// The counter is in memory.
     Resident,
     /// The state may be out of date: it must be read again.
@@ -44,8 +44,8 @@ pub(crate) struct Usage {
     pub(crate) bytes: usize,
 }
 
-/// A store that keeps its counters on disk. Decisions are made in memory: counters that were not used
-/// for some time are only on disk, and must come back before they are charged.
+/// A store that keeps its counters on disk. Decisions are made in memory: counters that were not
+/// used for some time are only on disk, and must come back before they are charged.
 pub struct DiskStore {
     /// The counters in memory.
     memory: MemoryStore,
@@ -74,7 +74,8 @@ impl From<NoRoom> for NotCharged {
 }
 
 impl DiskStore {
-    /// A store with counters on `disk`. `bounds` are of the counters in memory and on disk together.
+    /// A store with counters on `disk`. `bounds` are of the counters in memory and on disk
+    /// together.
     pub(crate) fn new(disk: Arc<Disk>, bounds: MemoryBounds, key_secret: [u8; 16]) -> DiskStore {
         let memory = MemoryStore::new(bounds, key_secret);
         for shard in &memory.shards {
@@ -205,17 +206,17 @@ impl DiskStore {
         record: Option<&Record>,
         evictions: u32,
         now: Timestamp,
-    ) -> Thawed {
+    ) -> ThawOutcome {
         let mut shards = self.memory.lock(std::slice::from_ref(charge));
-        let Ok(shard) = shards.of(charge) else { return Thawed::Resident };
-        let Some(unsaved) = &shard.unsaved else { return Thawed::Resident };
+        let Ok(shard) = shards.of(charge) else { return ThawOutcome::Resident };
+        let Some(unsaved) = &shard.unsaved else { return ThawOutcome::Resident };
         let is_current = unsaved.evictions == evictions;
         let is_removed = unsaved.is_removed(charge.key.entry);
         if shard.knows(charge) {
-            return Thawed::Resident;
+            return ThawOutcome::Resident;
         }
         if !is_current && !is_removed {
-            return Thawed::Stale;
+            return ThawOutcome::Stale;
         }
         let record = record.filter(|record| !is_removed && record.kind == charge.quota.kind());
         let is_counted = with_table!(shard.tables, charge.quota, (_algorithm, table) => {
@@ -225,9 +226,9 @@ impl DiskStore {
                 None => tagged_key(charge),
             };
             table.entry(key).map(|(mut entry, _)| {
-                // Nothing is lost if it leaves memory again.
+                // Nothing is lost if it is evicted again.
                 entry.mark(Mark::Saved);
-                // It is needed now, and must not leave at once.
+                // It is needed now, and must not be evicted at once.
                 entry.mark(Mark::Used);
                 let is_counted = state.as_ref().is_some_and(|state| !State::is_over(state, now));
                 if let Some(state) = state {
@@ -241,12 +242,12 @@ impl DiskStore {
             // It was counted while it was on disk.
             Some(true) => {
                 shard.unverified += usize::from(!is_verified(of));
-                self.memory.room.enter();
+                self.memory.room.add_resident();
             }
             Some(false) => shard.count_new(of, &self.memory.room),
             None => {}
         }
-        Thawed::Resident
+        ThawOutcome::Resident
     }
 
     /// How many parts of the store are collected one after the other.
@@ -263,7 +264,7 @@ impl DiskStore {
         }
         let changed = std::mem::take(&mut unsaved.changed);
         for (kind, key) in changed {
-            let collected = Collected { part: part as u16, kind, key };
+            let collected = BatchEntry { part: part as u16, kind, key };
             for_each_table!(&mut shard.tables, (of_kind, table) => {
                 if of_kind == kind {
                     save(table, collected, batch, now);
@@ -285,8 +286,8 @@ impl DiskStore {
     }
 
     /// Takes back what was collected and not written: it is collected again.
-    pub(crate) fn take_back(&self, collected: &[Collected]) {
-        for Collected { part, kind, key } in collected {
+    pub(crate) fn take_back(&self, collected: &[BatchEntry]) {
+        for BatchEntry { part, kind, key } in collected {
             let Some(shard) = self.memory.shards.get(usize::from(*part)) else { continue };
             let shard = &mut *lock(shard);
             let Some(unsaved) = &mut shard.unsaved else { continue };
@@ -301,8 +302,8 @@ impl DiskStore {
         }
     }
 
-    /// Lets counters of a part leave memory that are on disk and were not used since the last call.
-    /// Returns how many left.
+    /// Evicts counters of a part that are on disk and were not used since the last call. Returns
+    /// how many.
     pub(crate) fn evict(&self, part: usize) -> usize {
         let Some(shard) = self.memory.shards.get(part) else { return 0 };
         let shard = &mut *lock(shard);
@@ -315,7 +316,7 @@ impl DiskStore {
             |tag| {
                 evicted += 1;
                 unverified += usize::from(!is_verified(tag));
-                self.memory.room.leave();
+                self.memory.room.remove_resident();
             },
         ));
         shard.unverified = shard.unverified.saturating_sub(unverified);
@@ -363,7 +364,7 @@ impl DiskStore {
 }
 
 /// Adds a counter to a batch, if it is there and was changed.
-fn save<S: State>(table: &mut Table<S>, collected: Collected, batch: &mut Batch, now: Timestamp) {
+fn save<S: State>(table: &mut Table<S>, collected: BatchEntry, batch: &mut Batch, now: Timestamp) {
     let Some(mut entry) = table.find_mut(collected.key) else { return };
     if !entry.unmark(Mark::Changed) {
         return;

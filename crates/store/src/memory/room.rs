@@ -150,7 +150,7 @@ impl Room {
 
     /// Counts a counter that is gone.
     pub(super) fn remove(&self, tag: Tag) {
-        self.leave();
+        self.remove_resident();
         // Counters that are on disk are counted some time after the start, and may be gone before.
         let less = |count: usize| count.checked_sub(1);
         if let Some(taken) = self.shared.taken.get(rank(tag)) {
@@ -163,12 +163,12 @@ impl Room {
     }
 
     /// Counts a counter that has come into memory, and is still counted where it came from.
-    pub(super) fn enter(&self) {
+    pub(super) fn add_resident(&self) {
         self.own.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a counter that has left memory, and is counted still.
-    pub(super) fn leave(&self) {
+    pub(super) fn remove_resident(&self) {
         let _ =
             self.own.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |own| own.checked_sub(1));
     }

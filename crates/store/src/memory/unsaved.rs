@@ -1,8 +1,8 @@
 //! What of a shard's counters is not on disk yet.
 //!
-//! A counter that was changed is marked, and its key is noted once until it is saved. A counter that
-//! was removed is noted until its removal is on disk: until then the disk has an old state of it,
-//! which must not come back.
+//! A counter that was changed is marked, and its key is noted once until it is saved. A counter
+//! that was removed is noted until its removal is on disk: until then the disk has an old state of
+//! it, which must not come back.
 
 use std::{collections::HashSet, time::Duration};
 

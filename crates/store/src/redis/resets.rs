@@ -1,6 +1,6 @@
 //! Counters in this Redis that are reset, and the list of such counters that all proxies read: a
-//! sorted set called `<prefix>:resets`. No counter has that name: a counter's name has a brace after
-//! the colon.
+//! sorted set called `<prefix>:resets`. No counter has that name: a counter's name has a brace
+//! after the colon.
 //!
 //! Each shard has the whole list, so proxies hear of a reset as long as one shard answers.
 

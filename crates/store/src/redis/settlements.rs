@@ -38,7 +38,7 @@ const PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct Settlements {
     waiting: RefCell<HashMap<(u128, Adjustment), Settlement>>,
     /// How many are being sent.
-    under_way: Cell<usize>,
+    in_flight: Cell<usize>,
     added: Notify,
 }
 
@@ -56,7 +56,7 @@ impl Settlements {
         let name = (charge.key.entry, adjustment);
         if let Some(same) = waiting.get_mut(&name) {
             same.charge.cost = same.charge.cost.saturating_add(charge.cost);
-        } else if waiting.len() + self.under_way.get() < MAX_WAITING {
+        } else if waiting.len() + self.in_flight.get() < MAX_WAITING {
             waiting.insert(name, Settlement { charge: charge.into(), now });
             self.added.notify_one();
         } else {
@@ -66,7 +66,7 @@ impl Settlements {
 
     /// Whether none waits or is being sent.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.borrow().is_empty() && self.under_way.get() == 0
+        self.waiting.borrow().is_empty() && self.in_flight.get() == 0
     }
 
     /// Wakes the task that sends them, so that it ends if the store is gone.
@@ -81,11 +81,11 @@ pub(super) async fn send(settlements: Rc<Settlements>, store: Weak<RedisStore>) 
         settlements.added.notified().await;
         let Some(store) = store.upgrade() else { return };
         for ((_, adjustment), settlement) in settlements.waiting.take() {
-            let under_way = UnderWay::new(&settlements);
+            let in_flight = SettlementInFlight::new(&settlements);
             let store = Rc::downgrade(&store);
             tokio::task::spawn_local(async move {
                 settlement.make(adjustment, &store).await;
-                drop(under_way);
+                drop(in_flight);
             });
         }
     }
@@ -130,17 +130,17 @@ impl Settlement {
 }
 
 /// Counts an adjustment as long as it is being sent.
-struct UnderWay(Rc<Settlements>);
+struct SettlementInFlight(Rc<Settlements>);
 
-impl UnderWay {
+impl SettlementInFlight {
     fn new(settlements: &Rc<Settlements>) -> Self {
-        settlements.under_way.set(settlements.under_way.get() + 1);
-        UnderWay(Rc::clone(settlements))
+        settlements.in_flight.set(settlements.in_flight.get() + 1);
+        SettlementInFlight(Rc::clone(settlements))
     }
 }
 
-impl Drop for UnderWay {
+impl Drop for SettlementInFlight {
     fn drop(&mut self) {
-        self.0.under_way.set(self.0.under_way.get().saturating_sub(1));
+        self.0.in_flight.set(self.0.in_flight.get().saturating_sub(1));
     }
 }

@@ -22,11 +22,11 @@ impl Tree {
 
     /// Puts right what a change that failed has left on disk. `merging`: the lock, if it is held.
     ///
-    /// The file `current` may name a list that the tree does not have in memory: it was replaced, and
-    /// then could not be synced. The tree would write its next list over that one, in place, and a
-    /// crash meanwhile would leave no list at all. So `current` names the earlier list again, before
-    /// anything else is written. Tables that were not written whole are removed then: on a full disk
-    /// they would take the room that the next try needs.
+    /// The file `current` may name a list that the tree does not have in memory: it was replaced,
+    /// and then could not be synced. The tree would write its next list over that one, in place,
+    /// and a crash meanwhile would leave no list at all. So `current` names the earlier list again,
+    /// before anything else is written. Tables that were not written whole are removed then: on a
+    /// full disk they would take the room that the next try needs.
     ///
     /// # Errors
     /// [`TreeError`]; then the next change tries it again, and is not made before that.
@@ -65,7 +65,7 @@ impl Tree {
         Ok(named == Some(id) && self.tree.current_version().id() == id)
     }
 
-    /// Has the disk name the list of tables that the tree has in memory.
+    /// Makes the disk name the list of tables that the tree has in memory.
     fn name_current_list(&self) -> io::Result<()> {
         let id = self.tree.current_version().id();
         let mut bytes = id.to_le_bytes().to_vec();

@@ -1,7 +1,7 @@
 //! Chooses the server of a shard from the answers of all of them: a pure function, so all proxies
 //! with the same answers choose the same server.
 
-use super::history::{Claim, History, Roster};
+use super::history::{Claim, Lineage, Roster};
 
 /// What a server reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub(super) struct SelfReport {
     /// Whether it is primary. None: it does not answer.
     pub(super) is_primary: Option<bool>,
     /// None: it does not report it.
-    pub(super) history: Option<History>,
+    pub(super) lineage: Option<Lineage>,
     pub(super) roster: RosterRead,
 }
 
@@ -61,7 +61,7 @@ impl SelfReport {
 
     /// Its claim; none if it is no primary, or does not report all that is needed.
     fn claim(&self, position: usize, prior: &PriorState<'_>) -> Option<Claim> {
-        let history = self.history.clone().filter(|_| self.is_primary == Some(true))?;
+        let lineage = self.lineage.clone().filter(|_| self.is_primary == Some(true))?;
         let mut roster = match &self.roster {
             RosterRead::Unreadable => return None,
             RosterRead::Missing => None,
@@ -69,12 +69,12 @@ impl SelfReport {
         };
         // The roster was deleted: the newest known one still applies, and is written back.
         if let Some((newest, _)) = prior.newest
-            && *history.id() == newest.id
+            && *lineage.id() == newest.id
             && newest.epoch > self.epoch()
         {
             roster = Some(newest.clone());
         }
-        Some(Claim { position, history, roster })
+        Some(Claim { position, lineage, roster })
     }
 }
 
@@ -125,8 +125,8 @@ fn newest(claims: &[Claim]) -> Option<&Claim> {
     let mut newest = claims.iter().max_by(|one, other| one.compare(other))?;
     // No ID comes from itself, but servers may report anything.
     for _ in claims {
-        let id = newest.history.id();
-        let promoted = claims.iter().filter(|claim| claim.history.was_promoted_from(id));
+        let id = newest.lineage.id();
+        let promoted = claims.iter().filter(|claim| claim.lineage.was_promoted_from(id));
         match promoted.max_by(|one, other| one.compare(other)) {
             Some(promoted) => newest = promoted,
             None => break,
@@ -138,7 +138,7 @@ fn newest(claims: &[Claim]) -> Option<&Claim> {
 /// The roster to write at the winner, so that its claim ranks above all others; none if it has that
 /// roster.
 fn entry(claim: &Claim, reports: &[SelfReport], prior: &PriorState<'_>) -> Option<Roster> {
-    let id = claim.history.id();
+    let id = claim.lineage.id();
     let is_written =
         |it: &SelfReport| matches!(&it.roster, RosterRead::Written(roster) if roster.id == *id);
     let own = reports.get(claim.position).filter(|own| is_written(own));
@@ -156,7 +156,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        super::history::arbitrary::{any_history, any_roster, history, roster},
+        super::history::arbitrary::{any_history, any_roster, lineage, roster},
         *,
     };
 
@@ -168,13 +168,13 @@ mod tests {
         cannot_write: false,
     };
 
-    fn primary(history: History, written: Option<Roster>) -> SelfReport {
+    fn primary(lineage: Lineage, written: Option<Roster>) -> SelfReport {
         let roster = written.map_or(RosterRead::Missing, RosterRead::Written);
-        SelfReport { is_primary: Some(true), history: Some(history), roster }
+        SelfReport { is_primary: Some(true), lineage: Some(lineage), roster }
     }
 
-    fn replica(history: History, written: Option<Roster>) -> SelfReport {
-        SelfReport { is_primary: Some(false), ..primary(history, written) }
+    fn replica(lineage: Lineage, written: Option<Roster>) -> SelfReport {
+        SelfReport { is_primary: Some(false), ..primary(lineage, written) }
     }
 
     fn silent() -> SelfReport {
@@ -188,7 +188,7 @@ mod tests {
             any_roster().prop_map(RosterRead::Written),
         ];
         (any::<Option<bool>>(), proptest::option::of(any_history()), roster)
-            .prop_map(|(is_primary, history, roster)| SelfReport { is_primary, history, roster })
+            .prop_map(|(is_primary, lineage, roster)| SelfReport { is_primary, lineage, roster })
     }
 
     proptest! {
@@ -218,7 +218,7 @@ mod tests {
             histories in proptest::collection::vec((any_history(), any_roster()), 1..5),
             (one, other) in any::<(usize, usize)>(),
         ) {
-            let report = |(history, roster): (History, Roster)| primary(history, Some(roster));
+            let report = |(lineage, roster): (Lineage, Roster)| primary(lineage, Some(roster));
             let reports: Vec<SelfReport> = histories.into_iter().map(report).collect();
             let prior = |current: usize| PriorState { current: current % reports.len(), ..NEW };
             let first = choose(&reports, prior(one));
@@ -232,7 +232,7 @@ mod tests {
             histories in proptest::collection::vec(
                 (any_history(), proptest::option::of(any_roster())), 1..5),
         ) {
-            let report = |(history, roster): (History, Option<Roster>)| primary(history, roster);
+            let report = |(lineage, roster): (Lineage, Option<Roster>)| primary(lineage, roster);
             let mut reports: Vec<SelfReport> = histories.into_iter().map(report).collect();
             let first = choose(&reports, NEW);
             let winner = first.winner.unwrap();
@@ -246,8 +246,8 @@ mod tests {
 
     #[test]
     fn promoted_server_wins_over_the_old_one_that_came_back_empty() {
-        let promoted = primary(history("b", Some("a"), 50), Some(roster(1, "a")));
-        let empty = primary(history("e", None, 0), None);
+        let promoted = primary(lineage("b", Some("a"), 50), Some(roster(1, "a")));
+        let empty = primary(lineage("e", None, 0), None);
         let choice = choose(&[empty, promoted], NEW);
         assert_eq!((choice.winner, choice.rivals), (Some(1), vec![0]));
         assert_eq!(choice.entry, Some(roster(2, "b")));
@@ -255,9 +255,9 @@ mod tests {
 
     #[test]
     fn promoted_server_wins_over_its_old_primary() {
-        let old = primary(history("a", None, 90), Some(roster(1, "a")));
+        let old = primary(lineage("a", None, 90), Some(roster(1, "a")));
         for written in [Some(roster(1, "a")), None] {
-            let promoted = primary(history("b", Some("a"), 50), written);
+            let promoted = primary(lineage("b", Some("a"), 50), written);
             let choice = choose(&[old.clone(), promoted], NEW);
             assert_eq!((choice.winner, choice.entry), (Some(1), Some(roster(2, "b"))));
         }
@@ -265,7 +265,7 @@ mod tests {
 
     #[test]
     fn first_in_the_configuration_is_used_where_nothing_was_ever_written() {
-        let servers = [primary(history("b", None, 0), None), primary(history("a", None, 0), None)];
+        let servers = [primary(lineage("b", None, 0), None), primary(lineage("a", None, 0), None)];
         let choice = choose(&servers, NEW);
         assert_eq!((choice.winner, choice.entry), (Some(0), Some(roster(1, "b"))));
     }
@@ -273,7 +273,7 @@ mod tests {
     #[test]
     fn paused_server_is_not_replaced_and_one_that_is_away_is() {
         let written = Some(roster(2, "b"));
-        let servers = [silent(), primary(history("b", Some("a"), 9), written.clone())];
+        let servers = [silent(), primary(lineage("b", Some("a"), 9), written.clone())];
         let prior = PriorState { is_away: false, ..NEW };
         assert_eq!(choose(&servers, prior).winner, None);
         assert_eq!(choose(&servers, prior).rivals, [1]);
@@ -283,7 +283,7 @@ mod tests {
     #[test]
     fn older_data_are_not_used_while_the_server_with_newer_data_is_silent() {
         let newest = roster(2, "b");
-        let servers = [primary(history("e", None, 0), None), silent()];
+        let servers = [primary(lineage("e", None, 0), None), silent()];
         let prior = PriorState { current: 1, newest: Some((&newest, 1)), ..NEW };
         assert_eq!(choose(&servers, prior).winner, None);
         let overdue = PriorState { is_overdue: true, ..prior };
@@ -294,7 +294,7 @@ mod tests {
         let own = PriorState { newest: Some((&newest, 0)), ..prior };
         assert_eq!(choose(&servers, own).winner, Some(0));
         // The server that had them replicates it now.
-        let servers = [servers[0].clone(), replica(history("e", None, 0), None)];
+        let servers = [servers[0].clone(), replica(lineage("e", None, 0), None)];
         assert_eq!(choose(&servers, prior).winner, Some(0));
     }
 
@@ -302,8 +302,8 @@ mod tests {
     fn roster_that_was_deleted_is_put_back() {
         let newest = roster(5, "a");
         let servers = [
-            primary(history("a", None, 50), None),
-            primary(history("e", None, 0), Some(roster(4, "e"))),
+            primary(lineage("a", None, 50), None),
+            primary(lineage("e", None, 0), Some(roster(4, "e"))),
         ];
         let prior = PriorState { newest: Some((&newest, 0)), ..NEW };
         let choice = choose(&servers, prior);
@@ -313,7 +313,7 @@ mod tests {
     #[test]
     fn current_server_stays_where_histories_cannot_be_compared() {
         let without_history = SelfReport { is_primary: Some(true), ..silent() };
-        let complete = primary(history("b", None, 9), Some(roster(9, "b")));
+        let complete = primary(lineage("b", None, 9), Some(roster(9, "b")));
         for (servers, cannot_write) in [
             ([without_history.clone(), complete.clone()], false),
             ([complete.clone(), complete], true),
@@ -324,7 +324,7 @@ mod tests {
             }
         }
         let servers =
-            [replica(history("a", None, 9), None), without_history.clone(), without_history];
+            [replica(lineage("a", None, 9), None), without_history.clone(), without_history];
         assert_eq!(choose(&servers, NEW).winner, Some(1), "the first claimant");
     }
 }

@@ -18,7 +18,7 @@ pub(super) struct ReplicationId(Box<str>);
 
 /// Where the data of a server come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct History {
+pub(super) struct Lineage {
     /// Its replication ID.
     id: ReplicationId,
     /// The replication ID before it was promoted; none if it was not.
@@ -39,7 +39,7 @@ pub(super) struct Roster {
 pub(super) struct Claim {
     /// Its position in the settings.
     pub(super) position: usize,
-    pub(super) history: History,
+    pub(super) lineage: Lineage,
     /// None: the server has none.
     pub(super) roster: Option<Roster>,
 }
@@ -77,7 +77,7 @@ impl fmt::Display for ReplicationId {
     }
 }
 
-impl History {
+impl Lineage {
     pub(super) fn id(&self) -> &ReplicationId {
         &self.id
     }
@@ -88,11 +88,11 @@ impl History {
     }
 
     /// Reads the reply to `INFO replication`; none if a field is missing.
-    pub(super) fn parse(info: &str) -> Option<History> {
+    pub(super) fn parse(info: &str) -> Option<Lineage> {
         let field = |name: &str| {
             info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
         };
-        Some(History {
+        Some(Lineage {
             id: ReplicationId::parse(field("master_replid")?)?,
             previous: field("master_replid2").and_then(ReplicationId::parse),
             offset: field("master_repl_offset")?.parse().ok()?,
@@ -119,8 +119,8 @@ impl Claim {
     /// How its data are related to the ID in its roster.
     pub(super) fn relation(&self) -> Relation {
         match &self.roster {
-            Some(roster) if roster.id == self.history.id => Relation::Same,
-            Some(roster) if self.history.was_promoted_from(&roster.id) => Relation::Continues,
+            Some(roster) if roster.id == self.lineage.id => Relation::Same,
+            Some(roster) if self.lineage.was_promoted_from(&roster.id) => Relation::Continues,
             Some(_) | None => Relation::Unrelated,
         }
     }
@@ -135,15 +135,15 @@ impl Claim {
     }
 
     fn rank(&self) -> (u64, Relation, u64, Reverse<usize>, &ReplicationId, Reverse<usize>) {
-        let History { id, offset, .. } = &self.history;
+        let Lineage { id, offset, .. } = &self.lineage;
         let first = if self.epoch() == 0 { self.position } else { 0 };
         (self.epoch(), self.relation(), *offset, Reverse(first), id, Reverse(self.position))
     }
 
     /// Whether its data are older than the known roster's, as far as can be determined.
     pub(super) fn is_older_than(&self, known: &Roster) -> bool {
-        let history = &self.history;
-        let continues = *history.id() == known.id || history.was_promoted_from(&known.id);
+        let lineage = &self.lineage;
+        let continues = *lineage.id() == known.id || lineage.was_promoted_from(&known.id);
         !continues && (self.epoch(), self.relation()) < (known.epoch, Relation::Same)
     }
 }
@@ -158,8 +158,8 @@ pub(super) mod arbitrary {
         ReplicationId::parse(name).unwrap()
     }
 
-    pub(in super::super) fn history(name: &str, previous: Option<&str>, offset: u64) -> History {
-        History { id: id(name), previous: previous.map(id), offset }
+    pub(in super::super) fn lineage(name: &str, previous: Option<&str>, offset: u64) -> Lineage {
+        Lineage { id: id(name), previous: previous.map(id), offset }
     }
 
     pub(in super::super) fn roster(epoch: u64, name: &str) -> Roster {
@@ -171,10 +171,10 @@ pub(super) mod arbitrary {
     }
 
     /// The previous ID is an older one.
-    pub(in super::super) fn any_history() -> impl Strategy<Value = History> {
+    pub(in super::super) fn any_history() -> impl Strategy<Value = Lineage> {
         (any_id(), proptest::option::of(any_id()), 0_u64..3).prop_map(|(id, previous, offset)| {
             let previous = previous.filter(|previous| *previous < id);
-            History { id, previous, offset }
+            Lineage { id, previous, offset }
         })
     }
 
@@ -184,7 +184,7 @@ pub(super) mod arbitrary {
 
     pub(super) fn any_claim() -> impl Strategy<Value = Claim> {
         (0_usize..4, any_history(), proptest::option::of(any_roster()))
-            .prop_map(|(position, history, roster)| Claim { position, history, roster })
+            .prop_map(|(position, lineage, roster)| Claim { position, lineage, roster })
     }
 }
 
@@ -193,14 +193,14 @@ mod tests {
     use proptest::prelude::*;
 
     use super::{
-        arbitrary::{any_claim, any_history, any_roster, history, id, roster},
+        arbitrary::{any_claim, any_history, any_roster, id, lineage, roster},
         *,
     };
 
     const ID: &str = "8371b4fb1155b71f4a04d3e1bc3e18c4a990aeeb";
 
-    fn claim(position: usize, history: History, roster: Option<Roster>) -> Claim {
-        Claim { position, history, roster }
+    fn claim(position: usize, lineage: Lineage, roster: Option<Roster>) -> Claim {
+        Claim { position, lineage, roster }
     }
 
     proptest! {
@@ -236,7 +236,7 @@ mod tests {
 
         #[test]
         fn prop_reading_never_panics(text in "[ -~\r\n]{0,80}") {
-            let _ = (History::parse(&text), Roster::parse(&text));
+            let _ = (Lineage::parse(&text), Roster::parse(&text));
         }
     }
 
@@ -244,21 +244,21 @@ mod tests {
     fn newer_histories_rank_above_older_ones() {
         let in_order = [
             // Restarted without data, and not written to.
-            claim(1, history("e", None, 0), None),
+            claim(1, lineage("e", None, 0), None),
             // The same, and the first in the settings.
-            claim(0, history("d", None, 0), None),
+            claim(0, lineage("d", None, 0), None),
             // It was written to.
-            claim(2, history("c", None, 9), None),
+            claim(2, lineage("c", None, 9), None),
             // Restarted with the data of the ID in use.
-            claim(0, history("r", None, 99), Some(roster(1, "a"))),
+            claim(0, lineage("r", None, 99), Some(roster(1, "a"))),
             // That ID.
-            claim(0, history("a", None, 50), Some(roster(1, "a"))),
+            claim(0, lineage("a", None, 50), Some(roster(1, "a"))),
             // Promoted from it; its offset does not matter.
-            claim(1, history("p", Some("a"), 40), Some(roster(1, "a"))),
+            claim(1, lineage("p", Some("a"), 40), Some(roster(1, "a"))),
             // Of two promoted ones, the one that had more.
-            claim(2, history("q", Some("a"), 41), Some(roster(1, "a"))),
+            claim(2, lineage("q", Some("a"), 41), Some(roster(1, "a"))),
             // In the roster as the one in use.
-            claim(1, history("p", Some("a"), 40), Some(roster(2, "p"))),
+            claim(1, lineage("p", Some("a"), 40), Some(roster(2, "p"))),
         ];
         assert!(in_order.is_sorted_by(|one, other| one.compare(other) == Ordering::Less));
     }
@@ -270,11 +270,11 @@ mod tests {
              master_replid2:{}\r\nmaster_repl_offset:1234\r\nsecond_repl_offset:-1\r\n",
             "0".repeat(40)
         );
-        assert_eq!(History::parse(&info), Some(history(ID, None, 1234)));
+        assert_eq!(Lineage::parse(&info), Some(lineage(ID, None, 1234)));
         let promoted = info.replace(&"0".repeat(40), &"b".repeat(40));
-        assert_eq!(History::parse(&promoted), Some(history(ID, Some(&"b".repeat(40)), 1234)));
+        assert_eq!(Lineage::parse(&promoted), Some(lineage(ID, Some(&"b".repeat(40)), 1234)));
         for name in ["master_replid:", "master_repl_offset"] {
-            assert_eq!(History::parse(&info.replace(name, "x")), None, "{name}");
+            assert_eq!(Lineage::parse(&info.replace(name, "x")), None, "{name}");
         }
     }
 
@@ -291,13 +291,13 @@ mod tests {
     #[test]
     fn data_that_continue_the_id_in_use_are_not_older() {
         let known = roster(3, "a");
-        let is_older = |history, roster| claim(0, history, roster).is_older_than(&known);
-        assert!(!is_older(history("a", None, 0), None), "its roster was deleted");
-        assert!(!is_older(history("p", Some("a"), 0), None), "it was promoted at once");
-        assert!(!is_older(history("x", None, 0), Some(roster(4, "x"))));
-        assert!(is_older(history("e", None, 0), None), "it came back empty");
-        assert!(is_older(history("e", None, 0), Some(roster(2, "e"))));
-        assert!(is_older(history("r", None, 0), Some(roster(3, "a"))), "it was started again");
+        let is_older = |lineage, roster| claim(0, lineage, roster).is_older_than(&known);
+        assert!(!is_older(lineage("a", None, 0), None), "its roster was deleted");
+        assert!(!is_older(lineage("p", Some("a"), 0), None), "it was promoted at once");
+        assert!(!is_older(lineage("x", None, 0), Some(roster(4, "x"))));
+        assert!(is_older(lineage("e", None, 0), None), "it came back empty");
+        assert!(is_older(lineage("e", None, 0), Some(roster(2, "e"))));
+        assert!(is_older(lineage("r", None, 0), Some(roster(3, "a"))), "it was started again");
         assert_eq!(id("a").to_string(), "a");
     }
 }

@@ -12,7 +12,7 @@ use tollgate_settings::Endpoint;
 use super::{
     Topology,
     choice::{Choice, PriorState, RosterRead, SelfReport, choose},
-    history::{History, Roster},
+    history::{Lineage, Roster},
     queries::Answer,
 };
 use crate::{redis::server_report::ServerRole, rivals::Rival};
@@ -206,7 +206,7 @@ fn roster_name(topology: &Topology) -> String {
 fn read_report([role, info, roster]: &[Answer; 3]) -> SelfReport {
     SelfReport {
         is_primary: role.is_primary(),
-        history: info.text().and_then(History::parse),
+        lineage: info.text().and_then(Lineage::parse),
         roster: match roster {
             Answer::Replied(redis::Value::Nil) => RosterRead::Missing,
             answer => {
