@@ -105,7 +105,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
 
     let help = "Counters that programs charge at instants which they give.";
     text.family("tollgate_client_time_keys", MetricKind::Gauge, help);
-    text.sample(&[], context.shared.stores.client_timed() as u64);
+    text.sample(&[], context.shared.stores.client_timed.count() as u64);
 
     text.family("tollgate_store_counters", MetricKind::Gauge, "Counters in the process.");
     let in_process = &context.shared.stores;

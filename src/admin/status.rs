@@ -250,8 +250,8 @@ impl StoreStatus {
             counters: stores.memory.len()
                 + stores.disk.as_ref().map_or(0, |disk| disk.memory().len()),
             disk: stores.disk().map(|disk| disk.report().into()),
-            client_timed: stores.client_timed(),
-            watermark: stores.watermark().map(|watermark| watermark.to_string()),
+            client_timed: stores.client_timed.count(),
+            watermark: stores.client_timed.watermark().map(|watermark| watermark.to_string()),
             unanswered: Unanswered::ALL.iter().map(counted).collect(),
             mirrored: stores.counts.mirrored(),
             disagreed: stores.counts.disagreed(),

@@ -132,7 +132,7 @@ impl Gate {
         let store = &self.judge.store;
         let decision = match at {
             None => store.peek_latest(&plan.charges, now).await,
-            Some(at) => store.peek_at(&plan.charges, at),
+            Some(at) => store.client_timed().peek(&plan.charges, at),
         };
         let tally = guard.state.tally.insert(Tally::peeked(plan, decision, now));
         let standings = tally.charges().map(|own| standing_of(&own)).collect();
@@ -157,7 +157,7 @@ impl Gate {
         let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
         let looked = match at {
             None => store.peek_latest(&charges, now).await,
-            Some(at) => store.peek_at(&charges, at),
+            Some(at) => store.client_timed().peek(&charges, at),
         };
         let series = self.series(begun.snapshot, Some(policy));
         let tier = policy.identity.tiers.default;
@@ -170,7 +170,7 @@ impl Gate {
                 let settling = Charge { cost: units, ..*charge };
                 let settled = match at {
                     None => store.settle(&settling, &outcome, adjustment, now),
-                    Some(at) => store.settle_at(&settling, adjustment, at, now),
+                    Some(at) => store.client_timed().settle(&settling, adjustment, at, now),
                 };
                 standing = settled.unwrap_or(standing);
                 if let Some(counters) = series.limit(limit.position, tier, false) {

@@ -14,10 +14,10 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, DecidedBy, Decision, Key, Standing};
 use tollgate_settings::MemoryBounds;
 
-use super::{Adjustment, MemoryStore, NoRoom, watermark::Watermark};
+use super::{Adjustment, MemoryStore, NoRoom, Store, StoreError, watermark::Watermark};
 
 /// The counters that clients' times are for. They take no memory before the first charge.
-pub(super) struct ClientTimed {
+pub struct ClientTimed {
     bounds: MemoryBounds,
     space: OnceLock<Space>,
 }
@@ -53,12 +53,13 @@ impl ClientTimed {
     }
 
     /// How the limits of `charges` stand at `at`, with nothing taken.
-    pub(super) fn peek(&self, charges: &[Charge<'_>], at: Timestamp) -> Decision {
+    pub fn peek(&self, charges: &[Charge<'_>], at: Timestamp) -> Decision {
         attributed(self.space().counters.peek_at(charges, at))
     }
 
-    /// Corrects a charge that was made at `at`, as `Store::settle_at`.
-    pub(super) fn settle(
+    /// Corrects a charge that was made at `at`. It counts at that instant, or at the mark of its
+    /// counter. Returns how its limit stands then; none if the counter is gone.
+    pub fn settle(
         &self,
         charge: &Charge<'_>,
         adjustment: Adjustment,
@@ -68,20 +69,21 @@ impl ClientTimed {
         self.space().counters.settle_at(charge, adjustment, at, now)
     }
 
-    /// Whether charges cannot be corrected any more, as `Store::has_ended`.
-    pub(super) fn has_ended(&self, charges: &[Charge<'_>], ends: Timestamp) -> bool {
+    /// Whether charges that count until `ends` cannot be corrected any more: all their counters have
+    /// gone past that, or counters that ended then may have been dropped.
+    pub fn has_ended(&self, charges: &[Charge<'_>], ends: Timestamp) -> bool {
         let Space { counters, watermark } = self.space();
         let is_past = |own: &Charge<'_>| counters.mark_of(own).is_none_or(|mark| mark >= ends);
         ends <= watermark.swept() || charges.iter().all(is_past)
     }
 
-    /// Counters.
-    pub(super) fn len(&self) -> usize {
+    /// How many counters there are.
+    pub fn count(&self) -> usize {
         self.space.get().map_or(0, |space| space.counters.len())
     }
 
     /// The greatest instant that was charged; none: there are no counters.
-    pub(super) fn watermark(&self) -> Option<Timestamp> {
+    pub fn watermark(&self) -> Option<Timestamp> {
         let space = self.space.get().filter(|space| !space.counters.is_empty());
         space.map(|space| space.watermark.latest())
     }
@@ -99,6 +101,32 @@ impl ClientTimed {
         if let Some(space) = self.space.get() {
             space.counters.remove_key(key);
         }
+    }
+}
+
+impl Store {
+    /// The counters that are charged at instants which clients give.
+    pub fn client_timed(&self) -> &ClientTimed {
+        &self.stores.client_timed
+    }
+
+    /// Takes all `charges` or none from client-timed counters, at the client's instant `at`.
+    ///
+    /// # Errors
+    /// [`StoreError::NoRoom`] as of [`Store::charge`].
+    pub fn charge_at(
+        &self,
+        charges: &[Charge<'_>],
+        at: Timestamp,
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let decision = self.stores.client_timed.charge(charges, at, now);
+        let decision = decision.map_err(StoreError::from);
+        if let Ok(decision) = &decision {
+            self.count_left_out(decision);
+        }
+        self.count_decision(&decision);
+        decision
     }
 }
 

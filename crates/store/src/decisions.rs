@@ -1,6 +1,6 @@
 //! Who has decided about requests, for metrics, traces and the access log.
 
-use tollgate_limit::Decision;
+use tollgate_limit::{DecidedBy, Decision, Outcome};
 use tollgate_observe::metrics::Count;
 
 use super::{Store, StoreError, named::named};
@@ -42,14 +42,22 @@ impl DecisionCounts {
 }
 
 impl Store {
-    /// Counts what came of charges that were not decided by the memo, nor by the process alone.
+    /// Counts what came of charges.
     pub(super) fn count_decision(&self, decision: &Result<Decision, StoreError>) {
         let decider = match decision {
             Ok(decision) => self.stores.decider_of(&decision.outcomes),
             Err(StoreError::Unanswered(_)) => Decider::Closed,
-            // The process has no room: `Counts` has these.
-            Err(StoreError::NoRoom(_)) => return,
+            Err(StoreError::NoRoom(reason)) => return self.stores.counts.count_no_room(*reason),
         };
         self.decisions.count(decider);
+    }
+
+    /// Counts the charges that found no room and were left out.
+    pub(super) fn count_left_out(&self, decision: &Decision) {
+        let is_left_out = |outcome: &&Outcome| outcome.decided_by == DecidedBy::NoStore;
+        let left_out = decision.outcomes.iter().filter(is_left_out).count();
+        if left_out > 0 {
+            self.stores.counts.count_uncounted(left_out);
+        }
     }
 }

@@ -20,13 +20,13 @@ use super::{
 };
 
 /// Charges that are decided locally.
-pub(super) struct LocalCharges<'l, 'q> {
+struct LocalCharges<'l, 'q> {
     /// The charges against the whole quotas.
-    pub(super) whole: &'l [&'l Charge<'q>],
+    whole: &'l [&'l Charge<'q>],
     /// The same against this proxy's shares.
-    pub(super) shares: &'l [Charge<'l>],
+    shares: &'l [Charge<'l>],
     /// The store that should have decided, and gets the charges later.
-    pub(super) decider: DecidedBy,
+    decider: DecidedBy,
 }
 
 impl Store {
@@ -75,9 +75,56 @@ impl Store {
         Ok(Decision { verdict: decided.verdict, outcomes, now })
     }
 
+    /// Takes all charges or none from this proxy's shares, in place of the store that should have
+    /// decided.
+    fn charge_shares(
+        &self,
+        charges: &LocalCharges<'_, '_>,
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let LocalCharges { whole, shares, decider } = charges;
+        let local = &self.stores.local;
+        let mut counters = self.stores.pending.lock();
+        shares.iter().for_each(|charge| self.make_room(charge, now));
+        let room = local.room_for(shares, now);
+        // A counter without room is not recorded as pending.
+        let is_recorded = room.is_ok();
+        for (charge, has_room) in whole.iter().zip(room.into_iter().flatten()) {
+            if has_room {
+                self.begin_local(&mut counters, charge, *decider, now);
+            }
+        }
+        let decision = self.charge_in_process(local, shares, now)?;
+        if !is_recorded && decision.verdict == Verdict::Allow {
+            // Another worker made room in the meantime.
+            self.stores.counts.count_unowed();
+        }
+        Ok(decision)
+    }
+
+    /// Whether there is room for this proxy's share of a counter.
+    fn has_room_for_share(&self, charge: &Charge<'_>, now: Timestamp) -> bool {
+        let room = self.stores.local.room_for(std::slice::from_ref(charge), now);
+        room.is_ok_and(|mut has_room| has_room.next() == Some(true))
+    }
+
+    /// Where there is no room for this proxy's share of a counter, its cached state makes room for
+    /// it: a caller that has used up a limit must not get past it because the store is full.
+    fn make_room(&self, charge: &Charge<'_>, now: Timestamp) {
+        let local = &self.stores.local;
+        if charge.takes()
+            && local.count(charge).is_none()
+            && !self.has_room_for_share(charge, now)
+            && let Some(cached) = self.cached(charge)
+        {
+            self.stores.cache.remove(charge);
+            local.adopt(charge, &cached.share(self.instances()), now);
+        }
+    }
+
     /// Makes sure that this proxy's share of a counter exists, if the counter is known, and that
     /// what is taken from it from now on is pending for the store `decider`.
-    pub(super) fn begin_local(
+    fn begin_local(
         &self,
         counters: &mut PendingCounters,
         charge: &Charge<'_>,

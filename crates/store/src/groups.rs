@@ -12,7 +12,7 @@ mod reservation;
 
 use std::rc::Rc;
 
-use futures_util::future::{join_all, try_join_all};
+use futures_util::future::try_join_all;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tollgate_clock::Timestamp;
@@ -24,18 +24,18 @@ use self::reservation::Reservation;
 use super::{
     Backend, Store, StoreError, Unanswered,
     call_time::CallTime,
-    redis::{Partition, PeekSource, RedisStore, Reply},
+    redis::{Partition, RedisStore, Reply},
 };
 
 /// Charges that one call decides.
 pub(super) struct ChargeGroup {
-    decided_by: DecidedBy,
+    pub(super) decided_by: DecidedBy,
     /// None: the counters are in the process.
     partition: Option<Partition>,
     /// Whether its counters have these keys in the store. While the secret is awaited, keys are
     /// made with the process' own: the store must not count under them, even if the secret comes
     /// while the request waits.
-    are_keys_final: bool,
+    pub(super) are_keys_final: bool,
     scope: Scope,
     /// The positions of its charges among all charges.
     members: SmallVec<[usize; 4]>,
@@ -43,7 +43,7 @@ pub(super) struct ChargeGroup {
 
 impl ChargeGroup {
     /// Marks the outcomes that this group's store decided with that store.
-    fn attribute(&self, mut decision: Decision) -> Decision {
+    pub(super) fn attribute(&self, mut decision: Decision) -> Decision {
         for outcome in &mut decision.outcomes {
             if outcome.decided_by == DecidedBy::Current {
                 outcome.decided_by = self.decided_by;
@@ -224,7 +224,7 @@ impl Store {
     ///
     /// # Errors
     /// The store is not known to have them in time.
-    async fn prepare(
+    pub(super) async fn prepare(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
         to: DecidedBy,
@@ -252,65 +252,6 @@ impl Store {
             self.carry_over(charges, time).await?;
         }
         self.reseed(charges, to, time).await
-    }
-
-    /// The standing of the limits of `charges`.
-    pub(super) async fn peek_groups(
-        self: &Rc<Self>,
-        source: PeekSource,
-        charges: &[Charge<'_>],
-        now: Timestamp,
-    ) -> Decision {
-        let time = CallTime { now, deadline: Instant::now() + self.stores.settings.deadline };
-        let groups = self.groups(charges, |owner| self.decider(owner));
-        let peeking = groups.iter().map(|group| self.peek_group(source, group, charges, time));
-        let peeked = join_all(peeking).await;
-        let mut decision = unknown(charges, now);
-        for (group, peeked) in groups.iter().zip(peeked) {
-            group.write_into(&mut decision, &peeked);
-        }
-        decision
-    }
-
-    /// The standing of the limits of one group.
-    async fn peek_group(
-        self: &Rc<Self>,
-        source: PeekSource,
-        group: &ChargeGroup,
-        all: &[Charge<'_>],
-        time: CallTime,
-    ) -> Decision {
-        let charges = group.charges(all);
-        let generation = self.stores.resets.generation();
-        let ready = match group.are_keys_final {
-            true => self.prepare(&charges, group.decided_by, time).await,
-            false => Err(Unanswered::Away),
-        };
-        let peeked = match (ready, self.backend(group.decided_by)) {
-            (Ok(()), Some(Backend::Memory(memory))) => {
-                self.return_to_memory(&charges, time.now);
-                Ok(memory.peek(&charges, time.now))
-            }
-            (Ok(()), Some(Backend::Disk(disk))) => {
-                let thawed = disk.thaw_all(&charges, time).await;
-                // What is returned is merged with what was on disk.
-                self.return_to_memory(&charges, time.now);
-                match thawed {
-                    Ok(()) => disk.peek_when_resident(&charges, time).await,
-                    Err(error) => Err(error),
-                }
-            }
-            (Ok(()), Some(Backend::Redis(redis))) => {
-                let reply = redis.peek(&charges, time, source).await;
-                reply.map(|reply| self.resolve_peek(&charges, reply, generation, time.now))
-            }
-            (Ok(()), None) => Err(Unanswered::Away),
-            (Err(error), _) => Err(error),
-        };
-        group.attribute(peeked.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the store did not report how limits stand");
-            self.peek_locally(&charges, time.now)
-        }))
     }
 
     /// The groups, those that the fewest callers share first.
@@ -349,7 +290,7 @@ impl Store {
 
 impl ChargeGroup {
     /// Writes the decision about this group into the one about all charges.
-    fn write_into(&self, whole: &mut Decision, own: &Decision) {
+    pub(super) fn write_into(&self, whole: &mut Decision, own: &Decision) {
         for (member, outcome) in self.members.iter().zip(&own.outcomes) {
             if let Some(place) = whole.outcomes.get_mut(*member) {
                 *place = *outcome;
@@ -366,7 +307,7 @@ impl ChargeGroup {
 }
 
 /// The decision before any store has decided: all is allowed, and no standing is known.
-fn unknown(charges: &[Charge<'_>], now: Timestamp) -> Decision {
+pub(super) fn unknown(charges: &[Charge<'_>], now: Timestamp) -> Decision {
     let outcomes: Outcomes = charges.iter().map(|charge| undecided(charge, now)).collect();
     Decision { verdict: Verdict::Allow, outcomes, now }
 }

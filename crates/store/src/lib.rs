@@ -7,7 +7,6 @@
 
 mod cache;
 mod call_time;
-mod charge_at;
 mod client_time;
 mod counts;
 mod decisions;
@@ -18,7 +17,6 @@ mod fleet;
 mod groups;
 mod headroom;
 mod heartbeat;
-mod in_process;
 mod leases;
 mod memo;
 mod memory;
@@ -64,6 +62,7 @@ use self::{
 };
 
 pub use self::{
+    client_time::ClientTimed,
     counts::Counts,
     decisions::Decider,
     degradation::Degradation,
@@ -192,18 +191,24 @@ impl Store {
         now: Timestamp,
     ) -> Result<Decision, StoreError> {
         let decision = match (&self.current, &self.next) {
-            (Backend::Memory(memory), None) => {
-                let decision = self.charge_in_process(memory, charges, now);
-                self.count_decision(&decision);
-                decision
-            }
+            (Backend::Memory(memory), None) => self.charge_in_process(memory, charges, now),
             (Backend::Disk(disk), None) => self.charge_on_disk(disk, charges, now).await,
             (Backend::Redis(_), None) | (_, Some(_)) => self.charge_shared(charges, now).await,
         };
-        if let Err(StoreError::NoRoom(reason)) = &decision {
-            self.stores.counts.count_no_room(*reason);
-        }
+        self.count_decision(&decision);
         decision
+    }
+
+    /// Takes all `charges` or none in the process.
+    pub(crate) fn charge_in_process(
+        &self,
+        memory: &MemoryStore,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let decision = memory.charge(charges, now)?;
+        self.count_left_out(&decision);
+        Ok(decision)
     }
 
     /// Charges where counters may be on disk. Mostly they are in memory, and nothing is awaited.
@@ -220,12 +225,9 @@ impl Store {
             && let Ok(decision) = store.charge(charges, now)
         {
             self.count_left_out(&decision);
-            self.count_decision(&Ok(decision.clone()));
             return Ok(decision);
         }
-        let decision = Box::pin(self.charge_groups(charges, now)).await;
-        self.count_decision(&decision);
-        decision
+        Box::pin(self.charge_groups(charges, now)).await
     }
 
     /// Charges where some counters are in Redis, or callers are moved between stores.
@@ -236,13 +238,10 @@ impl Store {
     ) -> Result<Decision, StoreError> {
         let generation = self.stores.resets.generation();
         if let Some(decision) = self.memo.borrow_mut().recall(charges, generation, now) {
-            self.decisions.count(Decider::Memo);
             return Ok(decision);
         }
         // Boxed, because the callers' futures contain this one and are moved several times.
-        let decision = Box::pin(self.charge_admitted(charges, now)).await;
-        self.count_decision(&decision);
-        let decision = decision?;
+        let decision = Box::pin(self.charge_admitted(charges, now)).await?;
         let mut memo = self.memo.borrow_mut();
         match decision.verdict {
             // One of the counters may have been reset since it was denied.
@@ -311,7 +310,7 @@ impl Store {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
             DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
-            // The caller corrects these by `settle_at`: their time is the client's.
+            // The caller corrects these in `client_timed`: their time is the client's.
             DecidedBy::ClientTime => return None,
             DecidedBy::Memo | DecidedBy::NoStore => return None,
         };

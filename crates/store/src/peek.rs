@@ -1,20 +1,83 @@
 //! The standing of limits for a caller who only reads it: from a replica that may be behind, and
 //! never less than this process knows.
 
-use std::time::Duration;
+use std::{rc::Rc, time::Duration};
 
+use futures_util::future::join_all;
+use tokio::time::Instant;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Count, Decision, Fallback, Outcome, Standing};
 
 use super::{
-    Store,
-    redis::{PeekReply, Reply},
+    Backend, Store, Unanswered,
+    call_time::CallTime,
+    groups::{ChargeGroup, unknown},
+    redis::{PeekReply, PeekSource, Reply},
 };
 
 impl Store {
+    /// The standing of the limits of `charges`.
+    pub(super) async fn peek_groups(
+        self: &Rc<Self>,
+        source: PeekSource,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Decision {
+        let time = CallTime { now, deadline: Instant::now() + self.stores.settings.deadline };
+        let groups = self.groups(charges, |owner| self.decider(owner));
+        let peeking = groups.iter().map(|group| self.peek_group(source, group, charges, time));
+        let peeked = join_all(peeking).await;
+        let mut decision = unknown(charges, now);
+        for (group, peeked) in groups.iter().zip(peeked) {
+            group.write_into(&mut decision, &peeked);
+        }
+        decision
+    }
+
+    /// The standing of the limits of one group.
+    async fn peek_group(
+        self: &Rc<Self>,
+        source: PeekSource,
+        group: &ChargeGroup,
+        all: &[Charge<'_>],
+        time: CallTime,
+    ) -> Decision {
+        let charges = group.charges(all);
+        let generation = self.stores.resets.generation();
+        let ready = match group.are_keys_final {
+            true => self.prepare(&charges, group.decided_by, time).await,
+            false => Err(Unanswered::Away),
+        };
+        let peeked = match (ready, self.backend(group.decided_by)) {
+            (Ok(()), Some(Backend::Memory(memory))) => {
+                self.return_to_memory(&charges, time.now);
+                Ok(memory.peek(&charges, time.now))
+            }
+            (Ok(()), Some(Backend::Disk(disk))) => {
+                let thawed = disk.thaw_all(&charges, time).await;
+                // What is returned is merged with what was on disk.
+                self.return_to_memory(&charges, time.now);
+                match thawed {
+                    Ok(()) => disk.peek_when_resident(&charges, time).await,
+                    Err(error) => Err(error),
+                }
+            }
+            (Ok(()), Some(Backend::Redis(redis))) => {
+                let reply = redis.peek(&charges, time, source).await;
+                reply.map(|reply| self.resolve_peek(&charges, reply, generation, time.now))
+            }
+            (Ok(()), None) => Err(Unanswered::Away),
+            (Err(error), _) => Err(error),
+        };
+        group.attribute(peeked.unwrap_or_else(|error| {
+            tracing::debug!(%error, "the store did not report how limits stand");
+            self.peek_locally(&charges, time.now)
+        }))
+    }
+
     /// The standing of `charges`, from a reply of Redis and from what this process knows. The call
     /// was made when resets had this `generation`.
-    pub(super) fn resolve_peek(
+    fn resolve_peek(
         &self,
         charges: &[Charge<'_>],
         peeked: PeekReply,

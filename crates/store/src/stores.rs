@@ -25,7 +25,7 @@ pub struct Stores {
     /// This proxy's shares of counters in Redis, charged while Redis does not answer.
     pub(super) local: MemoryStore,
     /// Counters that are charged at instants which clients give.
-    pub(super) client_timed: ClientTimed,
+    pub client_timed: ClientTimed,
     pub(super) settings: StoreSettings,
     /// The secret that keys are hashed with, if Redis keeps it.
     pub(super) secret: Option<Arc<KeptSecret>>,

@@ -218,7 +218,7 @@ pub(crate) async fn redeem<'p>(
             let decision = store.charge_at(&charge, at, now);
             // Not before: the counter of an earlier use may be dropped as soon as it has ended.
             let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
-            if store.has_ended(&charges, ends) {
+            if store.client_timed().has_ended(&charges, ends) {
                 return Err(ReceiptError::Ended);
             }
             decision
