@@ -248,10 +248,10 @@ impl Checker<'_> {
         self.check_one_form(raw)?;
         let sentinels = match &raw.sentinels {
             None => None,
-            Some(urls) => Some(self.sentinels(urls)?),
+            Some(urls) => Some(self.endpoints(urls, Role::Sentinel)?),
         };
         if let Some(url) = &raw.url {
-            return Some(Topology::Single(Primary::Fixed(self.server(url)?)));
+            return Some(Topology::Single(Primary::Fixed(self.endpoint(url, Role::Server)?)));
         }
         if let Some(service) = &raw.service {
             return Some(Topology::Single(self.service(service, sentinels.as_deref())?));
@@ -338,7 +338,7 @@ impl Checker<'_> {
             self.refuse(&raw.name, "not the name of a shard", help);
         }
         let primary = match (&raw.primary, &raw.service) {
-            (Some(url), None) => self.server(url).map(Primary::Fixed),
+            (Some(url), None) => self.endpoint(url, Role::Server).map(Primary::Fixed),
             (None, Some(service)) => {
                 if let Some(replicas) = &raw.replicas {
                     let message = "`replicas` does not go with `service`";
@@ -355,8 +355,12 @@ impl Checker<'_> {
                 None
             }
         };
-        let replicas: Vec<Option<Endpoint>> =
-            raw.replicas.iter().flat_map(|urls| &urls.value).map(|url| self.server(url)).collect();
+        let replicas: Vec<Option<Endpoint>> = raw
+            .replicas
+            .iter()
+            .flat_map(|urls| &urls.value)
+            .map(|url| self.endpoint(url, Role::Server))
+            .collect();
         let replicas: Option<Vec<Endpoint>> = replicas.into_iter().collect();
         Some(Shard { name: raw.name.value.clone(), primary: primary?, replicas: replicas? })
     }
@@ -369,10 +373,6 @@ impl Checker<'_> {
             }
         }
         Some(nodes)
-    }
-
-    fn sentinels(&mut self, raw: &Spanned<Vec<Spanned<String>>>) -> Option<Vec<Endpoint>> {
-        self.endpoints(raw, Role::Sentinel)
     }
 
     /// Servers that report addresses of others, so all of them need the same scheme and login.
@@ -397,10 +397,6 @@ impl Checker<'_> {
             }
         }
         Some(endpoints)
-    }
-
-    fn server(&mut self, url: &Spanned<String>) -> Option<Endpoint> {
-        self.endpoint(url, Role::Server)
     }
 
     fn endpoint(&mut self, url: &Spanned<String>, role: Role) -> Option<Endpoint> {

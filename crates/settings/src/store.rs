@@ -255,40 +255,42 @@ impl Checker<'_> {
     }
 
     fn current(&mut self, raw: &RawStore) -> Option<StoreKind> {
-        let name = match (&raw.redis, &raw.disk) {
-            (None, None) => {
-                return match &raw.current {
-                    Some(current) => self.kind(current),
-                    None => Some(StoreKind::Memory),
-                };
-            }
-            (Some(_), Some(disk)) => {
-                let help = "keep one of them, or write `current` and `next` to move callers";
-                self.refuse(disk, "`disk` does not go with `redis`", help);
-                return None;
-            }
-            (Some(_), None) => "redis",
-            (None, Some(_)) => "disk",
+        if let (Some(_), Some(disk)) = (&raw.redis, &raw.disk) {
+            let help = "keep one of them, or write `current` and `next` to move callers";
+            self.refuse(disk, "`disk` does not go with `redis`", help);
+            return None;
+        }
+        let redis = raw.redis.as_ref().map(|_| "redis");
+        let Some(name) = redis.or(raw.disk.as_ref().map(|_| "disk")) else {
+            let current = raw.current.as_ref();
+            return current.map_or(Some(StoreKind::Memory), |current| self.kind(current));
         };
-        let help = format!("move `{name}` into `current`");
-        if let Some(current) = &raw.current {
-            self.refuse(current, format!("`current` does not go with `{name}`"), &help);
+        for (field, place) in [("current", &raw.current), ("next", &raw.next)] {
+            if let Some(place) = place {
+                let message = format!("`{field}` does not go with `{name}`");
+                self.refuse(place, message, format!("move `{name}` into `current`"));
+            }
         }
-        if let Some(next) = &raw.next {
-            self.refuse(next, format!("`next` does not go with `{name}`"), &help);
-        }
-        match (&raw.redis, &raw.disk) {
-            (Some(redis), _) => self.redis(redis).map(Arc::new).map(StoreKind::Redis),
-            (None, Some(disk)) => self.disk(&disk.value).map(Arc::new).map(StoreKind::Disk),
-            (None, None) => None,
+        self.named_kind(raw.redis.as_ref(), raw.disk.as_ref())
+    }
+
+    fn named_kind(
+        &mut self,
+        redis: Option<&Spanned<RawRedis>>,
+        disk: Option<&Spanned<RawDisk>>,
+    ) -> Option<StoreKind> {
+        match redis {
+            Some(redis) => self.redis(redis).map(Arc::new).map(StoreKind::Redis),
+            None => self.disk(&disk?.value).map(Arc::new).map(StoreKind::Disk),
         }
     }
 
     fn kind(&mut self, raw: &Spanned<RawKind>) -> Option<StoreKind> {
         match (&raw.memory, &raw.disk, &raw.redis) {
             (Some(_), None, None) => Some(StoreKind::Memory),
-            (None, Some(disk), None) => self.disk(&disk.value).map(Arc::new).map(StoreKind::Disk),
-            (None, None, Some(redis)) => self.redis(redis).map(Arc::new).map(StoreKind::Redis),
+            (None, Some(_), None) | (None, None, Some(_)) => {
+                self.named_kind(raw.redis.as_ref(), raw.disk.as_ref())
+            }
             (None, None, None) => {
                 let help = "write `memory: {}`, `disk` and its folder, or `redis` and where it is";
                 self.refuse(raw, "no store", help);
