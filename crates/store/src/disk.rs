@@ -76,6 +76,8 @@ pub struct Disk {
     begun: AtomicU64,
     written: watch::Sender<u64>,
     failure: Mutex<Option<Failure>>,
+    /// Why the last tables could not be written; none: they were.
+    table_failure: Mutex<Option<String>>,
     is_failing: AtomicBool,
     counts: report::Counts,
     survey: Mutex<Option<Survey>>,

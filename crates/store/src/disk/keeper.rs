@@ -26,7 +26,6 @@ use super::{
     lock,
     orders::{Job, Order, SurveyResult},
     recover::open_folder,
-    tables::{TableJobs, TableOutcome},
     tree::{MEMTABLE_BYTES, TreeError},
 };
 use crate::memory::DiskStore;
@@ -59,7 +58,8 @@ pub(super) struct Keeper {
     store: Weak<DiskStore>,
     orders: Receiver<Order>,
     journal: Option<Journal>,
-    tables: TableJobs,
+    /// Asks for tables of all that was written before the journal with this number.
+    tables: Sender<u64>,
     upkeep: Sender<Job>,
     /// The survey in progress.
     surveying: Option<SurveyInProgress>,
@@ -82,7 +82,7 @@ struct SurveyInProgress {
 /// The keeper's channels from and to the other threads.
 pub(super) struct KeeperChannels {
     pub(super) orders: Receiver<Order>,
-    pub(super) tables: TableJobs,
+    pub(super) tables: Sender<u64>,
     pub(super) upkeep: Sender<Job>,
 }
 
@@ -243,9 +243,9 @@ impl Keeper {
         if opened.tree.waiting_parts() < MAX_PARTS {
             return Ok(());
         }
-        match self.tables.last() {
-            TableOutcome::Failed(error) => Err(NotWritten::Failed(opened.folder.tables(), error)),
-            TableOutcome::Done => Err(NotWritten::Waits),
+        match lock(&self.disk.table_failure).clone() {
+            Some(error) => Err(NotWritten::Failed(opened.folder.tables(), error)),
+            None => Err(NotWritten::Waits),
         }
     }
 
@@ -331,7 +331,7 @@ impl Keeper {
                     tracing::error!(%error, "the tables do not take a new part");
                     return;
                 }
-                self.tables.write(next.id);
+                let _ = self.tables.send(next.id);
                 self.journal = Some(next);
             }
             // The present one goes on; it is tried again with the next flush.

@@ -22,8 +22,7 @@ use super::{
     lock, reads,
     recover::open_folder,
     report::Counts,
-    tables::{self, table_jobs},
-    upkeep,
+    tables, upkeep,
 };
 use crate::memory::DiskStore;
 
@@ -72,6 +71,7 @@ pub fn open(
         begun: AtomicU64::new(0),
         written: watch::Sender::new(0),
         failure: Mutex::default(),
+        table_failure: Mutex::default(),
         is_failing: AtomicBool::new(false),
         counts,
         survey: Mutex::default(),
@@ -88,14 +88,13 @@ fn start(
     orders: mpsc::Sender<super::Order>,
     for_keeper: mpsc::Receiver<super::Order>,
 ) -> io::Result<()> {
-    let (table_jobs, table_writer) = table_jobs();
+    let (tables, for_tables) = mpsc::channel();
     let (upkeep_jobs, for_upkeep) = mpsc::channel();
-    let channels =
-        KeeperChannels { orders: for_keeper, tables: table_jobs, upkeep: upkeep_jobs.clone() };
+    let channels = KeeperChannels { orders: for_keeper, tables, upkeep: upkeep_jobs.clone() };
     let keeper = Keeper::new(Arc::clone(disk), Arc::downgrade(store), channels);
     let mut threads = vec![spawn("disk-keeper", move || keeper.run())?];
     let of = Arc::clone(disk);
-    threads.push(spawn("disk-tables", move || tables::run(&of, table_writer, &upkeep_jobs))?);
+    threads.push(spawn("disk-tables", move || tables::run(&of, &for_tables, &upkeep_jobs))?);
     let of = Arc::clone(disk);
     threads.push(spawn("disk-upkeep", move || upkeep::run(&of, &for_upkeep, &orders))?);
     for _ in 0..reads::READERS {

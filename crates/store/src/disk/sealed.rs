@@ -20,10 +20,18 @@ const SUM_BYTES: usize = 8;
 pub(super) fn write(folder: &Path, name: &str, words: &[u8], fields: &[u8]) -> io::Result<()> {
     let mut bytes = [words, fields].concat();
     bytes.extend(xxh3_64(&bytes).to_le_bytes());
+    replace(folder, name, &bytes)
+}
+
+/// Replaces a file of a folder by these bytes, as [`write`] does.
+///
+/// # Errors
+/// Those of the system.
+pub(super) fn replace(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
     let draft = folder.join(format!("{name}.new"));
     let _ = fs::remove_file(&draft);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
-    file.write_all(&bytes)?;
+    file.write_all(bytes)?;
     file.sync_all()?;
     fs::rename(&draft, folder.join(name))?;
     File::open(folder)?.sync_all()

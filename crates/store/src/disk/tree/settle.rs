@@ -2,14 +2,14 @@
 
 use std::{
     collections::HashSet,
-    fs::{self, File},
-    io::{self, Write},
+    fs, io,
     sync::{MutexGuard, atomic::Ordering},
 };
 
 use lsm_tree::AbstractTree;
 
 use super::{CURRENT, Tree, TreeError, digest, guarded};
+use crate::disk::sealed;
 
 impl Tree {
     /// Notes that a change of the tables has failed.
@@ -72,12 +72,7 @@ impl Tree {
         bytes.extend(digest(&self.folder.join(format!("v{id}")))?.to_le_bytes());
         // The kind of the checksum.
         bytes.push(0);
-        let draft = self.folder.join("current.new");
-        let mut file = File::create(&draft)?;
-        file.write_all(&bytes)?;
-        file.sync_all()?;
-        fs::rename(&draft, self.folder.join(CURRENT))?;
-        File::open(&self.folder)?.sync_all()
+        sealed::replace(&self.folder, CURRENT, &bytes)
     }
 
     /// Removes files of tables that are in no list.
