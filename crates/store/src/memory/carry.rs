@@ -106,15 +106,7 @@ impl MemoryStore {
 
     /// Removes a counter.
     pub fn remove(&self, charge: &Charge<'_>) {
-        let mut shards = self.lock(std::slice::from_ref(charge));
-        let Ok(shard) = shards.of(charge) else { return };
-        let removed = with_table!(shard.tables, charge.quota, (_algorithm, table) => {
-            table.remove(charge.key.entry)
-        });
-        if let Some(tag) = removed {
-            shard.count_gone(tag, &self.room);
-        }
-        shard.unsaved.iter_mut().for_each(|unsaved| unsaved.remove(charge.key.entry));
+        self.remove_key(charge.key);
     }
 
     /// Removes a counter of whichever algorithm.
