@@ -33,4 +33,4 @@ macro_rules! named {
         }
     };
 }
-pub(super) use named;
+pub(crate) use named;

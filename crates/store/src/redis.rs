@@ -121,7 +121,7 @@ impl RedisStore {
 
     /// Where the counters of an owner are. One call decides all charges of a partition.
     pub(super) fn partition(&self, owner: u128) -> Partition {
-        self.topology.partition(owner)
+        self.topology.placement.partition(owner)
     }
 
     /// The identity of a partition's server, as the latest connection has read it; zero: there was
@@ -143,8 +143,7 @@ impl RedisStore {
         server: Option<u64>,
     ) -> Result<Reply, Unanswered> {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
-        let partition = self.partition(first.key.owner);
-        let clock = self.clock(partition, time.now);
+        let (partition, clock) = self.place(first, time);
         let call = script::charge(&self.settings.prefix, charges, clock);
         let sent = SentCharges::new(self, charges);
         let late_reply = Some(sent.late_reply());
@@ -163,8 +162,7 @@ impl RedisStore {
         charge: &Charge<'_>,
         time: CallTime,
     ) -> Result<Option<AnyState>, Unanswered> {
-        let partition = self.partition(charge.key.owner);
-        let clock = self.clock(partition, time.now);
+        let (partition, clock) = self.place(charge, time);
         let call = script::state(&self.settings.prefix, charge, clock);
         let reply = self.execute(partition, &call, time.deadline).await?;
         script::read_state(charge, &reply).map_err(|error| self.bad_reply(&error))
@@ -182,8 +180,7 @@ impl RedisStore {
         time: CallTime,
         OnServer { server, late_reply }: OnServer<'_>,
     ) -> Result<(), Unanswered> {
-        let partition = self.partition(charge.key.owner);
-        let clock = self.clock(partition, time.now);
+        let (partition, clock) = self.place(charge, time);
         let Some(call) = script::add(&self.settings.prefix, charge, state, clock) else {
             return Ok(());
         };
@@ -210,8 +207,7 @@ impl RedisStore {
         state: &AnyState,
         time: CallTime,
     ) -> Result<bool, Unanswered> {
-        let partition = self.partition(charge.key.owner);
-        let clock = self.clock(partition, time.now);
+        let (partition, clock) = self.place(charge, time);
         let Some(call) = script::seed(&self.settings.prefix, charge, state, clock) else {
             return Ok(false);
         };
@@ -235,6 +231,12 @@ impl RedisStore {
             sleep(Duration::from_millis(1)).await;
         }
         self.topology.finish(deadline).await;
+    }
+
+    /// The partition of a charge's counter, and the clock there.
+    fn place(&self, charge: &Charge<'_>, time: CallTime) -> (Partition, ScriptTime) {
+        let partition = self.partition(charge.key.owner);
+        (partition, self.clock(partition, time.now))
     }
 
     /// The clock that the scripts of a partition go by, and the time of the server's own clock, as

@@ -24,8 +24,7 @@ pub(super) enum Mirror {
 
 /// A request's charges that are mirrored, with the decision of the store that decided.
 struct MirroredRequest {
-    charges: Vec<OwnedCharge>,
-    outcomes: Vec<Outcome>,
+    decided: Vec<(OwnedCharge, Outcome)>,
     verdict: Verdict,
 }
 
@@ -79,11 +78,11 @@ impl Store {
                 self.mirror_of(charge.key.owner) == Some(mirror)
             };
             let pairs = charges.iter().zip(&decision.outcomes).filter(is_mirrored);
-            let (charges, outcomes): (Vec<OwnedCharge>, Vec<Outcome>) =
-                pairs.map(|(charge, outcome)| (OwnedCharge::from(charge), *outcome)).unzip();
-            if !charges.is_empty() {
+            let decided: Vec<_> =
+                pairs.map(|(charge, outcome)| (OwnedCharge::from(charge), *outcome)).collect();
+            if !decided.is_empty() {
                 let store = Rc::clone(self);
-                let request = MirroredRequest { charges, outcomes, verdict: decision.verdict };
+                let request = MirroredRequest { decided, verdict: decision.verdict };
                 tokio::task::spawn_local(async move {
                     store.mirror_request(mirror, &request, now).await;
                 });
@@ -98,10 +97,11 @@ impl Store {
         now: Timestamp,
     ) {
         let time = CallTime { now, deadline: Instant::now() + self.stores.settings.deadline };
-        let charges: Vec<Charge<'_>> = request.charges.iter().map(OwnedCharge::charge).collect();
-        let pairs = charges.iter().zip(&request.outcomes);
-        let all: Vec<MirroredCharge<'_, '_>> =
-            pairs.map(|(charge, decided)| MirroredCharge { charge: *charge, decided }).collect();
+        let decided = request.decided.iter();
+        let all: Vec<MirroredCharge<'_, '_>> = decided
+            .map(|(charge, decided)| MirroredCharge { charge: charge.charge(), decided })
+            .collect();
+        let charges: Vec<Charge<'_>> = all.iter().map(|one| one.charge).collect();
         let mut total = Comparison { agrees: true, has_replied: false, has_failed: false };
         for group in self.groups(&charges, |_| mirror.decided_by()) {
             let mirrored: SmallVec<[_; 2]> = group.members(&all).copied().collect();

@@ -86,7 +86,7 @@ impl RedisStore {
         script.arg(VALIDITY.as_millis() as u64).arg(announcement.max_others);
         let mut others = None;
         let mut failure = AnnounceError::Away;
-        for partition in self.topology.partitions_of(&key) {
+        for partition in self.topology.placement.partitions_of(&key) {
             let read = match self.execute_command(partition, script.clone(), deadline).await {
                 Ok(reply) => read(reply, announcement.max_others),
                 Err(error) => Err(error.into()),

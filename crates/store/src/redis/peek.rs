@@ -66,8 +66,7 @@ impl RedisStore {
     ) -> Result<PeekReply, Unanswered> {
         let Some(first) = charges.first() else { return Err(Unanswered::BadReply) };
         self.require_secret()?;
-        let partition = self.partition(first.key.owner);
-        let clock = self.clock(partition, time.now);
+        let (partition, clock) = self.place(first, time);
         let query = PeekQuery {
             call: script::peek(&self.settings.prefix, charges, clock),
             partition,

@@ -71,7 +71,7 @@ pub(super) async fn watch(topology: Weak<Topology>) {
             let Some(topology) = topology.upgrade() else { return };
             let pause = (topology.replica_lag() / QUERIES_PER_LAG).min(LONGEST_PAUSE);
             let mut measuring = JoinSet::new();
-            for (primary, replicas) in topology.replicated_primaries() {
+            for (primary, replicas) in topology.placement.replicated_primaries() {
                 measuring.spawn_local(measure(Rc::clone(&topology), primary, replicas, pause));
             }
             while measuring.join_next().await.is_some() {}
@@ -90,7 +90,7 @@ async fn measure(
 ) {
     // Connects first, so that no reader has to wait for a connection.
     topology.connect_replicas(&replicas);
-    let server = topology.server(&primary);
+    let server = topology.servers.at(&primary);
     let queried = Instant::now();
     if !server.replication_marks().is_due(queried, pause) {
         return;
@@ -106,7 +106,7 @@ async fn measure(
         measuring.spawn_local(async move {
             let answer = topology.query_replica(&replica, info_replication()).await;
             let (link, current_at) = lag_of(&server, ReplicationInfo::read(&answer));
-            topology.server(&replica).note_link(link, current_at);
+            topology.servers.at(&replica).note_link(link, current_at);
         });
     }
     while measuring.join_next().await.is_some() {}

@@ -53,7 +53,7 @@ impl RedisStore {
             command.arg(listed.encode().as_slice());
         }
         let mut result = Err(NotReset::Away);
-        for partition in self.topology.partitions_of(&key) {
+        for partition in self.topology.placement.partitions_of(&key) {
             match self.repeat(partition, &command, deadline).await {
                 Ok(()) => result = Ok(()),
                 Err(error) if result.is_err() => result = Err(error),
@@ -76,7 +76,7 @@ impl RedisStore {
         command.arg(&key).arg(0).arg(-1).arg("WITHSCORES");
         let mut all = Vec::new();
         let mut failure = NotReset::Away;
-        for partition in self.topology.partitions_of(&key) {
+        for partition in self.topology.placement.partitions_of(&key) {
             match self.execute_command(partition, command.clone(), deadline).await {
                 // What cannot be read was written by no proxy.
                 Ok(reply) => {

@@ -65,7 +65,7 @@ impl RedisStore {
         let name = self.secret_name();
         let mut copies = Vec::new();
         let mut failure = NoSecret::Away;
-        for partition in self.topology.partitions_of(&name) {
+        for partition in self.topology.placement.partitions_of(&name) {
             match self.read_secret(partition, deadline).await {
                 Ok(copy) => copies.push((partition, copy)),
                 // That a server is away is logged elsewhere.
@@ -108,7 +108,7 @@ impl RedisStore {
         deadline: Instant,
     ) -> Result<(), NoSecret> {
         let name = self.secret_name();
-        for partition in self.topology.partitions_of(&name) {
+        for partition in self.topology.placement.partitions_of(&name) {
             if self.read_secret(partition, deadline).await? != Some(secret) {
                 self.write_secret(partition, secret, WriteMode::Always, deadline).await?;
             }

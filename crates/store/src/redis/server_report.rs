@@ -5,32 +5,38 @@ use std::time::Duration;
 use tollgate_clock::Timestamp;
 use tollgate_observe::metrics::HistogramTotal;
 
-/// The health of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum ServerHealth {
-    /// No worker has reached it yet.
-    Unknown,
-    /// It answers.
-    Serving,
-    /// A request has waited for it in vain, and it is being probed.
-    Doubted,
-    /// It cannot be reached, or answers too late to be of use.
-    Away,
+use crate::named::named;
+
+named! {
+    /// The health of a server.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+    pub enum ServerHealth {
+        /// No worker has reached it yet.
+        Unknown = "unknown",
+        /// It answers.
+        Serving = "serving",
+        /// A request has waited for it in vain, and it is being probed.
+        Doubted = "doubted",
+        /// It cannot be reached, or answers too late to be of use.
+        Away = "away",
+    }
 }
 
-/// The role of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ServerRole {
-    /// It is not known.
-    Unknown,
-    /// It takes charges.
-    Primary,
-    /// It says that it is primary, and is not used: another one is.
-    Rival,
-    /// It replicates a primary.
-    Replica,
-    /// It reports which server is primary.
-    Sentinel,
+named! {
+    /// The role of a server.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum ServerRole {
+        /// It is not known.
+        Unknown = "unknown",
+        /// It takes charges.
+        Primary = "primary",
+        /// It says that it is primary, and is not used: another one is.
+        Rival = "rival",
+        /// It replicates a primary.
+        Replica = "replica",
+        /// It reports which server is primary.
+        Sentinel = "sentinel",
+    }
 }
 
 /// How far a replica is behind its primary.
@@ -70,30 +76,5 @@ impl ServerReport {
     pub fn began(&self, now: Timestamp) -> Timestamp {
         let lasted = u64::try_from(self.lasted.as_micros()).unwrap_or(u64::MAX);
         Timestamp::from_micros(now.as_micros().saturating_sub(lasted))
-    }
-}
-
-impl ServerHealth {
-    /// The name in metrics and on the status page.
-    pub fn name(self) -> &'static str {
-        match self {
-            ServerHealth::Unknown => "unknown",
-            ServerHealth::Serving => "serving",
-            ServerHealth::Doubted => "doubted",
-            ServerHealth::Away => "away",
-        }
-    }
-}
-
-impl ServerRole {
-    /// The name in metrics and on the status page.
-    pub fn name(self) -> &'static str {
-        match self {
-            ServerRole::Unknown => "unknown",
-            ServerRole::Primary => "primary",
-            ServerRole::Rival => "rival",
-            ServerRole::Replica => "replica",
-            ServerRole::Sentinel => "sentinel",
-        }
     }
 }

@@ -63,7 +63,7 @@ const REVIEW_TIMEOUT: Duration = Duration::from_millis(250);
 pub(super) struct Topology {
     settings: Arc<RedisSettings>,
     /// The health of the servers, shared by all workers.
-    servers: Arc<Servers>,
+    pub(super) servers: Arc<Servers>,
     /// The servers in use, held so that `servers` does not drop them while there is no connection.
     known: RefCell<Vec<Arc<Server>>>,
     /// The skew between this process' clock and the clock of each server.
@@ -71,7 +71,7 @@ pub(super) struct Topology {
     /// How long a decision may take.
     decision_timeout: Duration,
     nodes: RefCell<HashMap<(Endpoint, Purpose), Rc<Node>>>,
-    placement: Placement,
+    pub(super) placement: Placement,
     /// The primary of each partition that was looked up; cleared whenever one may have changed.
     looked_up: RefCell<BTreeMap<Partition, Rc<Node>>>,
     /// Notified when a review is needed.
@@ -118,16 +118,6 @@ impl Topology {
         topology.connect();
         tokio::task::spawn_local(keep_current(Rc::downgrade(&topology)));
         topology
-    }
-
-    /// The partition of an owner's counters.
-    pub(super) fn partition(&self, owner: u128) -> Partition {
-        self.placement.partition(owner)
-    }
-
-    /// The partitions that have a copy of a key that concerns all owners.
-    pub(super) fn partitions_of(&self, key: &str) -> Vec<Partition> {
-        self.placement.partitions_of(key)
     }
 
     /// The server that takes charges for a partition; none if it is not known.
@@ -268,11 +258,6 @@ impl Topology {
         self.share_roles(Server::note_role);
         self.servers.set_lacks_primary(self.lacks_primary());
         self.connect();
-    }
-
-    /// A server's health, shared by all workers.
-    pub(super) fn server(&self, endpoint: &Endpoint) -> Arc<Server> {
-        self.servers.at(endpoint)
     }
 
     /// Counts that another server has become primary.

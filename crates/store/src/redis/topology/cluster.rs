@@ -27,7 +27,7 @@ pub(super) fn slot_of_tag(tag: &[u8]) -> u16 {
 }
 
 /// Which server has which slots.
-pub(super) struct Slots {
+pub(in crate::redis) struct Slots {
     /// The servers in the settings: queried first, and whenever no other server answers.
     seeds: Vec<Endpoint>,
     map: RefCell<SlotMap>,

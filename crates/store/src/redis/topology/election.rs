@@ -7,7 +7,7 @@ use super::{Topology, sentinel::Service, shard::ShardServers};
 use crate::redis::server_report::ServerRole;
 
 /// How the primary of a part of the counters is found.
-pub(super) enum Election {
+pub(in crate::redis) enum Election {
     Servers(ShardServers),
     Sentinels(Service),
 }

@@ -33,7 +33,7 @@ impl Partition {
 }
 
 /// How owners are placed.
-pub(super) enum Placement {
+pub(in crate::redis) enum Placement {
     /// By the highest score among named shards; a single server is the only shard.
     Shards(Vec<(u64, Rc<Election>)>),
     /// By slot.
@@ -58,7 +58,7 @@ impl Placement {
     }
 
     /// The partition of an owner's counters.
-    pub(super) fn partition(&self, owner: u128) -> Partition {
+    pub(in crate::redis) fn partition(&self, owner: u128) -> Partition {
         match self {
             Placement::Shards(shards) => {
                 let scores = shards.iter().map(|(seed, _)| score(*seed, owner)).enumerate();
@@ -71,7 +71,7 @@ impl Placement {
 
     /// The partitions that have a copy of a key that concerns all owners: one on each shard, or the
     /// key's slot.
-    pub(super) fn partitions_of(&self, key: &str) -> Vec<Partition> {
+    pub(in crate::redis) fn partitions_of(&self, key: &str) -> Vec<Partition> {
         match self {
             Placement::Shards(shards) => (0..shards.len()).map(Partition::at).collect(),
             Placement::Cluster(_) => vec![Partition(slot_of_tag(key.as_bytes()))],
@@ -111,7 +111,7 @@ impl Placement {
     }
 
     /// The primaries that have replicas, each with its replicas.
-    pub(super) fn replicated_primaries(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
+    pub(in crate::redis) fn replicated_primaries(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
         let of = |election: &Election| Some((election.primary()?, election.replicas()));
         let mut primaries: Vec<_> = match self {
             Placement::Shards(shards) => {

@@ -32,11 +32,6 @@ impl Topology {
         self.settings.replica_lag
     }
 
-    /// The primaries that have replicas, each with its replicas.
-    pub(in crate::redis) fn replicated_primaries(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
-        self.placement.replicated_primaries()
-    }
-
     /// Connects to replicas before a reader needs them.
     pub(in crate::redis) fn connect_replicas(&self, replicas: &[Endpoint]) {
         for endpoint in replicas {

@@ -16,7 +16,7 @@ use super::{
 use crate::{redis::server_report::ServerRole, rivals::Rival};
 
 /// A service that Sentinels watch.
-pub(super) struct Service {
+pub(in crate::redis) struct Service {
     name: String,
     sentinels: Vec<Endpoint>,
     /// None: no Sentinel has reported one yet.

@@ -26,7 +26,7 @@ const MAX_WAIT_FOR_NEWEST: Duration = Duration::from_secs(5);
 const CLAIM: &str = include_str!("claim.lua");
 
 /// A shard's servers.
-pub(super) struct ShardServers {
+pub(in crate::redis) struct ShardServers {
     /// The shard's name for operators.
     shard: String,
     /// In the order of the settings.
