@@ -34,7 +34,7 @@ impl<'p, 'c> SentCharges<'p, 'c> {
         // Only after a timeout may the reply still come.
         self.is_known = !matches!(reply, Err(Unanswered::Timeout));
         if let Err(Unanswered::Lost) = reply {
-            self.store.counts.count_unknown(self.charges.len());
+            self.store.counts.unknown.add(self.charges.len());
         }
         reply
     }
@@ -57,7 +57,7 @@ fn give_back(store: &Weak<RedisStore>, charges: &[OwnedCharge], result: Result<V
     let charges: Vec<Charge<'_>> = charges.iter().map(OwnedCharge::charge).collect();
     let reply = match result {
         Ok(value) => script::read(&charges, &value),
-        Err(CallError::Lost) => return store.counts.count_unknown(charges.len()),
+        Err(CallError::Lost) => return store.counts.unknown.add(charges.len()),
         // The call was not executed.
         Err(_) => return,
     };

@@ -22,6 +22,7 @@ use tokio::{
 use tollgate_settings::Endpoint;
 
 use super::{
+    info::{field, info},
     replication_marks::Progress,
     server::Server,
     server_report::ReplicaLink,
@@ -47,10 +48,7 @@ impl ReplicationInfo {
     /// Reads the reply to `INFO replication`; none if it cannot be read.
     fn read(answer: &Answer) -> Option<ReplicationInfo> {
         let text = answer.text()?;
-        let field = |name: &str| {
-            let mut fields = text.lines().filter_map(|line| line.split_once(':'));
-            fields.find(|(own, _)| *own == name).map(|(_, value)| value.trim_end())
-        };
+        let field = |name: &str| field(text, name);
         let progress = |offset: &str| {
             let replication_id = field("master_replid")?.to_owned();
             Some(Progress { replication_id, offset: field(offset)?.parse().ok()? })
@@ -95,7 +93,7 @@ async fn measure(
     if !server.replication_marks().is_due(queried, pause) {
         return;
     }
-    let answer = topology.query(&primary, info_replication()).await;
+    let answer = topology.query(&primary, info("replication")).await;
     if let Some(ReplicationInfo::Writes(progress)) = ReplicationInfo::read(&answer) {
         server.replication_marks().note(queried, &progress);
     }
@@ -104,7 +102,7 @@ async fn measure(
         let topology = Rc::clone(&topology);
         let server = Arc::clone(&server);
         measuring.spawn_local(async move {
-            let answer = topology.query_replica(&replica, info_replication()).await;
+            let answer = topology.query_replica(&replica, info("replication")).await;
             let (link, current_at) = lag_of(&server, ReplicationInfo::read(&answer));
             topology.servers.at(&replica).note_link(link, current_at);
         });
@@ -118,12 +116,6 @@ fn lag_of(primary: &Server, info: Option<ReplicationInfo>) -> (ReplicaLink, Opti
         Some(ReplicationInfo::Writes(_) | ReplicationInfo::IsCutOff) => (ReplicaLink::Down, None),
         None => (ReplicaLink::Unknown, None),
     }
-}
-
-fn info_replication() -> redis::Cmd {
-    let mut command = redis::cmd("INFO");
-    command.arg("replication");
-    command
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use redis::{Value, aio::MultiplexedConnection};
 use tokio::join;
 
+use super::info::{field, info};
+
 /// The bit that marks an identity as made up.
 const MADE_UP: u64 = 1 << 63;
 
@@ -20,8 +22,8 @@ pub(crate) fn is_made_up(server: u64) -> bool {
 
 /// The identity of the server that a connection leads to. It is never zero.
 pub(super) async fn server_id(connection: &MultiplexedConnection) -> u64 {
-    let run_id = ask(connection.clone(), "server", "run_id:");
-    let history = ask(connection.clone(), "replication", "master_replid:");
+    let run_id = ask(connection.clone(), "server", "run_id");
+    let history = ask(connection.clone(), "replication", "master_replid");
     let (run_id, history) = join!(run_id, history);
     match (run_id, history) {
         (Some(run_id), Some(history)) => {
@@ -40,9 +42,7 @@ pub(super) async fn server_id(connection: &MultiplexedConnection) -> u64 {
 
 /// The value of a field in a section of `INFO`.
 async fn ask(mut connection: MultiplexedConnection, section: &str, name: &str) -> Option<String> {
-    let mut command = redis::cmd("INFO");
-    command.arg(section);
-    match connection.send_packed_command(&command).await {
+    match connection.send_packed_command(&info(section)).await {
         Ok(Value::BulkString(text)) => find(std::str::from_utf8(&text).ok()?, name),
         Ok(Value::VerbatimString { text, .. }) => find(&text, name),
         _ => None,
@@ -50,8 +50,7 @@ async fn ask(mut connection: MultiplexedConnection, section: &str, name: &str) -
 }
 
 fn find(text: &str, name: &str) -> Option<String> {
-    let value = text.lines().find_map(|line| line.strip_prefix(name))?.trim();
-    (!value.is_empty()).then(|| value.to_owned())
+    field(text, name).filter(|value| !value.is_empty()).map(str::to_owned)
 }
 
 #[cfg(test)]
@@ -61,8 +60,8 @@ mod tests {
     #[test]
     fn field_is_found_in_info() {
         let text = "# Server\r\nredis_version:7.0.15\r\nrun_id:abc\r\nempty:\r\n";
-        assert_eq!(find(text, "run_id:").as_deref(), Some("abc"));
-        assert_eq!(find(text, "empty:"), None);
-        assert_eq!(find(text, "master_replid:"), None);
+        assert_eq!(find(text, "run_id").as_deref(), Some("abc"));
+        assert_eq!(find(text, "empty"), None);
+        assert_eq!(find(text, "master_replid"), None);
     }
 }

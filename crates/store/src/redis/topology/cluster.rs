@@ -12,7 +12,7 @@ use super::{
     Topology,
     queries::{Answer, is_outdated},
 };
-use crate::redis::{script::slot_tag, server_report::ServerRole};
+use crate::redis::{info::field, script::slot_tag, server_report::ServerRole};
 
 const SLOTS: usize = 16_384;
 
@@ -195,12 +195,10 @@ impl NodeView {
             Answer::Refused => return Some(NodeView::Serving(0)),
             Answer::Replied(_) => answer.text()?,
         };
-        let field = |name: &str| {
-            info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
-        };
-        match field("cluster_state") {
+        match field(info, "cluster_state") {
             Some("ok") => {
-                let epoch = field("cluster_current_epoch").and_then(|epoch| epoch.parse().ok());
+                let epoch =
+                    field(info, "cluster_current_epoch").and_then(|epoch| epoch.parse().ok());
                 Some(NodeView::Serving(epoch.unwrap_or(0)))
             }
             Some(_) | None => Some(NodeView::Failing),

@@ -12,6 +12,8 @@ use std::{
     fmt,
 };
 
+use crate::redis::info::field;
+
 /// A replication ID, as `INFO` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct ReplicationId(Box<str>);
@@ -89,9 +91,7 @@ impl Lineage {
 
     /// Reads the reply to `INFO replication`; none if a field is missing.
     pub(super) fn parse(info: &str) -> Option<Lineage> {
-        let field = |name: &str| {
-            info.lines().find_map(|line| line.trim_end().strip_prefix(name)?.strip_prefix(':'))
-        };
+        let field = |name: &str| field(info, name);
         Some(Lineage {
             id: ReplicationId::parse(field("master_replid")?)?,
             previous: field("master_replid2").and_then(ReplicationId::parse),

@@ -15,7 +15,10 @@ use super::{
     history::{Lineage, Roster},
     queries::Answer,
 };
-use crate::{redis::server_report::ServerRole, rivals::Rival};
+use crate::{
+    redis::{info::info, server_report::ServerRole},
+    rivals::Rival,
+};
 
 /// How long a server with older data is not used in place of one that does not answer. Requests are
 /// decided without Redis meanwhile. A server that hangs, or is restarted with its data, is back by
@@ -100,11 +103,10 @@ impl ShardServers {
             return;
         }
         let roster = roster_name(topology);
-        let mut info = redis::cmd("INFO");
-        info.arg("replication");
         let mut get = redis::cmd("GET");
         get.arg(&roster);
-        let answers = topology.query_all(&self.all, [redis::cmd("ROLE"), info, get]).await;
+        let answers =
+            topology.query_all(&self.all, [redis::cmd("ROLE"), info("replication"), get]).await;
         let has_answered = |[role, ..]: &[Answer; 3]| !matches!(role, Answer::Silent);
         let is_away = |endpoint: &Endpoint| topology.is_away(endpoint);
         if !answers.iter().any(has_answered) && !self.all.iter().all(is_away) {
