@@ -124,7 +124,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     }
     let help = "Charges left out because there was no room for their counters, of limits that are open then.";
     text.family("tollgate_store_uncounted_total", MetricKind::Counter, help);
-    text.sample(&[], counts.uncounted());
+    text.sample(&[], counts.uncounted.get());
     let help = "Lines of the access log that were dropped because the output was read too slowly.";
     text.family("tollgate_access_log_dropped_total", MetricKind::Counter, help);
     text.sample(&[], context.access_log.as_ref().map_or(0, AccessLog::dropped));
@@ -152,7 +152,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     }
     let help = "Charges that Redis may have taken: the connection broke before its reply.";
     text.family("tollgate_store_unknown_charges_total", MetricKind::Counter, help);
-    text.sample(&[], counts.unknown());
+    text.sample(&[], counts.unknown.get());
     let help = "Redis servers that say that they are primary, and are not used.";
     text.family("tollgate_store_rival_primaries", MetricKind::Gauge, help);
     text.sample(&[], counts.rivals().report().len() as u64);
@@ -162,7 +162,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     let help =
         "Requests admitted locally that will not be written to Redis, because there was no room.";
     text.family("tollgate_store_unowed_total", MetricKind::Counter, help);
-    text.sample(&[], counts.unowed());
+    text.sample(&[], counts.unowed.get());
     let help =
         "Counters that a Redis server may have lost, and that were not written back to it yet.";
     text.family("tollgate_store_lost_counters", MetricKind::Gauge, help);
@@ -176,13 +176,13 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.sample(&[], moving.obstacle().is_some().into());
     let help = "Decisions that were mirrored in another store.";
     text.family("tollgate_store_mirrored_total", MetricKind::Counter, help);
-    text.sample(&[], counts.mirrored());
+    text.sample(&[], counts.mirrored.get());
     let help = "Mirrored decisions that differed.";
     text.family("tollgate_store_disagreed_total", MetricKind::Counter, help);
-    text.sample(&[], counts.disagreed());
+    text.sample(&[], counts.disagreed.get());
     let help = "Decisions that could not be mirrored, because the other store did not answer.";
     text.family("tollgate_store_unmirrored_total", MetricKind::Counter, help);
-    text.sample(&[], counts.unmirrored());
+    text.sample(&[], counts.unmirrored.get());
     stores::write_metrics(&mut text, &context.shared.stores, context.shared.clock.now());
     disk::write_metrics(&mut text, &context.shared.stores);
 

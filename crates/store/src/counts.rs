@@ -9,19 +9,27 @@ use super::{NoRoom, Unanswered, rivals::Rivals};
 #[derive(Debug, Default)]
 pub struct Counts {
     unanswered: [Total; Unanswered::ALL.len()],
-    unknown: Total,
-    unowed: Total,
-    mirrored: Total,
-    disagreed: Total,
-    unmirrored: Total,
+    /// Charges that Redis may or may not have taken: the connection broke before the reply.
+    pub unknown: Total,
+    /// Local admissions that are never written to Redis, because too many counters have pending
+    /// ones.
+    pub unowed: Total,
+    /// Decisions that were mirrored to the next store.
+    pub mirrored: Total,
+    /// Mirrored decisions in which the next store decided otherwise.
+    pub disagreed: Total,
+    /// Decisions that could not be mirrored, because the next store did not respond.
+    pub unmirrored: Total,
     no_room: [Total; NoRoom::ALL.len()],
-    uncounted: Total,
+    /// Charges that were not counted because there was no room for their counters: their limits are
+    /// open in that case.
+    pub uncounted: Total,
     rivals: Rivals,
 }
 
 /// A total, and the part of it that was logged.
 #[derive(Debug, Default)]
-struct Total {
+pub struct Total {
     total: AtomicU64,
     logged: AtomicU64,
 }
@@ -29,42 +37,12 @@ struct Total {
 impl Counts {
     /// Decisions that the store did not make, for this reason.
     pub fn unanswered(&self, reason: Unanswered) -> u64 {
-        reason.of(&self.unanswered).total.load(Ordering::Relaxed)
-    }
-
-    /// Charges that Redis may or may not have taken: the connection broke before the reply.
-    pub fn unknown(&self) -> u64 {
-        self.unknown.total.load(Ordering::Relaxed)
-    }
-
-    /// Decisions that were mirrored to the next store.
-    pub fn mirrored(&self) -> u64 {
-        self.mirrored.total.load(Ordering::Relaxed)
-    }
-
-    /// Mirrored decisions in which the next store decided otherwise.
-    pub fn disagreed(&self) -> u64 {
-        self.disagreed.total.load(Ordering::Relaxed)
-    }
-
-    /// Decisions that could not be mirrored, because the next store did not respond.
-    pub fn unmirrored(&self) -> u64 {
-        self.unmirrored.total.load(Ordering::Relaxed)
+        reason.of(&self.unanswered).get()
     }
 
     /// Requests refused for want of room for a counter, for this reason.
     pub fn no_room(&self, reason: NoRoom) -> u64 {
-        reason.of(&self.no_room).total.load(Ordering::Relaxed)
-    }
-
-    /// Charges that were not counted because there was no room for their counters: their limits are
-    /// open in that case.
-    pub fn uncounted(&self) -> u64 {
-        self.uncounted.total.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn count_uncounted(&self, charges: usize) {
-        self.uncounted.total.fetch_add(charges as u64, Ordering::Relaxed);
+        reason.of(&self.no_room).get()
     }
 
     /// Redis servers that say that they are primary, and are not used.
@@ -73,36 +51,16 @@ impl Counts {
     }
 
     pub(super) fn count_no_room(&self, reason: NoRoom) {
-        reason.of(&self.no_room).add();
+        reason.of(&self.no_room).add(1);
     }
 
     pub(super) fn count_unanswered(&self, reason: Unanswered) {
-        reason.of(&self.unanswered).add();
-    }
-
-    pub(super) fn count_unknown(&self, charges: usize) {
-        self.unknown.total.fetch_add(charges as u64, Ordering::Relaxed);
-    }
-
-    /// Local admissions that are never written to Redis, because too many counters have pending
-    /// ones.
-    pub fn unowed(&self) -> u64 {
-        self.unowed.total.load(Ordering::Relaxed)
-    }
-
-    pub(super) fn count_unowed(&self) {
-        self.unowed.add();
+        reason.of(&self.unanswered).add(1);
     }
 
     pub(super) fn count_mirrored(&self, agrees: bool) {
-        self.mirrored.add();
-        if !agrees {
-            self.disagreed.add();
-        }
-    }
-
-    pub(super) fn count_unmirrored(&self) {
-        self.unmirrored.add();
+        self.mirrored.add(1);
+        self.disagreed.add(usize::from(!agrees));
     }
 
     /// Logs what was not logged yet. It is called about once a second, so that an outage is not
@@ -156,13 +114,18 @@ impl Counts {
 }
 
 impl Total {
-    fn add(&self) {
-        self.total.fetch_add(1, Ordering::Relaxed);
+    /// How many there were.
+    pub fn get(&self) -> u64 {
+        self.total.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn add(&self, number: usize) {
+        self.total.fetch_add(number as u64, Ordering::Relaxed);
     }
 
     /// What was added since the last call.
     fn take_unlogged(&self) -> u64 {
-        let total = self.total.load(Ordering::Relaxed);
+        let total = self.get();
         total.saturating_sub(self.logged.swap(total, Ordering::Relaxed))
     }
 }

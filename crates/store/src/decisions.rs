@@ -57,7 +57,7 @@ impl Store {
         let is_left_out = |outcome: &&Outcome| outcome.decided_by == DecidedBy::NoStore;
         let left_out = decision.outcomes.iter().filter(is_left_out).count();
         if left_out > 0 {
-            self.stores.counts.count_uncounted(left_out);
+            self.stores.counts.uncounted.add(left_out);
         }
     }
 }

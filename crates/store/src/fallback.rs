@@ -97,7 +97,7 @@ impl Store {
         let decision = self.charge_in_process(local, shares, now)?;
         if !is_recorded && decision.verdict == Verdict::Allow {
             // Another worker made room in the meantime.
-            self.stores.counts.count_unowed();
+            self.stores.counts.unowed.add(1);
         }
         Ok(decision)
     }
@@ -142,7 +142,7 @@ impl Store {
         }
         let base = local.state(charge);
         if !self.stores.pending.begin(counters, charge, decider, base) {
-            self.stores.counts.count_unowed();
+            self.stores.counts.unowed.add(1);
         }
     }
 

@@ -63,7 +63,7 @@ use self::{
 
 pub use self::{
     client_time::ClientTimed,
-    counts::Counts,
+    counts::{Counts, Total},
     decisions::Decider,
     degradation::Degradation,
     disk::{

@@ -11,6 +11,7 @@ mod batch;
 mod call;
 mod connection;
 mod execute;
+mod info;
 mod late_charges;
 mod node;
 mod peek;

@@ -121,12 +121,9 @@ impl Resets {
 
 impl ListedReset {
     /// Its bytes in the list.
-    pub(super) fn encode(&self) -> [u8; 40] {
-        let mut bytes = [0; 40];
-        let parts = self.key.owner.to_be_bytes().into_iter().chain(self.key.entry.to_be_bytes());
-        let parts = parts.chain(self.by.to_be_bytes());
-        bytes.iter_mut().zip(parts).for_each(|(to, from)| *to = from);
-        bytes
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let Key { owner, entry } = self.key;
+        [&owner.to_be_bytes()[..], &entry.to_be_bytes(), &self.by.to_be_bytes()].concat()
     }
 
     /// None: no proxy wrote it.

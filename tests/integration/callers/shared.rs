@@ -115,7 +115,7 @@ fn mirrored_counters_are_reset_too() {
     let fleet = fleet.each_ref();
     set(&fleet, 100, MoveMode::Mirror);
     use_up(&fleet, 1);
-    let mirrored = || fleet.iter().map(|proxy| proxy.stores().counts.mirrored()).sum::<u64>();
+    let mirrored = || fleet.iter().map(|proxy| proxy.stores().counts.mirrored.get()).sum::<u64>();
     eventually("the mirror has answered", || (mirrored() >= LIMIT).then_some(()));
     fleet[0].reset("user:42");
     assert_eq!([&first, &second].map(|redis| redis.counters().len()), [0, 0]);

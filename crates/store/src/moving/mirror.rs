@@ -114,7 +114,7 @@ impl Store {
             self.stores.counts.count_mirrored(total.agrees);
         }
         if total.has_failed {
-            self.stores.counts.count_unmirrored();
+            self.stores.counts.unmirrored.add(1);
         }
     }
 

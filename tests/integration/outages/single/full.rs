@@ -24,7 +24,7 @@ fn assert_passed(response: &Response) {
 }
 
 fn passed(proxy: &Proxy) -> u64 {
-    proxy.stores().counts.uncounted()
+    proxy.stores().counts.uncounted.get()
 }
 
 #[test]
