@@ -69,8 +69,8 @@ impl ClientTimed {
         self.space().counters.settle_at(charge, adjustment, at, now)
     }
 
-    /// Whether charges that count until `ends` cannot be corrected any more: all their counters have
-    /// gone past that, or counters that ended then may have been dropped.
+    /// Whether charges that count until `ends` cannot be corrected any more: all their counters
+    /// have gone past that, or counters that ended then may have been dropped.
     pub fn has_ended(&self, charges: &[Charge<'_>], ends: Timestamp) -> bool {
         let Space { counters, watermark } = self.space();
         let is_past = |own: &Charge<'_>| counters.mark_of(own).is_none_or(|mark| mark >= ends);
