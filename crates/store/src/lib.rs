@@ -4,6 +4,14 @@
 //! same read. Where one call cannot decide all charges, they are sent at once, and given back when
 //! one of them is denied (`groups`). Where Redis does not answer in time, each limit follows its
 //! `on_store_error` (`fallback`).
+//!
+//! Its parts, by step:
+//! - deciding: `groups`, `peek`, `memo`, `headroom`, `new_counters`, `client_time`, `thaw`,
+//!   `decisions`;
+//! - going on without Redis: `fallback`, `cache`, `pending`, `reseeding`, `degradation`;
+//! - what proxies share: `heartbeat`, `peers`, `fleet`, `resets`, `secret`, `rivals`;
+//! - from one store to another: `moving`;
+//! - where counters are: `memory` (with `saver`, `snapshot`, `watermark`), `disk` and `redis`.
 
 mod cache;
 mod call_time;
