@@ -13,41 +13,22 @@
 //! - from one store to another: `moving`;
 //! - where counters are: `memory` (with `saver`, `snapshot`, `watermark`), `disk` and `redis`.
 
-mod cache;
 mod call_time;
-mod client_time;
 mod counts;
-mod decisions;
-mod degradation;
+mod decide;
 mod disk;
 mod fallback;
 mod fleet;
-mod groups;
-mod headroom;
-mod heartbeat;
 mod leases;
-mod memo;
 mod memory;
 mod moving;
 mod named;
-mod new_counters;
 mod no_room;
-mod peek;
-mod peers;
-mod pending;
 mod recent;
 mod redis;
-mod reseeding;
-mod resets;
-mod rivals;
-mod saver;
-mod secret;
-mod snapshot;
 mod stores;
-mod thaw;
 mod unanswered;
 mod unsettled;
-mod watermark;
 
 use std::{
     cell::{Cell, RefCell},
@@ -63,30 +44,32 @@ use tollgate_settings::{StoreKind, StoreSettings};
 
 use self::{
     call_time::CallTime,
-    decisions::DecisionCounts,
-    memo::Memo,
+    decide::{decisions::DecisionCounts, memo::Memo},
     moving::MoveRecords,
     redis::{PeekSource, RedisStore, SharedByWorkers},
 };
 
 pub use self::{
-    client_time::ClientTimed,
     counts::{Counts, Total},
-    decisions::Decider,
-    degradation::Degradation,
+    decide::{client_time::ClientTimed, decisions::Decider},
     disk::{
         CheckResult, Damage, Disk, DiskReport, OfflineStore, OpenError, Survey, check,
         open as open_disk,
     },
-    fleet::{Fleet, OtherProxies},
+    fallback::degradation::Degradation,
+    fleet::{
+        resets::NotReset,
+        rivals::{Rival, Rivals},
+        summaries::{Fleet, OtherProxies},
+    },
     leases::{GrantedLease, HeldLeases, LeaseBook},
-    memory::{DiskStore, MemoryStore},
+    memory::{
+        DiskStore, MemoryStore,
+        saver::{SaveHandle, SnapshotSaver, restore},
+    },
     moving::{Move, Obstacle},
     no_room::NoRoom,
     redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers, Skew},
-    resets::NotReset,
-    rivals::{Rival, Rivals},
-    saver::{SaveHandle, SnapshotSaver, restore},
     stores::Stores,
     unanswered::Unanswered,
     unsettled::{Unsettled, UnsettledUnits},

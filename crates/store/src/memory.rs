@@ -15,11 +15,14 @@ mod lacking;
 mod persist;
 mod residency;
 mod room;
+pub(crate) mod saver;
 mod shard;
+pub(crate) mod snapshot;
 mod table;
 mod tables;
 mod tagged_key;
 mod unsaved;
+pub(crate) mod watermark;
 
 use std::{
     hint::black_box,
@@ -41,8 +44,9 @@ use self::{
     lacking::Omissions,
     room::{Needs, Room, Tag, tag},
     shard::{Admission, SWEEP_PAUSE, Shard, untaken},
+    watermark::Watermark,
 };
-use super::{Adjustment, NoRoom, groups::undecided, watermark::Watermark};
+use super::{Adjustment, NoRoom, decide::groups::undecided};
 
 const SHARDS: usize = 1024;
 

@@ -9,9 +9,14 @@ use tollgate_settings::StoreKind;
 
 use super::{
     Counts, Decider, Disk, DiskStore, MemoryStore, Move, SaveHandle, Servers, Skew, StoreSettings,
-    Unsettled, client_time::ClientTimed, decisions::DecisionCounts, fleet::Fleet,
-    headroom::Headrooms, heartbeat::Heartbeat, new_counters::NewCounters, peers::Peers,
-    pending::PendingCharges, redis::Clocks, reseeding::Reseeding, resets::Resets,
+    Unsettled,
+    decide::{
+        client_time::ClientTimed, decisions::DecisionCounts, headroom::Headrooms,
+        new_counters::NewCounters,
+    },
+    fallback::{pending::PendingCharges, reseeding::Reseeding},
+    fleet::{heartbeat::Heartbeat, peers::Peers, resets::Resets, summaries::Fleet},
+    redis::Clocks,
 };
 
 /// What all workers share of the stores.

@@ -7,8 +7,13 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::{Algorithm, Charge, Decision, Standing, Verdict};
 use tollgate_settings::MemoryBounds;
 
-use super::{MemoryStore, shard::Shard, shard::untaken, tables::with_table};
-use crate::{Adjustment, NoRoom, watermark::Watermark};
+use super::{
+    MemoryStore,
+    shard::{Shard, untaken},
+    tables::with_table,
+    watermark::Watermark,
+};
+use crate::{Adjustment, NoRoom};
 
 impl MemoryStore {
     /// An empty store whose counters are over by `watermark`, and not by the clock.

@@ -15,11 +15,11 @@ use tollgate_limit::{Bytes, State};
 use super::{
     MemoryStore, lock,
     room::{Room, is_verified},
+    snapshot::{Block, Writer},
     table::Table,
     tables::for_each_table,
     tagged_key::tag_of,
 };
-use crate::snapshot::{Block, Writer};
 
 impl MemoryStore {
     /// Writes all counters.

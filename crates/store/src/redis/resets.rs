@@ -11,7 +11,7 @@ use tokio::time::{Instant, sleep};
 use tollgate_limit::Key;
 
 use super::{RedisStore, script, secret::NoSecret, topology::Partition};
-use crate::resets::{COPY_GUARD, ListedReset, NotReset, ResetList};
+use crate::fleet::resets::{COPY_GUARD, ListedReset, NotReset, ResetList};
 
 /// How long the list keeps a counter. A proxy that has not reached Redis for longer may copy an
 /// earlier count back.

@@ -9,7 +9,7 @@
 mod choice;
 mod cluster;
 mod election;
-mod history;
+mod lineage;
 mod placement;
 mod queries;
 mod rendezvous;

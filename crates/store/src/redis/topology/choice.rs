@@ -1,7 +1,7 @@
 //! Chooses the server of a shard from the answers of all of them: a pure function, so all proxies
 //! with the same answers choose the same server.
 
-use super::history::{Claim, Lineage, Roster};
+use super::lineage::{Claim, Lineage, Roster};
 
 /// What a server reports about itself.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -155,10 +155,8 @@ fn entry(claim: &Claim, reports: &[SelfReport], prior: &PriorState<'_>) -> Optio
 mod tests {
     use proptest::prelude::*;
 
-    use super::{
-        super::history::arbitrary::{any_history, any_roster, lineage, roster},
-        *,
-    };
+    use super::*;
+    use crate::redis::topology::lineage::arbitrary::{any_history, any_roster, lineage, roster};
 
     const NEW: PriorState<'static> = PriorState {
         current: 0,

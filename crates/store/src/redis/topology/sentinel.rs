@@ -13,7 +13,7 @@ use super::{
     Topology,
     queries::{Answer, is_outdated},
 };
-use crate::{redis::server_report::ServerRole, rivals::Rival};
+use crate::{fleet::rivals::Rival, redis::server_report::ServerRole};
 
 /// A service that Sentinels watch.
 pub(in crate::redis) struct Service {

@@ -1,5 +1,5 @@
 //! The servers of a shard as the settings list them. All of them are queried, and the origin of
-//! their data decides which one is used (`history`).
+//! their data decides which one is used (`lineage`).
 
 use std::{
     cell::{Cell, RefCell},
@@ -12,12 +12,12 @@ use tollgate_settings::Endpoint;
 use super::{
     Topology,
     choice::{Choice, PriorState, RosterRead, SelfReport, choose},
-    history::{Lineage, Roster},
+    lineage::{Lineage, Roster},
     queries::Answer,
 };
 use crate::{
+    fleet::rivals::Rival,
     redis::{info::info, server_report::ServerRole},
-    rivals::Rival,
 };
 
 /// How long a server with older data is not used in place of one that does not answer. Requests are

@@ -14,7 +14,7 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, DecidedBy, Decision, Key, Standing};
 use tollgate_settings::MemoryBounds;
 
-use super::{Adjustment, MemoryStore, NoRoom, Store, StoreError, watermark::Watermark};
+use crate::{Adjustment, MemoryStore, NoRoom, Store, StoreError, memory::watermark::Watermark};
 
 /// The counters that clients' times are for. They take no memory before the first charge.
 pub struct ClientTimed {
@@ -28,7 +28,7 @@ struct Space {
 }
 
 impl ClientTimed {
-    pub(super) fn new(bounds: MemoryBounds) -> ClientTimed {
+    pub(crate) fn new(bounds: MemoryBounds) -> ClientTimed {
         ClientTimed { bounds, space: OnceLock::new() }
     }
 
@@ -41,7 +41,7 @@ impl ClientTimed {
     }
 
     /// Takes all charges or none at `at`, when the clock of this process has `now`.
-    pub(super) fn charge(
+    pub(crate) fn charge(
         &self,
         charges: &[Charge<'_>],
         at: Timestamp,
@@ -89,7 +89,7 @@ impl ClientTimed {
     }
 
     /// Drops some of the counters that are over, once half of the room is used.
-    pub(super) fn sweep(&self, now: Timestamp) {
+    pub(crate) fn sweep(&self, now: Timestamp) {
         if let Some(Space { counters, .. }) = self.space.get()
             && counters.len() > self.bounds.max_keys / 2
         {
@@ -97,7 +97,7 @@ impl ClientTimed {
         }
     }
 
-    pub(super) fn forget(&self, key: Key) {
+    pub(crate) fn forget(&self, key: Key) {
         if let Some(space) = self.space.get() {
             space.counters.remove_key(key);
         }

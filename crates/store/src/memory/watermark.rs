@@ -6,7 +6,7 @@ use tollgate_clock::Timestamp;
 
 /// The greatest instant that was charged.
 #[derive(Debug, Default)]
-pub(super) struct Watermark {
+pub(crate) struct Watermark {
     latest: AtomicU64,
     /// Where it was when counters were last dropped.
     swept: AtomicU64,
@@ -14,16 +14,16 @@ pub(super) struct Watermark {
 
 impl Watermark {
     /// Notes a charge.
-    pub(super) fn advance(&self, at: Timestamp) {
+    pub(crate) fn advance(&self, at: Timestamp) {
         self.latest.fetch_max(at.as_micros(), Ordering::Relaxed);
     }
 
-    pub(super) fn latest(&self) -> Timestamp {
+    pub(crate) fn latest(&self) -> Timestamp {
         Timestamp::from_micros(self.latest.load(Ordering::Relaxed))
     }
 
     /// The instant by which counters are over that are dropped now.
-    pub(super) fn begin_sweep(&self) -> Timestamp {
+    pub(crate) fn begin_sweep(&self) -> Timestamp {
         let latest = self.latest();
         // Before any of them goes: who misses a counter knows that it may have been dropped.
         self.swept.fetch_max(latest.as_micros(), Ordering::SeqCst);
@@ -31,7 +31,7 @@ impl Watermark {
     }
 
     /// Whatever ended later than this was not dropped.
-    pub(super) fn swept(&self) -> Timestamp {
+    pub(crate) fn swept(&self) -> Timestamp {
         Timestamp::from_micros(self.swept.load(Ordering::SeqCst))
     }
 }

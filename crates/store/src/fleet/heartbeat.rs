@@ -15,23 +15,23 @@ use std::{
 use tokio::time::Instant;
 use tollgate_clock::Timestamp;
 
-use super::{
+use crate::{
     Store,
     redis::{AnnounceError, ProxyAnnouncement, ProxyList},
 };
 
 /// This process among the proxies that share a Redis.
 #[derive(Debug)]
-pub(super) struct Heartbeat {
+pub(crate) struct Heartbeat {
     /// A random number that no other process has.
-    pub(super) number: u64,
+    pub(crate) number: u64,
     /// The same as its name.
-    pub(super) name: String,
+    pub(crate) name: String,
 }
 
 /// Work of which one worker of the process does one piece at a time.
 #[derive(Debug, Default)]
-pub(super) struct Duty {
+pub(crate) struct Duty {
     is_busy: AtomicBool,
     /// Whether this process is ending and does it no more.
     has_ended: AtomicBool,
@@ -42,13 +42,13 @@ pub(super) struct Duty {
 /// Held while a worker does its duty. Dropped with its task, so that another worker may when this
 /// one ends.
 #[derive(Debug)]
-pub(super) struct Turn(Arc<Duty>);
+pub(crate) struct Turn(Arc<Duty>);
 
 /// What came of an announcement in each Redis.
-pub(super) struct AnnounceReplies {
+pub(crate) struct AnnounceReplies {
     /// What other proxies announce, by their names.
-    pub(super) others: HashMap<String, String>,
-    pub(super) failures: Vec<AnnounceError>,
+    pub(crate) others: HashMap<String, String>,
+    pub(crate) failures: Vec<AnnounceError>,
 }
 
 impl Default for Heartbeat {
@@ -61,7 +61,7 @@ impl Default for Heartbeat {
 impl Duty {
     /// A turn for the calling worker, if no other has one and the duty is due: `is_due` says so by
     /// the time since the last turn.
-    pub(super) fn take_turn(
+    pub(crate) fn take_turn(
         self: &Arc<Self>,
         now: Instant,
         is_due: impl FnOnce(Duration) -> bool,
@@ -77,7 +77,7 @@ impl Duty {
     }
 
     /// Gives out no more turns.
-    pub(super) fn end(&self) {
+    pub(crate) fn end(&self) {
         self.has_ended.store(true, Ordering::Relaxed);
     }
 }
@@ -91,7 +91,7 @@ impl Drop for Turn {
 impl Store {
     /// Does in the background what is due: announces this proxy to others, describes it for people,
     /// and reads what others have reset.
-    pub(super) fn beat(self: &Rc<Self>, now: Timestamp) {
+    pub(crate) fn beat(self: &Rc<Self>, now: Timestamp) {
         if self.redis().next().is_some() {
             self.announce_if_due(now);
             self.describe_if_due();
@@ -100,7 +100,7 @@ impl Store {
     }
 
     /// Announces `text` in a list of each Redis, and reads at most `max_others` texts of others.
-    pub(super) async fn announce_in(
+    pub(crate) async fn announce_in(
         &self,
         list: ProxyList,
         text: &str,
@@ -123,7 +123,7 @@ impl Store {
     }
 
     /// Withdraws what this proxy announces, which ends.
-    pub(super) async fn withdraw(&self, deadline: Instant) {
+    pub(crate) async fn withdraw(&self, deadline: Instant) {
         self.stores.peers.duty.end();
         self.stores.fleet.duty.end();
         for list in [ProxyList::Moves, ProxyList::Fleet] {

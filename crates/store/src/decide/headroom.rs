@@ -18,14 +18,14 @@ use std::{
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, DecidedBy, Decision, Key, Stance, Standing};
 
-use super::recent::Recent;
+use crate::recent::Recent;
 
 /// Most counters that are remembered. One that is not remembered counts as unused.
 const CAPACITY: usize = 10_000;
 
 /// The headroom of counters of requests with several owners, for all workers.
 #[derive(Debug)]
-pub(super) struct Headrooms {
+pub(crate) struct Headrooms {
     by_entry: Mutex<Recent<u128, Headroom>>,
     /// How many proxies there are.
     instances: NonZeroU32,
@@ -50,19 +50,19 @@ struct LastReply {
 }
 
 /// Charges of a call in flight. Dropped when its outcome is known or its request has ended.
-pub(super) struct ChargesInFlight<'a, 'c> {
+pub(crate) struct ChargesInFlight<'a, 'c> {
     headrooms: &'a Headrooms,
     charges: &'a [Charge<'c>],
 }
 
 impl Headrooms {
     /// For counters that so many proxies share.
-    pub(super) fn new(instances: NonZeroU32) -> Self {
+    pub(crate) fn new(instances: NonZeroU32) -> Self {
         Headrooms { by_entry: Mutex::new(Recent::new(CAPACITY)), instances }
     }
 
     /// Whether one of these charges may deny its request.
-    pub(super) fn may_deny<'c>(
+    pub(crate) fn may_deny<'c>(
         &self,
         charges: impl Iterator<Item = &'c Charge<'c>>,
         now: Timestamp,
@@ -76,7 +76,7 @@ impl Headrooms {
     }
 
     /// Counts the units of a call that is about to be made.
-    pub(super) fn begin<'a, 'c>(&'a self, charges: &'a [Charge<'c>]) -> ChargesInFlight<'a, 'c> {
+    pub(crate) fn begin<'a, 'c>(&'a self, charges: &'a [Charge<'c>]) -> ChargesInFlight<'a, 'c> {
         let mut headrooms = self.lock();
         for charge in charges.iter().filter(|charge| may_deny_request(charge)) {
             let pending = &mut headrooms.entry(charge.key.entry).pending;
@@ -86,7 +86,7 @@ impl Headrooms {
     }
 
     /// Records what a store that was charged at `now` has reported about `charges`.
-    pub(super) fn learn(&self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
+    pub(crate) fn learn(&self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
         let mut headrooms = self.lock();
         for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
             let is_of_store = matches!(outcome.decided_by, DecidedBy::Current | DecidedBy::Next);
@@ -100,7 +100,7 @@ impl Headrooms {
     }
 
     /// Drops what stores have reported about counters that were reset.
-    pub(super) fn forget(&self, keys: &[Key]) {
+    pub(crate) fn forget(&self, keys: &[Key]) {
         let mut headrooms = self.lock();
         for key in keys {
             if let Some(room) = headrooms.get_mut(&key.entry) {

@@ -16,11 +16,11 @@ use crate::redis::info::field;
 
 /// A replication ID, as `INFO` reports it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct ReplicationId(Box<str>);
+pub(crate) struct ReplicationId(Box<str>);
 
 /// Where the data of a server come from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Lineage {
+pub(crate) struct Lineage {
     /// Its replication ID.
     id: ReplicationId,
     /// The replication ID before it was promoted; none if it was not.
@@ -31,24 +31,24 @@ pub(super) struct Lineage {
 
 /// The replication ID that was in use when this was written, and its epoch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Roster {
-    pub(super) epoch: u64,
-    pub(super) id: ReplicationId,
+pub(crate) struct Roster {
+    pub(crate) epoch: u64,
+    pub(crate) id: ReplicationId,
 }
 
 /// A server that says that it is primary.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Claim {
+pub(crate) struct Claim {
     /// Its position in the settings.
-    pub(super) position: usize,
-    pub(super) lineage: Lineage,
+    pub(crate) position: usize,
+    pub(crate) lineage: Lineage,
     /// None: the server has none.
-    pub(super) roster: Option<Roster>,
+    pub(crate) roster: Option<Roster>,
 }
 
 /// How a server's data are related to the ID in its roster.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Relation {
+pub(crate) enum Relation {
     /// The server was restarted, or does not report.
     Unrelated,
     /// The data have that ID.
@@ -80,17 +80,17 @@ impl fmt::Display for ReplicationId {
 }
 
 impl Lineage {
-    pub(super) fn id(&self) -> &ReplicationId {
+    pub(crate) fn id(&self) -> &ReplicationId {
         &self.id
     }
 
     /// Whether its server replicated this ID until it was promoted.
-    pub(super) fn was_promoted_from(&self, id: &ReplicationId) -> bool {
+    pub(crate) fn was_promoted_from(&self, id: &ReplicationId) -> bool {
         self.previous.as_ref() == Some(id)
     }
 
     /// Reads the reply to `INFO replication`; none if a field is missing.
-    pub(super) fn parse(info: &str) -> Option<Lineage> {
+    pub(crate) fn parse(info: &str) -> Option<Lineage> {
         let field = |name: &str| field(info, name);
         Some(Lineage {
             id: ReplicationId::parse(field("master_replid")?)?,
@@ -102,7 +102,7 @@ impl Lineage {
 
 impl Roster {
     /// Reads a roster: the epoch and the ID, with a blank between them. None if no proxy wrote it.
-    pub(super) fn parse(text: &str) -> Option<Roster> {
+    pub(crate) fn parse(text: &str) -> Option<Roster> {
         let (epoch, id) = text.split_once(' ')?;
         let is_number = !epoch.is_empty() && epoch.bytes().all(|byte| byte.is_ascii_digit());
         let epoch = epoch.parse().ok().filter(|epoch| is_number && *epoch <= MAX_EPOCH)?;
@@ -112,12 +112,12 @@ impl Roster {
 
 impl Claim {
     /// The epoch of its roster; zero if it has none.
-    pub(super) fn epoch(&self) -> u64 {
+    pub(crate) fn epoch(&self) -> u64 {
         self.roster.as_ref().map_or(0, |roster| roster.epoch)
     }
 
     /// How its data are related to the ID in its roster.
-    pub(super) fn relation(&self) -> Relation {
+    pub(crate) fn relation(&self) -> Relation {
         match &self.roster {
             Some(roster) if roster.id == self.lineage.id => Relation::Same,
             Some(roster) if self.lineage.was_promoted_from(&roster.id) => Relation::Continues,
@@ -130,7 +130,7 @@ impl Claim {
     /// that ID itself, and that above a server that was restarted. Then the larger offset ranks
     /// higher. Between equal offsets, the first in the settings ranks higher if no roster was
     /// written yet; once there is one, proxies with different settings must still agree.
-    pub(super) fn compare(&self, other: &Claim) -> Ordering {
+    pub(crate) fn compare(&self, other: &Claim) -> Ordering {
         self.rank().cmp(&other.rank())
     }
 
@@ -141,7 +141,7 @@ impl Claim {
     }
 
     /// Whether its data are older than the known roster's, as far as can be determined.
-    pub(super) fn is_older_than(&self, known: &Roster) -> bool {
+    pub(crate) fn is_older_than(&self, known: &Roster) -> bool {
         let lineage = &self.lineage;
         let continues = *lineage.id() == known.id || lineage.was_promoted_from(&known.id);
         !continues && (self.epoch(), self.relation()) < (known.epoch, Relation::Same)
@@ -149,7 +149,7 @@ impl Claim {
 }
 
 #[cfg(test)]
-pub(super) mod arbitrary {
+pub(crate) mod arbitrary {
     use proptest::prelude::*;
 
     use super::*;
@@ -182,7 +182,7 @@ pub(super) mod arbitrary {
         (1_u64..4, any_id()).prop_map(|(epoch, id)| Roster { epoch, id })
     }
 
-    pub(super) fn any_claim() -> impl Strategy<Value = Claim> {
+    pub(crate) fn any_claim() -> impl Strategy<Value = Claim> {
         (0_usize..4, any_history(), proptest::option::of(any_roster()))
             .prop_map(|(position, lineage, roster)| Claim { position, lineage, roster })
     }

@@ -23,9 +23,9 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::{AnyState, Charge, DecidedBy, Key, OwnedCharge};
 use tollgate_settings::StoreKind;
 
-use super::{
+use super::cache::is_lease;
+use crate::{
     Backend, MemoryStore, Store, StoreSettings, Unanswered,
-    cache::is_lease,
     call_time::CallTime,
     recent::Recent,
     redis::{Partition, RedisStore, is_made_up},
@@ -47,7 +47,7 @@ const MAX_PAIRS: usize = 4096;
 const PAIR_LIFETIME: Duration = Duration::from_secs(60);
 
 /// What all workers know of counters that servers may have lost.
-pub(super) struct Reseeding {
+pub(crate) struct Reseeding {
     /// Counters that are still to be reseeded.
     counters: MemoryStore,
     /// The identity of the server of each partition, of the current store and of the next one;
@@ -70,7 +70,7 @@ struct RememberedCharges {
 }
 
 impl Reseeding {
-    pub(super) fn new(counters: MemoryStore, settings: &StoreSettings) -> Self {
+    pub(crate) fn new(counters: MemoryStore, settings: &StoreSettings) -> Self {
         let servers = |kind: Option<&StoreKind>| {
             let partitions = match kind {
                 Some(StoreKind::Redis(redis)) => redis.topology.places(),
@@ -93,17 +93,17 @@ impl Reseeding {
     }
 
     /// Counters that are still to be reseeded.
-    pub(super) fn counters(&self) -> &MemoryStore {
+    pub(crate) fn counters(&self) -> &MemoryStore {
         &self.counters
     }
 
     /// Remembers the charge of a counter that was cached.
-    pub(super) fn remember(&self, charge: &Charge<'_>) {
+    pub(crate) fn remember(&self, charge: &Charge<'_>) {
         self.lock().cached.insert(charge.key.entry, charge.into());
     }
 
     /// Forgets the charge of a counter that was reset.
-    pub(super) fn forget(&self, key: Key) {
+    pub(crate) fn forget(&self, key: Key) {
         self.lock().cached.remove(&key.entry);
     }
 
@@ -172,7 +172,7 @@ impl RememberedCharges {
 impl Store {
     /// The identity of the server that decides a partition, zero if it is not known. If it has
     /// changed, cached counters are to be reseeded from now on.
-    pub(super) fn current_server(
+    pub(crate) fn current_server(
         &self,
         redis: &RedisStore,
         decided_by: DecidedBy,
@@ -191,7 +191,7 @@ impl Store {
     ///
     /// # Errors
     /// The store is not known to have it.
-    pub(super) async fn reseed(
+    pub(crate) async fn reseed(
         &self,
         charges: &[Charge<'_>],
         to: DecidedBy,
@@ -244,7 +244,7 @@ impl Store {
 
     /// Checks whether partitions have other servers, and reseeds some counters that no request has
     /// reseeded.
-    pub(super) fn reseed_some(self: &Rc<Self>, now: Timestamp) {
+    pub(crate) fn reseed_some(self: &Rc<Self>, now: Timestamp) {
         self.check_servers();
         let reseeding = &self.stores.reseeding;
         // The secret that keys are hashed with may be lost as well.

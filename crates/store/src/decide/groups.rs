@@ -21,21 +21,21 @@ use tollgate_limit::{
 };
 
 use self::reservation::Reservation;
-use super::{
+use crate::{
     Backend, Store, StoreError, Unanswered,
     call_time::CallTime,
     redis::{Partition, RedisStore, Reply},
 };
 
 /// Charges that one call decides.
-pub(super) struct ChargeGroup {
-    pub(super) decided_by: DecidedBy,
+pub(crate) struct ChargeGroup {
+    pub(crate) decided_by: DecidedBy,
     /// None: the counters are in the process.
     partition: Option<Partition>,
     /// Whether its counters have these keys in the store. While the secret is awaited, keys are
     /// made with the process' own: the store must not count under them, even if the secret comes
     /// while the request waits.
-    pub(super) are_keys_final: bool,
+    pub(crate) are_keys_final: bool,
     scope: Scope,
     /// The positions of its charges among all charges.
     members: SmallVec<[usize; 4]>,
@@ -43,7 +43,7 @@ pub(super) struct ChargeGroup {
 
 impl ChargeGroup {
     /// Marks the outcomes that this group's store decided with that store.
-    pub(super) fn attribute(&self, mut decision: Decision) -> Decision {
+    pub(crate) fn attribute(&self, mut decision: Decision) -> Decision {
         for outcome in &mut decision.outcomes {
             if outcome.decided_by == DecidedBy::Current {
                 outcome.decided_by = self.decided_by;
@@ -53,19 +53,19 @@ impl ChargeGroup {
     }
 
     /// Its charges among all charges.
-    pub(super) fn charges<'c>(&self, all: &[Charge<'c>]) -> SmallVec<[Charge<'c>; 2]> {
+    pub(crate) fn charges<'c>(&self, all: &[Charge<'c>]) -> SmallVec<[Charge<'c>; 2]> {
         self.members(all).copied().collect()
     }
 
     /// Its items of a list that has one for each charge.
-    pub(super) fn members<'a, T>(&self, all: &'a [T]) -> impl Iterator<Item = &'a T> {
+    pub(crate) fn members<'a, T>(&self, all: &'a [T]) -> impl Iterator<Item = &'a T> {
         self.members.iter().filter_map(|member| all.get(*member))
     }
 }
 
 impl Store {
     /// Takes all `charges` or none.
-    pub(super) async fn charge_groups(
+    pub(crate) async fn charge_groups(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
         now: Timestamp,
@@ -224,7 +224,7 @@ impl Store {
     ///
     /// # Errors
     /// The store is not known to have them in time.
-    pub(super) async fn prepare(
+    pub(crate) async fn prepare(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
         to: DecidedBy,
@@ -242,7 +242,7 @@ impl Store {
     ///
     /// # Errors
     /// The store is not known to have them in time.
-    pub(super) async fn complete(
+    pub(crate) async fn complete(
         &self,
         charges: &[Charge<'_>],
         to: DecidedBy,
@@ -255,7 +255,7 @@ impl Store {
     }
 
     /// The groups, those that the fewest callers share first.
-    pub(super) fn groups(
+    pub(crate) fn groups(
         &self,
         charges: &[Charge<'_>],
         decider: impl Fn(u128) -> DecidedBy,
@@ -290,7 +290,7 @@ impl Store {
 
 impl ChargeGroup {
     /// Writes the decision about this group into the one about all charges.
-    pub(super) fn write_into(&self, whole: &mut Decision, own: &Decision) {
+    pub(crate) fn write_into(&self, whole: &mut Decision, own: &Decision) {
         for (member, outcome) in self.members.iter().zip(&own.outcomes) {
             if let Some(place) = whole.outcomes.get_mut(*member) {
                 *place = *outcome;
@@ -307,13 +307,13 @@ impl ChargeGroup {
 }
 
 /// The decision before any store has decided: all is allowed, and no standing is known.
-pub(super) fn unknown(charges: &[Charge<'_>], now: Timestamp) -> Decision {
+pub(crate) fn unknown(charges: &[Charge<'_>], now: Timestamp) -> Decision {
     let outcomes: Outcomes = charges.iter().map(|charge| undecided(charge, now)).collect();
     Decision { verdict: Verdict::Allow, outcomes, now }
 }
 
 /// The outcome of a limit that no store has decided.
-pub(super) fn undecided(charge: &Charge<'_>, now: Timestamp) -> Outcome {
+pub(crate) fn undecided(charge: &Charge<'_>, now: Timestamp) -> Outcome {
     let limit = charge.quota.capacity();
     let standing =
         Standing { limit, remaining: limit, used: 0, reset: now, next: now, retry: Retry::Now };

@@ -12,10 +12,8 @@ use std::{
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_settings::MemoryBounds;
 
-use super::{
-    MemoryStore,
-    snapshot::{self, SnapshotError, Writer},
-};
+use super::snapshot::{self, SnapshotError, Writer};
+use crate::MemoryStore;
 
 /// Saves a store's counters from its own thread.
 pub struct SnapshotSaver {

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{KeptSecret, SecretStatus};
 
-use super::{Backend, FIRST_CONNECTIONS, Store, redis::NoSecret};
+use crate::{Backend, FIRST_CONNECTIONS, Store, redis::NoSecret};
 
 /// Time between two checks of the secret, in microseconds: after Redis was flushed, proxies may use
 /// different secrets for so long.
@@ -37,7 +37,7 @@ const ADVICE: &str = "set `key_secret_env` or `key_secret_file`, or let the user
 
 impl Store {
     /// Learns the secret in the background, unless another worker has, or the settings have one.
-    pub(super) fn learn_secret(self: &Rc<Self>) {
+    pub(crate) fn learn_secret(self: &Rc<Self>) {
         if let Some(kept) = self.stores.awaited_secret() {
             let kept = Arc::clone(kept);
             tokio::task::spawn_local(learn(Rc::downgrade(self), kept));
@@ -48,7 +48,7 @@ impl Store {
 
     /// Checks in the background whether Redis still keeps the secret: once a minute, and when
     /// another server has become primary, which may have another secret.
-    pub(super) fn check_secret(self: &Rc<Self>, now: Timestamp) {
+    pub(crate) fn check_secret(self: &Rc<Self>, now: Timestamp) {
         let elections = self.redis().map(|redis| redis.elections()).sum();
         let is_changed = self.elections.replace(elections) != elections;
         let is_due = |kept: &Arc<KeptSecret>| {
@@ -60,7 +60,7 @@ impl Store {
     }
 
     /// Checks in the background whether Redis still keeps the secret that was learnt.
-    pub(super) fn recheck_secret(self: &Rc<Self>) {
+    pub(crate) fn recheck_secret(self: &Rc<Self>) {
         if let Some(kept) = &self.stores.secret
             && kept.status() != SecretStatus::Awaited
         {
@@ -72,7 +72,7 @@ impl Store {
 
     /// How long background queries to all servers may take: as long as a decision, and as first
     /// connections.
-    pub(super) fn background_timeout(&self) -> Duration {
+    pub(crate) fn background_timeout(&self) -> Duration {
         self.stores.settings.deadline.clamp(FIRST_CONNECTIONS, LONGEST_BACKGROUND)
     }
 

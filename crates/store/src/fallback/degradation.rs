@@ -4,7 +4,7 @@ use std::fmt;
 
 use tollgate_settings::StoreKind;
 
-use super::{ServerHealth, ServerReport, ServerRole, Servers, Stores};
+use crate::{ServerHealth, ServerReport, ServerRole, Servers, Stores};
 
 /// Why Redis does not decide about some callers, or about any caller.
 #[derive(Clone, Debug, PartialEq)]

@@ -63,7 +63,7 @@ impl Rival {
 
 impl Rivals {
     /// Records that a server says that it is primary, and is not used.
-    pub(super) fn note(&self, rival: Rival) {
+    pub(crate) fn note(&self, rival: Rival) {
         let now = Instant::now();
         let mut known = self.lock();
         match known.get_mut(&rival.server) {
@@ -79,7 +79,7 @@ impl Rivals {
     }
 
     /// Records that a server is used, or says that it is no primary.
-    pub(super) fn settle(&self, server: &str) {
+    pub(crate) fn settle(&self, server: &str) {
         let known_rival = self.lock().remove(server);
         if let Some(KnownRival { rival: Rival { server, shard, .. }, .. }) = known_rival {
             tracing::info!(shard, server, "this redis server is no longer a second primary");
@@ -87,7 +87,7 @@ impl Rivals {
     }
 
     /// Warns once that the servers do not report enough to choose between two primaries.
-    pub(super) fn warn_ambiguous(&self, key: &str) {
+    pub(crate) fn warn_ambiguous(&self, key: &str) {
         if !self.has_warned_ambiguous.swap(true, Ordering::Relaxed) {
             let advice = ADVICE;
             tracing::warn!(
@@ -107,7 +107,7 @@ impl Rivals {
     }
 
     /// Logs those that were not logged for a while.
-    pub(super) fn remind(&self) {
+    pub(crate) fn remind(&self) {
         let mut known = self.lock();
         known.retain(|_, known_rival| known_rival.last_seen.elapsed() < EXPIRY);
         for known_rival in

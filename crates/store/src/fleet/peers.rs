@@ -16,9 +16,9 @@ use std::{
 use tokio::time::Instant;
 use tollgate_clock::Timestamp;
 
-use super::{
+use super::heartbeat::{Duty, Turn};
+use crate::{
     Store,
-    heartbeat::{Duty, Turn},
     moving::Announcement,
     redis::{AnnounceError, ProxyList},
 };
@@ -27,12 +27,12 @@ use super::{
 const PAUSE: Duration = Duration::from_secs(2);
 
 /// Most other proxies that are read. Where there are more, callers are moved only by `now`.
-pub(super) const MAX_PEERS: usize = 1000;
+pub(crate) const MAX_PEERS: usize = 1000;
 
 /// What a process has announced about callers that are moved.
 #[derive(Debug, Default)]
-pub(super) struct Peers {
-    pub(super) duty: Arc<Duty>,
+pub(crate) struct Peers {
+    pub(crate) duty: Arc<Duty>,
     /// The change of the move that was announced last.
     announced: AtomicU32,
     /// Whether an announcement was made or tried since the start.
@@ -52,7 +52,7 @@ impl Peers {
 impl Store {
     /// Announces this proxy in the background: every few seconds, and after each change of the
     /// move.
-    pub(super) fn announce_if_due(self: &Rc<Self>, now: Timestamp) {
+    pub(crate) fn announce_if_due(self: &Rc<Self>, now: Timestamp) {
         let changes = self.stores.moving.changes();
         if let Some(turn) = self.stores.peers.take_turn(changes, Instant::now()) {
             let store = Rc::clone(self);
@@ -64,7 +64,7 @@ impl Store {
     }
 
     /// Whether this proxy was announced, or that was tried, or is not needed.
-    pub(super) fn has_announced(&self) -> bool {
+    pub(crate) fn has_announced(&self) -> bool {
         self.stores.peers.has_announced.load(Ordering::Relaxed) || self.redis().next().is_none()
     }
 

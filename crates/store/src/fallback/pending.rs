@@ -36,7 +36,7 @@ const COUNTERS_PER_TICK: usize = 256;
 
 /// The pending charges of all workers.
 #[derive(Debug, Default)]
-pub(super) struct PendingCharges {
+pub(crate) struct PendingCharges {
     counters: Mutex<PendingCounters>,
     /// The number of counters. It is mostly zero, and then the lock is not needed.
     count: AtomicUsize,
@@ -47,7 +47,7 @@ pub(super) struct PendingCharges {
 /// While a worker holds these, it decides locally, and no other worker writes back or drops a
 /// counter.
 #[derive(Debug, Default)]
-pub(super) struct PendingCounters {
+pub(crate) struct PendingCounters {
     by_entry: HashMap<u128, PendingCounter>,
     /// The order in which counters are written back in the background.
     queue: VecDeque<u128>,
@@ -78,12 +78,12 @@ enum WriteState {
 
 impl PendingCharges {
     /// How many counters have pending charges.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.count.load(Ordering::Relaxed)
     }
 
     /// Whether no counter has.
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
@@ -111,7 +111,7 @@ impl PendingCharges {
 
     /// From now on, what the local counter holds beyond `base` is pending for the store `to`. False
     /// if there is no room to record that.
-    pub(super) fn begin(
+    pub(crate) fn begin(
         &self,
         counters: &mut PendingCounters,
         charge: &Charge<'_>,
@@ -142,7 +142,7 @@ impl PendingCharges {
     }
 
     /// Drops a counter: nothing of it is pending any more.
-    pub(super) fn discard(&self, counters: &mut PendingCounters, entry: u128) {
+    pub(crate) fn discard(&self, counters: &mut PendingCounters, entry: u128) {
         if counters.by_entry.remove(&entry).is_some() {
             self.count.fetch_sub(1, Ordering::Relaxed);
             self.ended.notify_waiters();
@@ -150,7 +150,7 @@ impl PendingCharges {
     }
 
     /// Drops all counters: the secret has changed, so no caller has these keys any more.
-    pub(super) fn discard_all(&self) {
+    pub(crate) fn discard_all(&self) {
         let mut counters = self.lock();
         *counters = PendingCounters::default();
         self.count.store(0, Ordering::Relaxed);
@@ -180,14 +180,14 @@ impl PendingCharges {
     }
 
     /// Must be held no longer than it takes to decide or settle one request.
-    pub(super) fn lock(&self) -> MutexGuard<'_, PendingCounters> {
+    pub(crate) fn lock(&self) -> MutexGuard<'_, PendingCounters> {
         self.counters.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl PendingCounters {
     /// Whether a counter has pending charges.
-    pub(super) fn contains(&self, entry: u128) -> bool {
+    pub(crate) fn contains(&self, entry: u128) -> bool {
         self.by_entry.contains_key(&entry)
     }
 

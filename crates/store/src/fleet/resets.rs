@@ -28,7 +28,8 @@ use std::{
 use tokio::time::Instant;
 use tollgate_limit::Key;
 
-use super::{Backend, Store, heartbeat::Duty, redis::Partition};
+use super::heartbeat::Duty;
+use crate::{Backend, Store, redis::Partition};
 
 /// Time between two reads of the list.
 const PAUSE: Duration = Duration::from_millis(500);
@@ -38,7 +39,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 const MAX_READ_AGE: Duration = Duration::from_secs(10);
 
 /// How long nothing is copied into a counter that was reset.
-pub(super) const COPY_GUARD: Duration = Duration::from_secs(30);
+pub(crate) const COPY_GUARD: Duration = Duration::from_secs(30);
 
 /// Why counters may not be reset.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -52,11 +53,11 @@ pub enum NotReset {
 }
 
 /// The list as a server has it: encoded counters, and when each was listed by the server's clock.
-pub(super) type ResetList = HashMap<Vec<u8>, f64>;
+pub(crate) type ResetList = HashMap<Vec<u8>, f64>;
 
 /// A counter that was reset, as proxies list it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct ListedReset {
+pub(crate) struct ListedReset {
     key: Key,
     /// The random name of the process that reset it.
     by: u64,
@@ -64,7 +65,7 @@ pub(super) struct ListedReset {
 
 /// What the workers of a process know of counters that were reset.
 #[derive(Debug)]
-pub(super) struct Resets {
+pub(crate) struct Resets {
     /// How often this process has dropped what it remembered of some counters.
     generation: AtomicU64,
     /// The random name of this process.
@@ -79,7 +80,7 @@ pub(super) struct Resets {
 
 impl Resets {
     /// No counter was reset. The process has this random name.
-    pub(super) fn new(name: u64) -> Resets {
+    pub(crate) fn new(name: u64) -> Resets {
         Resets {
             generation: AtomicU64::new(0),
             name,
@@ -92,12 +93,12 @@ impl Resets {
 
     /// How often this process has dropped what it remembered of some counters. A reply to a call
     /// that was made before must not be remembered after.
-    pub(super) fn generation(&self) -> u64 {
+    pub(crate) fn generation(&self) -> u64 {
         self.generation.load(Ordering::Acquire)
     }
 
     /// What was remembered of some counters was dropped.
-    pub(super) fn begin_generation(&self) {
+    pub(crate) fn begin_generation(&self) {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
@@ -121,7 +122,7 @@ impl Resets {
 
 impl ListedReset {
     /// Its bytes in the list.
-    pub(super) fn encode(&self) -> Vec<u8> {
+    pub(crate) fn encode(&self) -> Vec<u8> {
         let Key { owner, entry } = self.key;
         [&owner.to_be_bytes()[..], &entry.to_be_bytes(), &self.by.to_be_bytes()].concat()
     }
@@ -170,7 +171,7 @@ impl Store {
     }
 
     /// Reads in the background, twice a second, which counters other proxies have reset.
-    pub(super) fn read_resets_if_due(self: &Rc<Self>) {
+    pub(crate) fn read_resets_if_due(self: &Rc<Self>) {
         let turn = self.stores.resets.duty.take_turn(Instant::now(), |age| age >= PAUSE);
         if let Some(turn) = turn {
             let store = Rc::clone(self);
@@ -183,7 +184,7 @@ impl Store {
 
     /// Reads which counters other proxies have reset, unless that was done lately. Must be called
     /// before a count is copied into a store that other proxies share.
-    pub(super) async fn learn_resets(&self, deadline: Instant) {
+    pub(crate) async fn learn_resets(&self, deadline: Instant) {
         if !self.stores.resets.is_recent() {
             self.read_resets(deadline).await;
         }

@@ -12,11 +12,11 @@ use tollgate_limit::{
     Charge, DecidedBy, Decision, Fallback, OwnedCharge, Stance, Standing, Verdict,
 };
 
-use super::{
+use super::groups::undecided;
+use crate::{
     Adjustment, DiskStore, Store, StoreError, Unanswered,
     call_time::CallTime,
     disk::{NotRead, Record},
-    groups::undecided,
     memory::{Cold, NotCharged, ThawOutcome},
 };
 
@@ -25,7 +25,7 @@ const MAX_READS: usize = 8;
 
 impl Store {
     /// Takes all `charges` or none, in memory, as soon as their counters are there.
-    pub(super) async fn charge_thawed(
+    pub(crate) async fn charge_thawed(
         self: &Rc<Self>,
         store: &Arc<DiskStore>,
         charges: &[Charge<'_>],
@@ -119,7 +119,7 @@ impl Store {
 
     /// Corrects a charge, later if its counter has left memory since. Returns the new standing of
     /// its limit; none if it is not known yet, or the counter is gone.
-    pub(super) fn settle_on_disk(
+    pub(crate) fn settle_on_disk(
         self: &Rc<Self>,
         disk: &Arc<DiskStore>,
         charge: &Charge<'_>,
@@ -151,7 +151,7 @@ impl DiskStore {
     ///
     /// # Errors
     /// There is no room for a counter, or it cannot be read in time; nothing was taken then.
-    pub(super) async fn charge_when_resident(
+    pub(crate) async fn charge_when_resident(
         &self,
         charges: &[Charge<'_>],
         time: CallTime,
@@ -179,7 +179,7 @@ impl DiskStore {
     ///
     /// # Errors
     /// One of them cannot be read in time.
-    pub(super) async fn peek_when_resident(
+    pub(crate) async fn peek_when_resident(
         &self,
         charges: &[Charge<'_>],
         time: CallTime,
@@ -209,7 +209,7 @@ impl DiskStore {
     ///
     /// # Errors
     /// One of them cannot be read in time.
-    pub(super) async fn thaw_all(
+    pub(crate) async fn thaw_all(
         &self,
         charges: &[Charge<'_>],
         time: CallTime,

@@ -8,11 +8,11 @@
 use tollgate_clock::Timestamp;
 use tollgate_limit::{AnyState, Charge, Count};
 
-use super::{Adjustment, Store, redis::Reply};
+use crate::{Adjustment, Store, redis::Reply};
 
 impl Store {
     /// The last known count of a counter in Redis; none if it is not known, or counts leases.
-    pub(super) fn cached(&self, charge: &Charge<'_>) -> Option<Count> {
+    pub(crate) fn cached(&self, charge: &Charge<'_>) -> Option<Count> {
         if is_lease(charge) {
             return None;
         }
@@ -23,7 +23,7 @@ impl Store {
 
     /// Caches a reply of Redis that arrived at `now` by this process' clock, unless counters were
     /// reset since the call was made, when resets had this `generation`.
-    pub(super) fn update_cache(
+    pub(crate) fn update_cache(
         &self,
         charges: &[Charge<'_>],
         reply: &Reply,
@@ -45,14 +45,14 @@ impl Store {
     }
 
     /// Caches a count that a server reported, if it is higher than the cached one.
-    pub(super) fn raise_cached(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) {
+    pub(crate) fn raise_cached(&self, charge: &Charge<'_>, count: &Count, now: Timestamp) {
         if let Some(state) = count.state().filter(|_| self.may_cache(charge)) {
             self.stores.cache.seed(charge, &state, now);
         }
     }
 
     /// Adds units that were written back to Redis.
-    pub(super) fn add_to_cache(&self, charge: &Charge<'_>, written: &AnyState, now: Timestamp) {
+    pub(crate) fn add_to_cache(&self, charge: &Charge<'_>, written: &AnyState, now: Timestamp) {
         if self.may_cache(charge) && self.stores.cache.add(charge, written, self.local_time(now)) {
             self.stores.reseeding.remember(charge);
         }
@@ -66,7 +66,7 @@ impl Store {
     }
 
     /// Applies an adjustment to the cached counter, until Redis reports it anew.
-    pub(super) fn settle_cached(
+    pub(crate) fn settle_cached(
         &self,
         charge: &Charge<'_>,
         adjustment: Adjustment,
@@ -83,7 +83,7 @@ impl Store {
     /// Copies cached and locally decided counters into the process, which is about to decide them:
     /// their callers were moved to Redis and are moved back. Pending charges of these counters are
     /// dropped, because the copies include them.
-    pub(super) fn return_to_memory(&self, charges: &[Charge<'_>], now: Timestamp) {
+    pub(crate) fn return_to_memory(&self, charges: &[Charge<'_>], now: Timestamp) {
         let stores = &*self.stores;
         let of_redis = [stores.reseeding.counters(), &stores.cache, &stores.local]
             .map(|store| store.is_in_use().then_some(store));
@@ -112,6 +112,6 @@ impl Store {
 }
 
 /// Whether a counter counts leases.
-pub(super) fn is_lease(charge: &Charge<'_>) -> bool {
+pub(crate) fn is_lease(charge: &Charge<'_>) -> bool {
     charge.quota.holds_leases()
 }

@@ -27,20 +27,20 @@ const BLOCK_HEAD_BYTES: usize = 2 + 1 + 4 + 4;
 
 /// Counters of one shard and one algorithm.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Block {
+pub(crate) struct Block {
     /// The index of the shard.
-    pub(super) shard: u16,
+    pub(crate) shard: u16,
     /// The [number](tollgate_limit::AlgorithmKind::number) of the algorithm.
-    pub(super) kind: u8,
+    pub(crate) kind: u8,
     /// The number of counters.
-    pub(super) count: u32,
+    pub(crate) count: u32,
     /// The counters.
-    pub(super) bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 /// Why no counters can be loaded from a file. The message says what to do.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum SnapshotError {
+pub(crate) enum SnapshotError {
     /// It does not begin as a snapshot does.
     #[error("not a file of saved counters: name another, or move this one away")]
     Foreign,
@@ -56,7 +56,7 @@ pub(super) enum SnapshotError {
 }
 
 /// Writes a snapshot.
-pub(super) struct Writer {
+pub(crate) struct Writer {
     file: BufWriter<File>,
     digest: digest::Context,
     /// Where it is written until it is complete.
@@ -70,7 +70,7 @@ impl Writer {
     ///
     /// # Errors
     /// Those of the system, and if `target` is a foreign file.
-    pub(super) fn create(target: &Path, secret: [u8; 16], now: Timestamp) -> io::Result<Writer> {
+    pub(crate) fn create(target: &Path, secret: [u8; 16], now: Timestamp) -> io::Result<Writer> {
         if is_foreign(target) {
             return Err(io::Error::other(SnapshotError::Foreign));
         }
@@ -99,7 +99,7 @@ impl Writer {
     ///
     /// # Errors
     /// Those of the system.
-    pub(super) fn block(&mut self, block: &Block) -> io::Result<()> {
+    pub(crate) fn block(&mut self, block: &Block) -> io::Result<()> {
         let length = u32::try_from(block.bytes.len())
             .map_err(|_| io::Error::other("more counters in a block than a snapshot can hold"))?;
         self.write(&block.shard.to_le_bytes())?;
@@ -113,7 +113,7 @@ impl Writer {
     ///
     /// # Errors
     /// Those of the system; the file that was there before is still there then.
-    pub(super) fn finish(mut self) -> io::Result<()> {
+    pub(crate) fn finish(mut self) -> io::Result<()> {
         let digest = self.digest.clone().finish();
         self.file.write_all(digest.as_ref())?;
         self.file.flush()?;
@@ -131,11 +131,11 @@ impl Writer {
 }
 
 /// A complete snapshot.
-pub(super) struct Snapshot {
+pub(crate) struct Snapshot {
     /// The secret that keys were hashed with.
-    pub(super) secret: [u8; 16],
+    pub(crate) secret: [u8; 16],
     /// When it was taken.
-    pub(super) taken: Timestamp,
+    pub(crate) taken: Timestamp,
     file: BufReader<File>,
     /// Bytes of blocks that have not been read.
     left: u64,
@@ -145,7 +145,7 @@ pub(super) struct Snapshot {
 ///
 /// # Errors
 /// [`SnapshotError`].
-pub(super) fn read(path: &Path) -> Result<Option<Snapshot>, SnapshotError> {
+pub(crate) fn read(path: &Path) -> Result<Option<Snapshot>, SnapshotError> {
     if is_foreign(path) {
         return Err(SnapshotError::Foreign);
     }
@@ -205,7 +205,7 @@ impl Snapshot {
     ///
     /// # Errors
     /// Those of the system, or [`SnapshotError::Torn`] if the file was changed after it was opened.
-    pub(super) fn next_block(&mut self) -> Result<Option<Block>, SnapshotError> {
+    pub(crate) fn next_block(&mut self) -> Result<Option<Block>, SnapshotError> {
         if self.left == 0 {
             return Ok(None);
         }

@@ -15,10 +15,11 @@ use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Decision, Origin, Stance};
 
-use super::{Backend, NoRoom, Store, StoreError, groups::undecided, moving::MoveState};
+use super::groups::undecided;
+use crate::{Backend, NoRoom, Store, StoreError, moving::MoveState};
 
 /// The counters by client-chosen values that were used in the current minute.
-pub(super) struct NewCounters {
+pub(crate) struct NewCounters {
     max_per_minute: u32,
     minute: Mutex<MinuteFilter>,
 }
@@ -46,7 +47,7 @@ const MINUTE_MICROS: u64 = 60_000_000;
 
 impl NewCounters {
     /// Each client may use so many new counters in a minute.
-    pub(super) fn new(max_per_minute: u32) -> NewCounters {
+    pub(crate) fn new(max_per_minute: u32) -> NewCounters {
         NewCounters { max_per_minute, minute: Mutex::default() }
     }
 
@@ -111,7 +112,7 @@ fn filter_bits(pair_hash: u128) -> impl Iterator<Item = (usize, u64)> {
 impl Store {
     /// Takes all `charges` or none, unless their client has used too many counters of its own
     /// choice.
-    pub(super) async fn charge_admitted(
+    pub(crate) async fn charge_admitted(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
         now: Timestamp,

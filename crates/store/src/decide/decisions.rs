@@ -3,7 +3,7 @@
 use tollgate_limit::{DecidedBy, Decision, Outcome};
 use tollgate_observe::metrics::Count;
 
-use super::{Store, StoreError, named::named};
+use crate::{Store, StoreError, named::named};
 
 named! {
     /// Who decided about the charges of a request.
@@ -29,21 +29,21 @@ named! {
 /// What a worker counts.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(super) struct DecisionCounts([Count; Decider::ALL.len()]);
+pub(crate) struct DecisionCounts([Count; Decider::ALL.len()]);
 
 impl DecisionCounts {
-    pub(super) fn count(&self, decider: Decider) {
+    pub(crate) fn count(&self, decider: Decider) {
         self.of(decider).increment();
     }
 
-    pub(super) fn of(&self, decider: Decider) -> &Count {
+    pub(crate) fn of(&self, decider: Decider) -> &Count {
         decider.of(&self.0)
     }
 }
 
 impl Store {
     /// Counts what came of charges.
-    pub(super) fn count_decision(&self, decision: &Result<Decision, StoreError>) {
+    pub(crate) fn count_decision(&self, decision: &Result<Decision, StoreError>) {
         let decider = match decision {
             Ok(decision) => self.stores.decider_of(&decision.outcomes),
             Err(StoreError::Unanswered(_)) => Decider::Closed,
@@ -53,7 +53,7 @@ impl Store {
     }
 
     /// Counts the charges that found no room and were left out.
-    pub(super) fn count_left_out(&self, decision: &Decision) {
+    pub(crate) fn count_left_out(&self, decision: &Decision) {
         let is_left_out = |outcome: &&Outcome| outcome.decided_by == DecidedBy::NoStore;
         let left_out = decision.outcomes.iter().filter(is_left_out).count();
         if left_out > 0 {

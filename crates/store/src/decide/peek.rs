@@ -8,16 +8,16 @@ use tokio::time::Instant;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Count, Decision, Fallback, Outcome, Standing};
 
-use super::{
+use super::groups::{ChargeGroup, unknown};
+use crate::{
     Backend, Store, Unanswered,
     call_time::CallTime,
-    groups::{ChargeGroup, unknown},
     redis::{PeekReply, PeekSource, Reply},
 };
 
 impl Store {
     /// The standing of the limits of `charges`.
-    pub(super) async fn peek_groups(
+    pub(crate) async fn peek_groups(
         self: &Rc<Self>,
         source: PeekSource,
         charges: &[Charge<'_>],

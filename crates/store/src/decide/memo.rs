@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, DecidedBy, Decision, Key, Outcome, Quota, Retry, Stance};
 
-use super::recent::Recent;
+use crate::recent::Recent;
 
 /// The most denials that are remembered.
 const CAPACITY: usize = 10_000;
@@ -20,7 +20,7 @@ const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// Denials, by the counter that denied.
 #[derive(Debug)]
-pub(super) struct Memo {
+pub(crate) struct Memo {
     denials: Recent<u128, CachedDenial>,
     /// When counters were last reset, as `Resets::generation` counts it.
     generation: u64,
@@ -55,7 +55,7 @@ impl Memo {
     /// The denial of the same request, if it is still valid, as one of [`DecidedBy::Memo`]. When
     /// counters were reset since, all denials are forgotten: they are of the last second, and
     /// resets are rare.
-    pub(super) fn recall(
+    pub(crate) fn recall(
         &mut self,
         charges: &[Charge<'_>],
         generation: u64,
@@ -92,7 +92,7 @@ impl Memo {
 
     /// Remembers a denial that will last. `now` is the instant of the request, so that the denial
     /// lasts no longer by this process' clock than by the store's.
-    pub(super) fn remember(&mut self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
+    pub(crate) fn remember(&mut self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
         if charges.iter().any(|charge| is_written_by_denials(charge.quota)) {
             return;
         }
@@ -114,7 +114,7 @@ impl Memo {
     }
 
     /// Forgets the denials of a counter, to which something was given back.
-    pub(super) fn forget(&mut self, key: Key) {
+    pub(crate) fn forget(&mut self, key: Key) {
         self.denials.remove(&key.entry);
     }
 }
