@@ -3,9 +3,10 @@
 use std::{
     collections::HashMap,
     net::{IpAddr, Ipv6Addr},
-    sync::{Mutex, PoisonError},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 /// Wrong tokens by address, for as long as they matter.
 #[derive(Default)]
@@ -25,7 +26,7 @@ const MAX_ADDRESSES: usize = 1024;
 impl Failures {
     /// Whether a token from `address` may be looked at now.
     pub(super) fn may_try(&self, address: IpAddr, now: Instant) -> bool {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         match known.get(&source(address)) {
             Some(recent) => recent.has_room(now),
             None if known.len() < MAX_ADDRESSES => true,
@@ -38,7 +39,7 @@ impl Failures {
 
     /// A token from `address` was wrong.
     pub(super) fn note(&self, address: IpAddr, now: Instant) {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = self.0.lock();
         known.entry(source(address)).or_default().push(now);
     }
 }
@@ -123,7 +124,7 @@ mod tests {
         let failures = Failures::default();
         let start = Instant::now();
         let nth = |number: u32| IpAddr::V4(number.into());
-        let known = || failures.0.lock().unwrap().len();
+        let known = || failures.0.lock().len();
         for number in 0..MAX_ADDRESSES as u32 {
             assert!(failures.may_try(nth(number), start));
             failures.note(nth(number), start);

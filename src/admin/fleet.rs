@@ -1,13 +1,11 @@
 //! The fleet: this proxy, and those that share its Redis. `GET /fleet`.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
+use parking_lot::Mutex;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::{Instant, sleep};
@@ -133,7 +131,7 @@ impl Describer {
     /// Tells other proxies about this one every few seconds, if this is called more often.
     pub fn tick(&self) {
         {
-            let mut latest = self.latest.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut latest = self.latest.lock();
             let now = Instant::now();
             let before = latest.counted.map(|(at, counted)| (now - at, counted));
             if before.is_some_and(|(passed, _)| passed < PAUSE) {
@@ -155,7 +153,7 @@ impl Describer {
     pub fn summary(&self) -> ProxySummary {
         let Describer { shared, state, phase, started, name, latest } = self;
         let Rates { requests_per_second, denied_share, would_be_denied_share } =
-            latest.lock().unwrap_or_else(PoisonError::into_inner).rates;
+            latest.lock().rates;
         let report = state.report();
         let snapshot = shared.snapshot();
         let degradations = shared.stores.degradations();

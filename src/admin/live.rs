@@ -9,13 +9,10 @@ mod report;
 mod steps;
 mod stream;
 
-use std::{
-    convert::Infallible,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::{
     sync::{Semaphore, watch},
     time::{Instant, MissedTickBehavior, interval},
@@ -81,7 +78,7 @@ impl Live {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let is_due = self.observed().steps.is_due(Instant::now());
+            let is_due = self.observed.lock().steps.is_due(Instant::now());
             let is_heard = self.events.receiver_count() > 0;
             if is_due || is_heard {
                 let event = self.observe(context, is_heard);
@@ -95,7 +92,7 @@ impl Live {
         let seat = Arc::clone(&self.seats).try_acquire_owned().ok()?;
         let receiver = self.events.subscribe();
         let is_recent =
-            self.observed().latest.is_some_and(|latest| latest.elapsed() < PAUSE + PAUSE / 2);
+            self.observed.lock().latest.is_some_and(|latest| latest.elapsed() < PAUSE + PAUSE / 2);
         if !is_recent && let Some(event) = self.observe(context, true) {
             let _ = self.events.send(event);
         }
@@ -104,13 +101,13 @@ impl Live {
 
     /// The last hour.
     pub(super) fn history(&self, context: &Context) -> History {
-        History::of(&self.observed().steps, context)
+        History::of(&self.observed.lock().steps, context)
     }
 
     /// Counts what there was meanwhile. The event about it, if it is wanted.
     fn observe(&self, context: &Context, is_heard: bool) -> Option<Bytes> {
         let counted = Counted::of(&context.shared);
-        let mut observed = self.observed();
+        let mut observed = self.observed.lock();
         let Observed { steps, recent, events, latest } = &mut *observed;
         let now = Instant::now();
         steps.take(now, &counted);
@@ -124,9 +121,5 @@ impl Live {
         // What is serialized here has no maps with keys that are no text, and cannot fail.
         let text = serde_json::to_string(&report).unwrap_or_default();
         Some(Bytes::from(format!("id: {events}\nevent: live\ndata: {text}\n\n")))
-    }
-
-    fn observed(&self) -> MutexGuard<'_, Observed> {
-        self.observed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,8 +1,7 @@
 //! How the configuration came to be what it is: which one is in force, and what is wrong with the
 //! one that was refused last, if it was.
 
-use std::sync::{Mutex, PoisonError};
-
+use parking_lot::Mutex;
 use tollgate_clock::Timestamp;
 use tollgate_yaml::Problem;
 
@@ -62,7 +61,7 @@ impl ReloadState {
 
     /// The state now.
     pub fn report(&self) -> Report {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.lock().clone()
     }
 
     /// A configuration was put in force. Returns which.
@@ -72,7 +71,7 @@ impl ReloadState {
         digest: String,
         needs_restart: Vec<&'static str>,
     ) -> u64 {
-        let mut report = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = self.0.lock();
         let generation = report.generation + 1;
         let done = report.done + 1;
         let failed = report.failed;
@@ -86,7 +85,7 @@ impl ReloadState {
         let texts = problems.iter().take(MAX_PROBLEMS).map(|problem| cut(problem.to_string()));
         let more = problems.len().saturating_sub(MAX_PROBLEMS);
         let refused = Refused { at: now, problems: texts.collect(), more };
-        let mut report = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut report = self.0.lock();
         report.failed += 1;
         report.refused = Some(refused.clone());
         refused

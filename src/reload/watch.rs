@@ -1,9 +1,10 @@
 //! The system's events of changed files. An event is only a hint: reading the files finds out what
 //! has changed. Changes without an event are found by reading the files from time to time.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use parking_lot::Mutex;
 use tollgate_yaml::Inputs;
 
 use super::places::Places;
@@ -24,7 +25,7 @@ impl Watch {
         let followed = Arc::clone(&places);
         let handler = move |event: notify::Result<Event>| {
             let is_change = match &event {
-                Ok(event) => is_change(event, &lock(&followed)),
+                Ok(event) => is_change(event, &followed.lock()),
                 Err(_) => true,
             };
             if is_change {
@@ -49,7 +50,7 @@ impl Watch {
         let places = Places::of(inputs);
         let wanted: Vec<_> = places.watched().map(ToOwned::to_owned).collect();
         // The lock is released before the watcher is called: the watcher's thread may wait for it.
-        let former = std::mem::replace(&mut *lock(&self.places), places);
+        let former = std::mem::replace(&mut *self.places.lock(), places);
         for place in former.watched() {
             // It fails for what is gone, and for what could not be watched.
             let _ = watcher.unwatch(place);
@@ -63,10 +64,6 @@ impl Watch {
             }
         }
     }
-}
-
-fn lock(places: &Mutex<Places>) -> MutexGuard<'_, Places> {
-    places.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Whether inputs may have changed with it. An event without a path says that events were lost.

@@ -4,14 +4,10 @@
 //! first [`MAX_A_SECOND`] of a second, and none for which it would have to wait: what is left out
 //! is counted.
 
-use std::{
-    cell::Cell,
-    collections::VecDeque,
-    net::IpAddr,
-    sync::{Arc, Mutex, PoisonError, TryLockError},
-};
+use std::{cell::Cell, collections::VecDeque, net::IpAddr, sync::Arc};
 
 use http::{HeaderValue, request::Parts};
+use parking_lot::Mutex;
 use tollgate_clock::Timestamp;
 use tollgate_observe::metrics::{Count, Shards};
 
@@ -136,7 +132,7 @@ impl Denials {
         let left_out = self.counts.read(|all| all.iter().map(|own| own.left_out.get()).sum());
         // Only a moment, for workers leave out what comes meanwhile.
         let (newer, latest) = {
-            let ring = self.ring.lock().unwrap_or_else(PoisonError::into_inner);
+            let ring = self.ring.lock();
             let newer = ring.entries.iter().rev().take_while(|entry| entry.seq > seq);
             (newer.cloned().collect::<Vec<_>>(), ring.latest)
         };
@@ -148,7 +144,7 @@ impl Denials {
 
     /// The number of the latest one; 0: there was none.
     pub fn latest(&self) -> u64 {
-        self.ring.lock().unwrap_or_else(PoisonError::into_inner).latest
+        self.ring.lock().latest
     }
 
     /// How many requests were denied so far, and how many limits would have denied if they were
@@ -180,9 +176,8 @@ impl Denials {
         let entry = request.entry(now);
         // Dropped after the lock.
         let _oldest = match self.ring.try_lock() {
-            Ok(mut ring) => ring.push(entry),
-            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner().push(entry),
-            Err(TryLockError::WouldBlock) => {
+            Some(mut ring) => ring.push(entry),
+            None => {
                 notes.counts.left_out.increment();
                 None
             }
@@ -317,7 +312,7 @@ mod tests {
     fn newer_ones_that_fit_are_found_oldest_first() {
         let denials = Denials::default();
         {
-            let mut ring = denials.ring.lock().unwrap();
+            let mut ring = denials.ring.lock();
             ring.entries = (1..=20).map(|seq| Arc::new(entry(seq))).collect();
             ring.latest = 20;
         }

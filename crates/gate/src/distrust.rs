@@ -7,13 +7,11 @@
 
 use std::{
     collections::HashMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::atomic::{AtomicU64, Ordering},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use quick_cache::sync::Cache;
 use tollgate_clock::Timestamp;
 use tollgate_identity::Prefixes;
@@ -92,7 +90,7 @@ impl Distrust {
     fn part(&self, address: u128) -> MutexGuard<'_, HashMap<u128, u32>> {
         let [first, ..] = &self.verifying;
         let part = self.verifying.get((address % PARTS as u128) as usize).unwrap_or(first);
-        part.lock().unwrap_or_else(PoisonError::into_inner)
+        part.lock()
     }
 }
 

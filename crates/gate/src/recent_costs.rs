@@ -4,9 +4,9 @@
 use std::{
     collections::HashMap,
     hash::{DefaultHasher, Hash, Hasher},
-    sync::{Mutex, PoisonError},
 };
 
+use parking_lot::Mutex;
 use tollgate_clock::Timestamp;
 use tollgate_limit::LimitId;
 
@@ -48,7 +48,7 @@ impl RecentCosts {
     /// Remembers a cost that a response has named at `now`.
     pub(super) fn note(&self, source: CostSource, cost: u32, now: Timestamp) {
         let hour = hour_of(now);
-        let mut by_source = self.by_source.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut by_source = self.by_source.lock();
         if by_source.len() >= MAX_SOURCES && !by_source.contains_key(&source) {
             by_source.retain(|_, old| old.hour + 1 >= hour);
             if by_source.len() >= MAX_SOURCES {
@@ -64,7 +64,7 @@ impl RecentCosts {
 
     /// The highest recent cost; none if no response has named any.
     pub(super) fn of(&self, source: CostSource, now: Timestamp) -> Option<u32> {
-        let by_source = self.by_source.lock().unwrap_or_else(PoisonError::into_inner);
+        let by_source = self.by_source.lock();
         let hour = hour_of(now);
         by_source.get(&source).map(|costs| match costs.hour == hour {
             true => costs.latest.max(costs.before),

@@ -7,11 +7,12 @@ use std::{
     collections::BTreeMap,
     rc::Rc,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
+use parking_lot::Mutex;
 use tollgate_identity::AuthResult;
 use tollgate_limit::Scope;
 use tollgate_observe::{
@@ -128,7 +129,7 @@ impl SeriesBook {
     /// generation of these policies: no others have the same.
     pub(super) fn enter(&self, policies: &Policies) -> u64 {
         self.callers.enter(policies.iter().flat_map(limits_by_caller));
-        let mut names = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.policies.lock();
         names.entry(NO_NAME.into()).or_default();
         for policy in policies.iter() {
             let own = names.entry(policy.name.clone()).or_default();
@@ -151,7 +152,7 @@ impl SeriesBook {
     /// The counters of a worker for these policies.
     pub(super) fn of_worker(&self, worker: usize, snapshot: &Snapshot) -> WorkerSeries {
         let Snapshot { generation, policies, .. } = snapshot;
-        let mut names = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut names = self.policies.lock();
         let mut series_of = |policy: Option<&Policy>| {
             let name = policy.map_or(NO_NAME, |policy| &policy.name);
             let own = names.entry(name.into()).or_default().of_worker(worker, policy);
@@ -185,7 +186,7 @@ impl SeriesBook {
 
     /// What was counted so far.
     pub fn totals(&self) -> Vec<PolicyTotal> {
-        let names = self.policies.lock().unwrap_or_else(PoisonError::into_inner);
+        let names = self.policies.lock();
         names.iter().map(|(policy, names)| names.total(policy)).collect()
     }
 }

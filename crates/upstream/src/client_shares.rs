@@ -16,12 +16,13 @@ use std::{
     hash::{BuildHasher, RandomState},
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU32, AtomicUsize, Ordering::SeqCst},
     },
     task::{Context, Poll},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot::{self, Receiver, Sender};
 use tollgate_policy::Bounds;
 
@@ -121,7 +122,7 @@ impl ClientShares {
         if !is_behind && let Some(share) = self.claim(counters) {
             return ShareOutcome::Share(share);
         }
-        let mut state = self.lock();
+        let mut state = self.queue.lock();
         if state.waiting.len() >= bounds.queue {
             // Clients that fill the queue do not keep another address from its share. None of its
             // own requests is overtaken: one that waited would have got the share already.
@@ -182,7 +183,7 @@ impl ClientShares {
     /// Gives shares to those who wait and may have one, the longest first.
     fn serve(self: &Arc<Self>) {
         let mut served = Vec::new();
-        let mut state = self.lock();
+        let mut state = self.queue.lock();
         let mut at = 0;
         while let Some(waiting) = state.waiting.get(at) {
             let may_have = self.may_have(self.used(waiting.counters), self.in_use.load(SeqCst));
@@ -197,10 +198,6 @@ impl ClientShares {
             // If the request has just ended, the share comes back, and goes to the next.
             let _ = next.sender.send(share);
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Queue> {
-        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -229,7 +226,7 @@ impl QueuedShare {
 
 impl Drop for QueuedShare {
     fn drop(&mut self) {
-        let mut state = self.shares.lock();
+        let mut state = self.shares.queue.lock();
         let place = state.waiting.iter().position(|waiting| waiting.turn == self.number);
         let given_up = place.and_then(|place| state.waiting.remove(place));
         self.shares.waiting.store(state.waiting.len(), SeqCst);

@@ -8,13 +8,14 @@ use std::{
     io,
     net::{IpAddr, SocketAddr},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::watch, time::timeout};
 
 pub use self::endpoint::{Endpoint, Loaded};
@@ -153,13 +154,13 @@ impl Group {
 
     /// Whether its servers are spoken to as those of `upstream`: only then can they be the same.
     pub(super) fn speaks_like(&self, upstream: &Upstream) -> bool {
-        let own = &self.book().upstream;
+        let own = &self.book.lock().upstream;
         own.transport == upstream.transport && own.protocol == upstream.protocol
     }
 
     /// Does from now on as `upstream` says. Servers that stay keep all that is known about them.
     pub(super) fn update(self: &Arc<Self>, upstream: &Upstream) {
-        let mut book = self.book();
+        let mut book = self.book.lock();
         let mut known = std::mem::take(&mut book.listings);
         book.upstream = upstream.clone();
         let now = Instant::now();
@@ -193,14 +194,14 @@ impl Group {
 
     /// Whether the keeper has work with it: names to look up, or health checks.
     pub(super) fn needs_care(&self) -> bool {
-        let book = self.book();
+        let book = self.book.lock();
         book.upstream.health_check.is_some()
             || book.listings.iter().any(|listing| listing.lookups.is_some())
     }
 
     /// Names that are to be looked up now, with their ports.
     pub(super) fn begin_lookups(&self, now: Instant) -> Vec<(Box<str>, u16)> {
-        let mut book = self.book();
+        let mut book = self.book.lock();
         let due = book.listings.iter_mut().filter_map(|listing| {
             let is_due = listing.lookups.as_mut()?.begin_if_due(now);
             is_due.then(|| (listing.server.host.clone(), listing.server.port))
@@ -216,7 +217,7 @@ impl Group {
         found: &io::Result<Vec<SocketAddr>>,
         now: Instant,
     ) {
-        let mut book = self.book();
+        let mut book = self.book.lock();
         let every = book.upstream.resolve_every;
         let mut has_changed = false;
         for listing in &mut book.listings {
@@ -277,7 +278,7 @@ impl Group {
     pub(super) fn judge(&self, endpoint: &Endpoint, now: Instant) {
         let endpoint_set = self.endpoint_set.load();
         let Some(rules) = &endpoint_set.ejection else { return };
-        let _judging = self.judging.lock().unwrap_or_else(PoisonError::into_inner);
+        let _judging = self.judging.lock();
         let left_out = endpoint.record.fail(now, rules, || !endpoint_set.has_another(endpoint));
         if let Some(time) = left_out {
             endpoint.count_ejection();
@@ -298,7 +299,7 @@ impl Group {
 
     /// How its servers are.
     pub(super) fn report(&self, now: Instant) -> Vec<ServerReport> {
-        let book = self.book();
+        let book = self.book.lock();
         let report = |listing: &Listing| ServerReport {
             server: listing.server.to_string(),
             requests: listing.requests + listing.sum(Endpoint::requests),
@@ -331,10 +332,6 @@ impl Group {
     fn settle(&self, book: &Book) {
         let has_ended = |listing: &Listing| listing.lookups.as_ref().is_none_or(Lookups::has_ended);
         self.is_settled.send_replace(book.listings.iter().all(has_ended));
-    }
-
-    fn book(&self) -> MutexGuard<'_, Book> {
-        self.book.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

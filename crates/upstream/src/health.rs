@@ -4,12 +4,11 @@
 mod probe;
 
 use std::{
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::{Duration, Instant},
 };
+
+use parking_lot::Mutex;
 
 pub(super) use self::probe::{Probe, ProbeError};
 use tollgate_policy::HealthCheck;
@@ -49,7 +48,7 @@ impl Health {
 
     /// Whether a probe is due now; if so, the caller must run it. `chance` is a random number.
     pub(super) fn begin_if_due(&self, now: Instant, chance: u64, check: &HealthCheck) -> bool {
-        let mut pulse = self.pulse();
+        let mut pulse = self.pulse.lock();
         // Never two probes at once, however long one may take. After its result, the next may come
         // earlier.
         let next = now + check.interval.max(check.timeout);
@@ -69,7 +68,7 @@ impl Health {
 
     /// Records a probe's result. True if it changes the health.
     pub(super) fn note(&self, is_good: bool, check: &HealthCheck) -> bool {
-        let mut pulse = self.pulse();
+        let mut pulse = self.pulse.lock();
         if let Some(probed) = pulse.probed.take() {
             pulse.due = Some(probed + check.interval);
         }
@@ -89,12 +88,8 @@ impl Health {
 
     /// Resets to good when probing ends.
     pub(super) fn forget(&self) {
-        *self.pulse() = Pulse::default();
+        *self.pulse.lock() = Pulse::default();
         self.is_good.store(true, Ordering::Relaxed);
-    }
-
-    fn pulse(&self) -> MutexGuard<'_, Pulse> {
-        self.pulse.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

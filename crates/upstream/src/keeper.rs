@@ -4,11 +4,12 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     thread,
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::{
     runtime,
     sync::Notify,
@@ -69,7 +70,7 @@ impl Keeper {
         &self,
         policies: impl Iterator<Item = (&'p str, &'p [Upstream])>,
     ) -> UpstreamGroups {
-        let mut groups = self.kept.groups();
+        let mut groups = self.kept.groups.lock();
         let mut known = std::mem::take(&mut *groups);
         let mut adopt = |policy: &str, upstream: &Upstream| {
             let key = (Box::from(policy), upstream.name.clone());
@@ -107,12 +108,12 @@ impl Keeper {
             let upstream = upstream.clone();
             UpstreamReport { policy, upstream, total: group.total(), servers: group.report(now) }
         };
-        self.kept.groups().iter().map(report).collect()
+        self.kept.groups.lock().iter().map(report).collect()
     }
 
     /// Sees to it that there is a thread, and that it looks now.
     fn look_after(&self) {
-        let mut has_thread = self.has_thread.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut has_thread = self.has_thread.lock();
         if !*has_thread {
             match start(Arc::downgrade(&self.kept), self.resolver) {
                 Ok(()) => *has_thread = true,
@@ -126,11 +127,7 @@ impl Keeper {
     }
 }
 
-impl Kept {
-    fn groups(&self) -> MutexGuard<'_, Groups> {
-        self.groups.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
+impl Kept {}
 
 fn start(kept: Weak<Kept>, resolver: Resolver) -> io::Result<()> {
     let runtime = runtime::Builder::new_current_thread()
@@ -156,7 +153,7 @@ async fn look(kept: Weak<Kept>, resolver: Resolver) {
             _ = looks.tick() => {}
             () = kept.news.notified() => {}
         }
-        let groups: Vec<_> = kept.groups().values().cloned().collect();
+        let groups: Vec<_> = kept.groups.lock().values().cloned().collect();
         drop(kept);
         for group in groups {
             tend(&group, resolver);
@@ -234,7 +231,7 @@ mod tests {
     fn addresses_need_no_thread() {
         let keeper = Keeper::asking(|_| Box::pin(async { Ok(Vec::new()) }));
         adopt(&keeper, &upstream("127.0.0.1"));
-        assert!(!*keeper.has_thread.lock().unwrap());
+        assert!(!*keeper.has_thread.lock());
     }
 
     #[test]

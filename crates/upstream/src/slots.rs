@@ -11,13 +11,14 @@ use std::{
     future::Future,
     pin::Pin,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::{
     Notify,
     futures::Notified,
@@ -111,7 +112,7 @@ impl Slots {
     /// A slot, or a place in the queue for one.
     pub(super) fn take(self: &Arc<Self>, bounds: &Bounds, claimant: Claimant) -> SlotOutcome {
         self.bound(bounds);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         if state.taken < state.max || claimant.needs_first_connection {
             state.taken += 1;
             return SlotOutcome::Slot(Slot(Arc::clone(self)));
@@ -140,7 +141,7 @@ impl Slots {
     /// Sets the bounds. If there is more room than before, requests that wait are served before new
     /// ones.
     pub(super) fn bound(self: &Arc<Self>, bounds: &Bounds) {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.max = bounds.max_connections.get();
         let places = state.max.saturating_sub(state.taken).min(state.queue.len());
         if places == 0 {
@@ -158,7 +159,7 @@ impl Slots {
 
     /// Whether a slot is free.
     pub(super) fn has_free(&self, bounds: &Bounds) -> bool {
-        self.lock().taken < bounds.max_connections.get()
+        self.state.lock().taken < bounds.max_connections.get()
     }
 
     /// Whether a request waits.
@@ -174,7 +175,7 @@ impl Slots {
     /// Whether `pool` should close an unused connection for a request of another pool, rather than
     /// keep it for its own requests.
     pub(super) fn prefers_another(&self, pool: PoolId) -> bool {
-        let state = self.lock();
+        let state = self.state.lock();
         let Some(head) = state.queue.front() else { return false };
         let own = state.queue.iter().find(|waiting| waiting.claimant.pool == pool);
         own.is_none_or(|own| own.since.saturating_duration_since(head.since) > MIN_LEAD)
@@ -183,13 +184,13 @@ impl Slots {
     /// The slots in use.
     #[cfg(test)]
     pub(super) fn taken(&self) -> usize {
-        self.lock().taken
+        self.state.lock().taken
     }
 
     /// The request that gets a slot which has become free. None: no request waits, and the slot can
     /// be taken.
     fn hand_on(&self) -> Option<Sender<Slot>> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         // A policy may have lowered the bound meanwhile.
         let next = if state.taken <= state.max { state.queue.pop_front() } else { None };
         if next.is_none() {
@@ -202,10 +203,6 @@ impl Slots {
             self.wanted.notify_waiters();
         }
         next.map(|waiting| waiting.sender)
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -232,7 +229,7 @@ impl Ticket {
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        let mut state = self.slots.lock();
+        let mut state = self.slots.state.lock();
         let place = state.queue.iter().position(|waiting| waiting.ticket == self.number);
         let given_up = place.and_then(|place| state.queue.remove(place));
         self.slots.waiting.store(state.queue.len(), Ordering::Release);
@@ -374,11 +371,11 @@ mod tests {
         let _other = queue(&slots, &bounds, other);
         assert!(slots.prefers_another(own.pool));
         let _own = queue(&slots, &bounds, own);
-        let since = slots.lock().queue[0].since;
-        slots.lock().queue[1].since = since;
+        let since = slots.state.lock().queue[0].since;
+        slots.state.lock().queue[1].since = since;
         assert!(!slots.prefers_another(own.pool));
         let late = Instant::now() + 2 * MIN_LEAD;
-        slots.lock().queue[1].since = late;
+        slots.state.lock().queue[1].since = late;
         assert!(slots.prefers_another(own.pool));
     }
 

@@ -10,8 +10,10 @@ use std::{
     collections::HashMap,
     io,
     path::{Path, PathBuf},
-    sync::{Arc, Mutex, PoisonError},
+    sync::Arc,
 };
+
+use parking_lot::Mutex;
 
 pub use self::inputs::{Endings, Inputs};
 
@@ -69,7 +71,7 @@ impl Sources {
     /// What was read since [`Sources::recording`].
     pub fn inputs(&self) -> Inputs {
         let record = self.record.as_ref();
-        record.map(|record| lock(record).clone()).unwrap_or_default()
+        record.map(|record| record.lock().clone()).unwrap_or_default()
     }
 
     /// Content of a file, at most `max_bytes` of it.
@@ -82,7 +84,7 @@ impl Sources {
         }
         let content = inputs::read(path, max_bytes);
         if let Some(record) = &self.record {
-            lock(record).note_file(path, max_bytes, &content);
+            record.lock().note_file(path, max_bytes, &content);
         }
         content
     }
@@ -95,7 +97,7 @@ impl Sources {
     pub fn list(&self, folder: &Path, endings: Endings) -> io::Result<Vec<PathBuf>> {
         let files = inputs::list(folder, endings);
         if let Some(record) = &self.record {
-            lock(record).note_folder(folder, endings, &files);
+            record.lock().note_folder(folder, endings, &files);
         }
         files
     }
@@ -114,9 +116,4 @@ impl Sources {
         let system = || std::env::var(name).ok();
         self.variables.get(name).cloned().or_else(system).filter(|value| !value.is_empty())
     }
-}
-
-/// A record is whole whatever happened to who held it.
-fn lock(record: &Mutex<Inputs>) -> std::sync::MutexGuard<'_, Inputs> {
-    record.lock().unwrap_or_else(PoisonError::into_inner)
 }

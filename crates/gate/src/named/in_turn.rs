@@ -6,10 +6,11 @@
 use std::{
     collections::{HashMap, VecDeque},
     rc::Rc,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::Arc,
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
@@ -57,14 +58,10 @@ const LEASE_PAUSE: Duration = Duration::from_millis(500);
 /// What timers are late by on a busy machine.
 const TIMER_LATENESS: Duration = Duration::from_millis(10);
 
-fn locked(lines: &Mutex<Lines>) -> MutexGuard<'_, Lines> {
-    lines.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl WaitingLines {
     /// How many wait.
     pub fn number(&self) -> usize {
-        locked(&self.0).waiting
+        self.0.lock().waiting
     }
 
     /// Takes all `charges` or none; if they do not fit, waits for that, for at most `wait`.
@@ -109,14 +106,14 @@ impl WaitingLines {
 
     /// Tells the first of a key's line that units were given back.
     pub fn given_back(&self, key: u128) {
-        if let Some(first) = locked(&self.0).by_key.get(&key).and_then(VecDeque::front) {
+        if let Some(first) = self.0.lock().by_key.get(&key).and_then(VecDeque::front) {
             first.news.notify_one();
         }
     }
 
     /// None: too many wait already.
     fn join(&self, key: u128) -> Option<Place> {
-        let lines = &mut *locked(&self.0);
+        let lines = &mut *self.0.lock();
         let has_room = lines.waiting < MAX_WAITING
             && lines.by_key.get(&key).is_none_or(|line| line.len() < MAX_IN_LINE);
         if !has_room {
@@ -133,7 +130,7 @@ impl WaitingLines {
 
 impl Place {
     fn is_first(&self) -> bool {
-        let lines = locked(&self.lines);
+        let lines = self.lines.lock();
         let first = lines.by_key.get(&self.key).and_then(VecDeque::front);
         first.is_none_or(|first| first.id == self.id)
     }
@@ -141,7 +138,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        let lines = &mut *locked(&self.lines);
+        let lines = &mut *self.lines.lock();
         let Some(line) = lines.by_key.get_mut(&self.key) else { return };
         let before = line.len();
         line.retain(|waiter| waiter.id != self.id);
@@ -190,7 +187,7 @@ mod tests {
         drop(first);
         assert!(second.is_first());
         drop((second, other));
-        let lines = locked(&lines.0);
+        let lines = lines.0.lock();
         assert!(lines.by_key.is_empty() && lines.waiting == 0);
     }
 

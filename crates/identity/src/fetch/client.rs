@@ -1,10 +1,6 @@
 //! One HTTP/1.1 request to an issuer: connections, redirects, and how much is read.
 
-use std::{
-    error::Error,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{error::Error, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -19,6 +15,7 @@ use hyper_util::{
     client::legacy::{self, connect::HttpConnector},
     rt::{TokioExecutor, TokioTimer},
 };
+use parking_lot::Mutex;
 use rustls::{ClientConfig, crypto::aws_lc_rs};
 
 use super::{Endpoint, FetchError, MAX_BODY_BYTES, endpoint};
@@ -49,7 +46,7 @@ type Authorities = Option<Arc<[u8]>>;
 impl HttpClients {
     /// The client that trusts the endpoint's authorities.
     pub(super) fn for_endpoint(&self, endpoint: &Endpoint) -> Result<HttpClient, FetchError> {
-        let mut clients = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut clients = self.0.lock();
         let known = clients.iter().position(|(authorities, _)| *authorities == endpoint.ca);
         let entry = match known {
             Some(position) => clients.remove(position),
@@ -236,12 +233,12 @@ mod tests {
         let endpoint = |ca| Endpoint::parse("https://a.example/", false, ca, IDLE).unwrap();
         clients.for_endpoint(&endpoint(None)).unwrap();
         clients.for_endpoint(&endpoint(None)).unwrap();
-        assert_eq!(clients.0.lock().unwrap().len(), 1);
+        assert_eq!(clients.0.lock().len(), 1);
         let pem = endpoint::tests::authority();
         for number in 0..2 * MAX_CLIENTS {
             let pem = format!("{number}\n{pem}").into_bytes();
             clients.for_endpoint(&endpoint(Some(pem.into()))).unwrap();
         }
-        assert_eq!(clients.0.lock().unwrap().len(), MAX_CLIENTS);
+        assert_eq!(clients.0.lock().len(), MAX_CLIENTS);
     }
 }

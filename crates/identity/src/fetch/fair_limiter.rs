@@ -7,11 +7,12 @@
 
 use std::{
     collections::{HashMap, VecDeque},
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
 use http::Uri;
+use parking_lot::Mutex;
 use tokio::{sync::oneshot, time::timeout};
 
 /// Requests to one server at once.
@@ -28,7 +29,7 @@ pub(super) struct FairLimiters(Mutex<HashMap<Uri, Weak<FairLimiter>>>);
 impl FairLimiters {
     /// The limiter of the server with this URL.
     pub(super) fn at(&self, url: &Uri) -> Arc<FairLimiter> {
-        let mut limiters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut limiters = self.0.lock();
         if let Some(limiter) = limiters.get(url).and_then(Weak::upgrade) {
             return limiter;
         }
@@ -88,7 +89,7 @@ impl FairLimiter {
     /// # Errors
     /// The client's queue is full.
     pub(crate) fn request(self: &Arc<Self>, client: u128) -> Result<PermitRequest, PermitError> {
-        let mut state = self.state();
+        let mut state = self.0.lock();
         let LimiterState { free, clients, rotation, queued } = &mut *state;
         let queue = clients.entry(client).or_default();
         if queue.permits < MAX_PER_CLIENT && *free > 0 {
@@ -107,10 +108,6 @@ impl FairLimiter {
         queue.queued.push_back((*queued, sender));
         let limiter = Arc::clone(self);
         Ok(PermitRequest::Queued(QueuedRequest { limiter, client, number: *queued, granted }))
-    }
-
-    fn state(&self) -> MutexGuard<'_, LimiterState> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -182,7 +179,7 @@ pub(crate) struct Permit {
 
 impl Drop for Permit {
     fn drop(&mut self) {
-        self.limiter.state().release(self.client);
+        self.limiter.0.lock().release(self.client);
     }
 }
 
@@ -224,7 +221,7 @@ pub(crate) struct QueuedRequest {
 
 impl QueuedRequest {
     fn reached_limit(&self) -> PermitError {
-        let state = self.limiter.state();
+        let state = self.limiter.0.lock();
         let queue = state.clients.get(&self.client);
         queue.map_or(PermitError::ServerLimit, ClientQueue::reached_limit)
     }
@@ -232,7 +229,7 @@ impl QueuedRequest {
 
 impl Drop for QueuedRequest {
     fn drop(&mut self) {
-        let mut state = self.limiter.state();
+        let mut state = self.limiter.0.lock();
         // The permit may have been granted just before the request was dropped.
         match self.granted.try_recv() {
             Ok(()) => state.release(self.client),
@@ -251,7 +248,7 @@ mod tests {
     }
 
     fn permits_of(limiter: &FairLimiter, client: u128) -> u32 {
-        limiter.state().clients.get(&client).map_or(0, |queue| queue.permits)
+        limiter.0.lock().clients.get(&client).map_or(0, |queue| queue.permits)
     }
 
     fn is_queued(request: &PermitRequest) -> bool {
@@ -267,7 +264,7 @@ mod tests {
         let others = request(&limiter, 2, MAX_PER_CLIENT);
         assert!(!others.iter().any(is_queued));
         drop((flood, others));
-        let state = limiter.state();
+        let state = limiter.0.lock();
         assert_eq!((state.free, state.clients.len(), state.rotation.len()), (MAX_AT_ONCE, 0, 0));
     }
 
@@ -288,7 +285,7 @@ mod tests {
         assert_eq!([100, 101, 102].map(|client| permits_of(&limiter, client)), [3, 0, 0]);
         many.clear();
         held.clear();
-        assert_eq!(limiter.state().free, MAX_AT_ONCE);
+        assert_eq!(limiter.0.lock().free, MAX_AT_ONCE);
     }
 
     #[test]
@@ -318,7 +315,7 @@ mod tests {
         let permit = queued.permit(Duration::MAX).await.unwrap();
         assert_eq!(permits_of(&limiter, 1), MAX_PER_CLIENT);
         drop((permit, held));
-        assert_eq!(limiter.state().free, MAX_AT_ONCE);
+        assert_eq!(limiter.0.lock().free, MAX_AT_ONCE);
     }
 
     #[test]
@@ -330,6 +327,6 @@ mod tests {
         assert!(Arc::ptr_eq(&limiter, &limiters.at(&one)));
         drop(limiter);
         assert_eq!(permits_of(&limiters.at(&other), 1), 0);
-        assert_eq!(limiters.0.lock().unwrap().len(), 1);
+        assert_eq!(limiters.0.lock().len(), 1);
     }
 }

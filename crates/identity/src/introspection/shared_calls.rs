@@ -1,12 +1,8 @@
 //! One introspection call for all requests that show the same token at the same time.
 
-use std::{
-    collections::HashMap,
-    future::Future,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{collections::HashMap, future::Future, sync::Arc, time::Duration};
 
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::{IntrospectionError, IntrospectionResponse};
@@ -69,7 +65,7 @@ impl SharedCalls {
 
     /// Joins the call for a token, or begins one.
     fn join(&self, query: &TokenQuery<'_>) -> Result<Joined, IntrospectionError> {
-        let mut calls = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut calls = self.0.lock();
         if let Some(sender) = calls.get(&query.token) {
             return Ok(Joined { result: sender.subscribe(), begun: None });
         }
@@ -120,7 +116,7 @@ struct SharedCall {
 impl Drop for SharedCall {
     /// Removes the call before it sends the result, so that a later request begins a new one.
     fn drop(&mut self) {
-        self.calls.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.token);
+        self.calls.0.lock().remove(&self.token);
         self.sender.send_replace(self.result.take());
     }
 }

@@ -8,13 +8,10 @@ mod ring;
 mod source;
 mod state;
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
-};
+use std::{fmt, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwapOption;
+use parking_lot::Mutex;
 use tokio::sync::watch;
 
 pub use self::ring::KeyRing;
@@ -154,7 +151,7 @@ impl RemoteKeys {
     ) -> Arc<RemoteKeys> {
         let timing = Timing::of(spec);
         let state = match known {
-            Some(known) => known.state().with_timing(timing),
+            Some(known) => known.state.lock().with_timing(timing),
             None => State::new(timing),
         };
         let keys = Arc::new(RemoteKeys {
@@ -203,7 +200,7 @@ impl RemoteKeys {
     /// make up key names can cause one fetch in that time, whatever its result.
     pub async fn refresh(self: &Arc<Self>, now: Timestamp) -> bool {
         let mut latest = self.latest_fetch.subscribe();
-        let refresh = self.state().request_refresh(now);
+        let refresh = self.state.lock().request_refresh(now);
         let number = match refresh {
             Refresh::Refuse => return false,
             Refresh::Join(number) => number,
@@ -218,7 +215,7 @@ impl RemoteKeys {
 
     /// Their state now.
     pub fn status(&self, now: Timestamp) -> RemoteStatus {
-        let state = self.state();
+        let state = self.state.lock();
         RemoteStatus {
             url: self.endpoint().to_string(),
             keys: self.current(now).map_or(0, |keys| keys.len()),
@@ -230,7 +227,7 @@ impl RemoteKeys {
 
     /// Starts a fetch if one is due.
     fn fetch_if_due(self: &Arc<Self>, now: Timestamp) {
-        let mut state = self.state();
+        let mut state = self.state.lock();
         state.clamp_to(now);
         self.publish(&state);
         let is_due = state.start_if_due(now);
@@ -250,7 +247,7 @@ impl RemoteKeys {
         let mut random = [128];
         // Without randomness, proxies that started together fetch together.
         let _ = aws_lc_rs::rand::fill(&mut random);
-        let mut state = self.state();
+        let mut state = self.state.lock();
         let report = state.finish(self.clock.now(), result, random[0]);
         self.publish(&state);
         let has_succeeded = matches!(report, FetchReport::Fetched { .. });
@@ -295,10 +292,6 @@ impl RemoteKeys {
 
     fn endpoint(&self) -> &Endpoint {
         self.spec.location.endpoint()
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

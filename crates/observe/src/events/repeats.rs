@@ -10,12 +10,13 @@ use std::{
     fmt::{self, Write},
     hash::Hasher,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, Ordering},
     },
     time::{Duration, Instant},
 };
 
+use parking_lot::Mutex;
 use tracing::{
     Event, Level, Subscriber,
     callsite::Identifier,
@@ -102,7 +103,7 @@ impl Kinds {
         event.record(&mut about);
         let metadata = event.metadata();
         let key = (metadata.callsite(), about.0.finish());
-        let mut kinds = self.lock();
+        let mut kinds = self.0.lock();
         let kind = match kinds.contains_key(&key) || make_room(&mut kinds, now) {
             true => kinds.entry(key),
             // Those that came too late share what their place has.
@@ -125,7 +126,7 @@ impl Kinds {
 
     /// What is to be reported at this time, with how long it took; at the end of the process, all.
     pub(super) fn take_left_out(&self, now: Instant, is_end: bool) -> Vec<(LeftOut, Duration)> {
-        let mut kinds = self.lock();
+        let mut kinds = self.0.lock();
         let is_due =
             |since: Instant| is_end || now.saturating_duration_since(since) >= SUMMARY_PAUSE;
         let due = kinds
@@ -136,11 +137,6 @@ impl Kinds {
                 (left_out, time)
             });
         due.collect()
-    }
-
-    /// What is counted is whole whatever happened to who counted.
-    fn lock(&self) -> MutexGuard<'_, HashMap<KindKey, Kind>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

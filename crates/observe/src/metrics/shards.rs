@@ -1,6 +1,8 @@
 //! Counters of workers that come and go.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+
+use parking_lot::Mutex;
 
 /// Counters, one set for each user at a time. What a user has counted stays when it has gone, and
 /// its set goes to the next one, so that there never are more than users at once.
@@ -16,7 +18,7 @@ impl<T> Default for Shards<T> {
 impl<T: Default> Shards<T> {
     /// A set of counters that nobody else uses.
     pub fn take(&self) -> Arc<T> {
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         // Only this function shares a set, under the lock: one that is not shared stays so.
         if let Some(free) = all.iter().find(|shard| Arc::strong_count(shard) == 1) {
             return Arc::clone(free);
@@ -28,7 +30,7 @@ impl<T: Default> Shards<T> {
 
     /// What `read` makes of all sets.
     pub fn read<R>(&self, read: impl FnOnce(&[Arc<T>]) -> R) -> R {
-        read(&self.0.lock().unwrap_or_else(PoisonError::into_inner))
+        read(&self.0.lock())
     }
 }
 

@@ -1,10 +1,8 @@
 //! The limits whose callers are ranked, with what all workers have seen of them.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::BTreeMap, sync::Arc};
 
+use parking_lot::Mutex;
 use tollgate_clock::Timestamp;
 
 use super::{
@@ -53,7 +51,7 @@ struct LimitCallers {
 impl CallerBook {
     /// From now on there are these limits. What is known of others is forgotten.
     pub fn enter(&self, limits: impl Iterator<Item = LimitRef>) {
-        let mut own = lock(&self.limits);
+        let mut own = self.limits.lock();
         let mut before = std::mem::take(&mut *own);
         own.extend(limits.map(|limit| {
             let known = before.remove(&limit).unwrap_or_default();
@@ -64,7 +62,7 @@ impl CallerBook {
     /// Where the worker with this number notes what it sees of a limit. None: callers are not
     /// ranked for it.
     pub fn of_worker(&self, worker: usize, limit: &LimitRef) -> Option<Arc<WorkerSketch>> {
-        let mut limits = lock(&self.limits);
+        let mut limits = self.limits.lock();
         let LimitCallers { workers, hour } = limits.get_mut(limit)?;
         while workers.len() <= worker {
             workers.push(Arc::new(WorkerSketch::new(Arc::clone(hour))));
@@ -74,7 +72,7 @@ impl CallerBook {
 
     /// The number of a tier.
     pub fn tier_number(&self, name: &str) -> u16 {
-        let mut tiers = lock(&self.tiers);
+        let mut tiers = self.tiers.lock();
         let at = tiers.iter().position(|tier| **tier == *name).unwrap_or_else(|| {
             tiers.push(name.into());
             tiers.len() - 1
@@ -84,12 +82,12 @@ impl CallerBook {
 
     /// The tier with this number.
     pub fn tier_name(&self, number: u16) -> Option<Box<str>> {
-        lock(&self.tiers).get(usize::from(number)).cloned()
+        self.tiers.lock().get(usize::from(number)).cloned()
     }
 
     /// The limits whose callers are ranked.
     pub fn limits(&self) -> Vec<LimitRef> {
-        lock(&self.limits).keys().cloned().collect()
+        self.limits.lock().keys().cloned().collect()
     }
 
     /// The callers of a limit in the last `minutes`, the one of `now` among them, by a measure.
@@ -101,7 +99,7 @@ impl CallerBook {
         minutes: u64,
         now: Timestamp,
     ) -> Option<Summary> {
-        let callers = lock(&self.limits).get(limit)?.clone();
+        let callers = self.limits.lock().get(limit)?.clone();
         let now = minute_of(now);
         let is_asked = |number: u64| number + minutes > now && number <= now;
         let mut all = Vec::new();
@@ -118,7 +116,7 @@ impl CallerBook {
 
     /// About how many callers were past 80 % of a limit, for each tier of which there were any.
     pub fn near(&self, limit: &LimitRef, now: Timestamp) -> Vec<NearTier> {
-        let Some(callers) = lock(&self.limits).get(limit).cloned() else { return Vec::new() };
+        let Some(callers) = self.limits.lock().get(limit).cloned() else { return Vec::new() };
         let now = minute_of(now);
         let [mut open, mut last]: [Vec<(u16, DistinctKeys)>; 2] = Default::default();
         callers.read(now, |of| {
@@ -146,8 +144,8 @@ impl CallerBook {
 
     /// Merges what workers have handed over, and forgets what is older than an hour.
     pub fn tidy(&self, now: Timestamp) {
-        let all: Vec<LimitCallers> = lock(&self.limits).values().cloned().collect();
-        all.iter().for_each(|callers| lock(&callers.hour).merge(minute_of(now)));
+        let all: Vec<LimitCallers> = self.limits.lock().values().cloned().collect();
+        all.iter().for_each(|callers| callers.hour.lock().merge(minute_of(now)));
     }
 }
 
@@ -162,7 +160,7 @@ enum Part<'p> {
 impl LimitCallers {
     /// Reads all parts. No worker hands a minute over meanwhile, so that none is read twice.
     fn read(&self, now: u64, mut read: impl FnMut(Part<'_>)) {
-        let mut hour = lock(&self.hour);
+        let mut hour = self.hour.lock();
         hour.merge(now);
         hour.minutes().iter().for_each(|minute| read(Part::Merged(minute)));
         for worker in &self.workers {
@@ -173,10 +171,6 @@ impl LimitCallers {
             });
         }
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]
@@ -263,8 +257,8 @@ mod tests {
         assert!(summary.unlisted <= 60_000 / 65 + 60_000 / 256, "{}", summary.unlisted);
         let heavy = summary.entries.iter().find(|entry| entry.key == 7).unwrap();
         assert!(heavy.most - heavy.least <= 60_000 / 65 + 60_000 / 256);
-        let limits = lock(&book.limits);
-        let hour = lock(&limits[&core()].hour);
+        let limits = book.limits.lock();
+        let hour = limits[&core()].hour.lock();
         assert_eq!(hour.minutes().len(), 59);
         let entries = hour.minutes().iter().map(|own| own.summary(Measure::Units).entries.len());
         assert!(entries.rev().skip(1).all(|entries| entries <= crate::sketch::SEALED_ENTRIES));

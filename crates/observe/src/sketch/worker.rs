@@ -1,7 +1,8 @@
 //! What one worker has seen of a limit.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::Arc;
 
+use parking_lot::Mutex;
 use tollgate_clock::Timestamp;
 
 use super::{
@@ -40,7 +41,7 @@ impl WorkerSketch {
     /// called only if the caller enters the sketch.
     pub fn note(&self, now: Timestamp, seen: &Sighting, name: &dyn Fn(&mut String)) {
         // With one reader at a time, there always is a half.
-        let Some(mut minutes) = self.halves.iter().find_map(try_lock) else { return };
+        let Some(mut minutes) = self.halves.iter().find_map(Mutex::try_lock) else { return };
         let minute = minute_of(now);
         // A clock that was set back does not open a minute again.
         if minute > minutes.open.number {
@@ -56,7 +57,7 @@ impl WorkerSketch {
         if !ended.is_empty() {
             minutes.ended.push(ended);
         }
-        match try_lock(&self.hour) {
+        match self.hour.try_lock() {
             Some(mut hour) => minutes.ended.drain(..).for_each(|minute| hour.take(minute)),
             // Nobody reads for minutes.
             None => minutes.ended.truncate(MAX_ENDED),
@@ -66,16 +67,7 @@ impl WorkerSketch {
     /// Has `read` read each half. The caller holds the hour.
     pub(super) fn read(&self, mut read: impl FnMut(&Minutes)) {
         for half in &self.halves {
-            read(&half.lock().unwrap_or_else(PoisonError::into_inner));
+            read(&half.lock());
         }
-    }
-}
-
-/// The lock, if it is free.
-fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
-    match mutex.try_lock() {
-        Ok(guard) => Some(guard),
-        Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
-        Err(TryLockError::WouldBlock) => None,
     }
 }

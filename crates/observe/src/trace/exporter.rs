@@ -7,13 +7,14 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         mpsc::{Receiver as EndReceiver, SyncSender, sync_channel},
     },
     time::Duration,
 };
 
 use bytes::Bytes;
+use parking_lot::Mutex;
 use tokio::{
     sync::{
         Notify,
@@ -99,7 +100,7 @@ impl Tracer {
     /// dropped.
     pub fn finish(&self, limit: Duration) {
         self.ending.notify_one();
-        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let ended = self.ended.lock();
         // The thread sends nothing: its end of the channel goes when it ends.
         if ended.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             tracing::warn!("the last spans were not delivered: the endpoint is too slow");

@@ -9,11 +9,12 @@ use std::{
     hash::{BuildHasher, RandomState},
     net::IpAddr,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tollgate_identity::canonical;
 use tollgate_settings::Limits;
 
@@ -102,7 +103,7 @@ impl Admission {
     fn shard(&self, client: u128) -> Option<MutexGuard<'_, HashMap<u128, u32>>> {
         let at = self.hasher.hash_one(client) as usize % SHARDS;
         let shard = self.shards.get(at)?;
-        Some(shard.lock().unwrap_or_else(PoisonError::into_inner))
+        Some(shard.lock())
     }
 }
 
@@ -173,8 +174,7 @@ mod tests {
     }
 
     fn is_empty(admission: &Admission) -> bool {
-        admission.connections() == 0
-            && admission.shards.iter().all(|shard| shard.lock().unwrap().is_empty())
+        admission.connections() == 0 && admission.shards.iter().all(|shard| shard.lock().is_empty())
     }
 
     #[test]

@@ -3,10 +3,11 @@
 use std::{
     collections::HashMap,
     io,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::{MissedTickBehavior, interval};
 use tollgate_clock::{Clock, Timestamp};
 
@@ -47,7 +48,7 @@ impl KeyRing {
     /// there is one.
     pub fn adopt(&self, spec: &RemoteSpec) -> Arc<RemoteKeys> {
         let Ring { clock, fetcher, .. } = &*self.0;
-        let mut keys = self.0.keys();
+        let mut keys = self.0.keys.lock();
         if let Some(known) = keys.get(spec).and_then(Weak::upgrade) {
             return known;
         }
@@ -75,13 +76,9 @@ impl KeyRing {
 impl Ring {
     /// The keys that a policy has; the others are removed.
     fn in_use(&self) -> Vec<Arc<RemoteKeys>> {
-        let mut keys = self.keys();
+        let mut keys = self.keys.lock();
         keys.retain(|_, keys| keys.strong_count() > 0);
         keys.values().filter_map(Weak::upgrade).collect()
-    }
-
-    fn keys(&self) -> MutexGuard<'_, HashMap<RemoteSpec, Weak<RemoteKeys>>> {
-        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
