@@ -6,8 +6,9 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, header};
+use http::HeaderMap;
 use tollgate_observe::metrics::HistogramTotal;
+use tollgate_wire::accept::accepted;
 
 /// The format of the text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -42,22 +43,12 @@ impl TextFormat {
     /// The format that a request wants: OpenMetrics if `Accept` names it and does not prefer plain
     /// text.
     pub(super) fn wanted(headers: &HeaderMap) -> TextFormat {
-        let accepted = headers.get_all(header::ACCEPT).iter();
-        let ranges =
-            accepted.filter_map(|value| value.to_str().ok()).flat_map(|all| all.split(','));
         let (mut open_metrics, mut plain) = (0, 0);
-        for range in ranges {
-            let mut parts = range.split(';').map(str::trim);
-            let media_type = parts.next().unwrap_or_default();
-            let weight = parts
-                .find_map(|part| part.strip_prefix("q="))
-                .map_or(1.0, |weight| weight.parse::<f32>().unwrap_or(0.0));
-            // In thousandths, as RFC 9110 section 12.4.2 writes weights.
-            let weight = (weight * 1000.0) as u32;
-            if media_type.eq_ignore_ascii_case("application/openmetrics-text") {
-                open_metrics = weight.max(open_metrics);
-            } else if media_type.eq_ignore_ascii_case("text/plain") {
-                plain = weight.max(plain);
+        for (range, quality) in accepted(headers) {
+            if range.eq_ignore_ascii_case(b"application/openmetrics-text") {
+                open_metrics = quality.max(open_metrics);
+            } else if range.eq_ignore_ascii_case(b"text/plain") {
+                plain = quality.max(plain);
             }
         }
         match open_metrics > 0 && open_metrics >= plain {
@@ -170,7 +161,7 @@ fn escaped(word: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
+    use http::{HeaderValue, header};
 
     use super::*;
 

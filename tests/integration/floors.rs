@@ -90,7 +90,7 @@ const FLOORS: &[Room] = &[
            holds: "listeners at which other programs ask, and the commands of each" },
     Room { name: "reload", below: &["clock", "gate", "policy", "preview", "settings", "warning", "yaml"],
            holds: "another configuration put in force under traffic" },
-    Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "metrics", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "yaml"],
+    Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "metrics", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "wire", "yaml"],
            holds: "metrics, health and inspection" },
     Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "history", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "simulate", "store", "warning", "yaml"],
            holds: "the commands, a file each" },

@@ -3,8 +3,10 @@
 //! Nothing here knows a socket, a policy or a response; bytes go in, and facts or violations come
 //! out. [`target`] reads the paths of requests, [`framing`] follows the messages of HTTP/1,
 //! [`frames`] counts the frames of HTTP/2, [`head_limits`] measures heads, and [`proxy_protocol`]
-//! reads the header that a load balancer sends first. [`asked`] reads what another proxy asks about.
+//! reads the header that a load balancer sends first. [`asked`] reads what another proxy asks
+//! about, and [`accept`] which forms of a response a client takes.
 
+pub mod accept;
 pub mod asked;
 pub mod envoy;
 pub mod frames;
