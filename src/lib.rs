@@ -22,8 +22,9 @@
 //! would happen without charging, [`history`] reads access logs and [`simulate`] finds out what limits
 //! would have done to them, [`callers`] the counters of one caller. [`reload`] puts another
 //! configuration in force under traffic, [`decisions`] are listeners at which other programs ask, in
-//! the protocol of [`resp`]; [`envoy`] has the messages of gRPC by which Envoy asks; [`admin`] serves metrics and health, and [`cli`] is the
-//! command line.
+//! the protocol of [`resp`]; [`envoy`] has the messages of gRPC by which Envoy asks. [`outbound`]
+//! calls servers beside that path, and [`printable`] is text that people may see. [`admin`] serves
+//! metrics and health, and [`cli`] is the command line.
 //!
 //! A room may import only rooms below it: `docs/architecture.md` has the floors, and
 //! `tests/integration/floors.rs` holds them.

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use super::printable::printable;
+use tollgate_printable::printable;
 
 /// Why logs cannot be read at all. A line that cannot be read is none of these: it is counted.
 #[derive(Debug, thiserror::Error)]

@@ -31,7 +31,6 @@ mod options;
 mod own_json;
 mod own_text;
 mod prefix;
-mod printable;
 mod reached;
 mod reader;
 mod record;
@@ -48,7 +47,6 @@ pub use self::{
     format::Format,
     merge::History,
     options::ReadOptions,
-    printable::printable,
     record::{OwnFields, Place, Record, Target},
     summary::{BadLine, FileSummary, HistorySummary},
 };

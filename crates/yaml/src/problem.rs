@@ -5,6 +5,8 @@
 
 use std::{fmt, ops::Range};
 
+use tollgate_printable::{is_hidden, printable};
+
 use super::conceal::guessed;
 use super::mask::{Origins, mask, mask_urls, secrets, without};
 use super::node::Span;
@@ -56,11 +58,11 @@ impl Problem {
     /// when there is nothing to advise.
     pub fn whole_file(name: &str, message: impl Into<String>, help: impl Into<String>) -> Self {
         Self {
-            file: escaped(name),
+            file: printable(name).into_owned(),
             line: 0,
             column: 0,
-            message: escaped(&mask_urls(&message.into())),
-            help: escaped(&mask_urls(&help.into())),
+            message: printable(&mask_urls(&message.into())).into_owned(),
+            help: printable(&mask_urls(&help.into())).into_owned(),
             excerpt: None,
         }
     }
@@ -261,7 +263,7 @@ impl Excerpt {
 
     /// Adds `c` to the shown text, and says how many columns of a terminal it takes.
     fn show(&mut self, c: char) -> usize {
-        if c != '\t' && is_unprintable(c) {
+        if c != '\t' && is_hidden(c) {
             let escape = c.escape_default();
             self.text.extend(escape.clone());
             return escape.count();
@@ -271,28 +273,12 @@ impl Excerpt {
     }
 }
 
-/// `text` with everything escaped that could drive a terminal or reorder what it shows.
-fn escaped(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_unprintable(c) { shown.extend(c.escape_default()) } else { shown.push(c) }
-    }
-    shown
-}
-
-/// Control characters, line separators, and the invisible marks that change direction.
-fn is_unprintable(c: char) -> bool {
-    c.is_control()
-        || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}')
-        || c == '\u{feff}'
-}
-
 /// The columns that `c` takes on a terminal. Coarse: the blocks of the East Asian wide characters
 /// and of emoji, and of marks that stand on the character before. It only aligns an underline.
 fn columns(c: char) -> usize {
     match u32::from(c) {
         0x0300..=0x036f | 0x1ab0..=0x1aff | 0x1dc0..=0x1dff | 0x20d0..=0x20ff => 0,
-        0xfe00..=0xfe0f | 0xfe20..=0xfe2f => 0,
+        0xfe20..=0xfe2f => 0,
         0x1100..=0x115f | 0x2e80..=0x303e | 0x3041..=0xa4cf | 0xac00..=0xd7a3 => 2,
         0xf900..=0xfaff | 0xfe30..=0xfe6f | 0xff01..=0xff60 | 0xffe0..=0xffe6 => 2,
         0x1f300..=0x1f64f | 0x1f680..=0x1f6ff | 0x1f900..=0x1f9ff | 0x20000..=0x3fffd => 2,

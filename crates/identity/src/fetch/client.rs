@@ -10,31 +10,20 @@ use http::{
 };
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use hyper_rustls::{ConfigBuilderExt, HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{self, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
+use hyper_util::client::legacy;
 use parking_lot::Mutex;
-use rustls::{ClientConfig, crypto::aws_lc_rs};
+use tollgate_outbound::{self as outbound, HttpClient, OUR_USER_AGENT};
 
 use super::{Endpoint, FetchError, MAX_BODY_BYTES, endpoint};
 
-pub(super) type HttpClient = legacy::Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
-
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 3;
-/// The largest head of a response.
-const MAX_HEAD_BYTES: usize = 64 * 1024;
 /// How long an idle connection is kept, and how many to one server.
 const IDLE: Duration = Duration::from_secs(30);
 const MAX_IDLE: usize = 8;
 /// Clients that are kept, one for each set of authorities. A policy has few; a client that was
 /// dropped is made again when it is next needed.
 const MAX_CLIENTS: usize = 32;
-
-const OUR_USER_AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
 
 /// A client for each set of authorities, the most recently used at the end.
 #[derive(Default)]
@@ -61,28 +50,13 @@ impl HttpClients {
     }
 }
 
-/// Names the cryptographic provider, so as not to depend on one that the process has installed.
 fn client(authorities: Option<&[u8]>) -> Result<HttpClient, FetchError> {
-    let config = ClientConfig::builder_with_provider(Arc::new(aws_lc_rs::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(FetchError::Tls)?;
-    let config = match authorities {
-        None => config.with_webpki_roots(),
-        Some(pem) => config
-            .with_root_certificates(endpoint::authorities(pem).map_err(FetchError::Authorities)?),
+    let roots = match authorities {
+        None => outbound::public_authorities(),
+        Some(pem) => endpoint::authorities(pem).map_err(FetchError::Authorities)?,
     };
-    let connector = HttpsConnectorBuilder::new()
-        .with_tls_config(config.with_no_client_auth())
-        // Endpoint::parse has refused the URLs that must not be plain HTTP.
-        .https_or_http()
-        .enable_http1()
-        .build();
-    Ok(legacy::Client::builder(TokioExecutor::new())
-        .pool_timer(TokioTimer::new())
-        .pool_idle_timeout(IDLE)
-        .pool_max_idle_per_host(MAX_IDLE)
-        .http1_max_buf_size(MAX_HEAD_BYTES)
-        .build(connector))
+    // Endpoint::parse has refused the URLs that must not be plain HTTP.
+    outbound::client(roots, IDLE, MAX_IDLE).map_err(FetchError::Tls)
 }
 
 /// Gets the document at `url`, and follows redirects on its server.

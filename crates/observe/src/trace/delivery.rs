@@ -11,15 +11,11 @@ use http::{
     header::{CONTENT_TYPE, RETRY_AFTER, USER_AGENT},
 };
 use http_body_util::{BodyExt, Full, Limited};
-use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
-use hyper_util::{
-    client::legacy::{Client, connect::HttpConnector},
-    rt::{TokioExecutor, TokioTimer},
-};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceResponse;
 use prost::Message;
-use rustls::{ClientConfig, RootCertStore, crypto::aws_lc_rs::default_provider};
+use rustls::RootCertStore;
 use tokio::time::timeout;
+use tollgate_outbound::{self as outbound, HttpClient, OUR_USER_AGENT};
 
 use super::TraceSettings;
 
@@ -38,19 +34,17 @@ const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 /// How long an idle connection is kept.
 const IDLE: Duration = Duration::from_secs(60);
 
-const OUR_USER_AGENT: HeaderValue =
-    HeaderValue::from_static(concat!("tollgate/", env!("CARGO_PKG_VERSION")));
 const PROTOBUF: HeaderValue = HeaderValue::from_static("application/x-protobuf");
 
 /// Posts spans to the endpoint.
 pub(super) struct Delivery {
-    client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
+    client: HttpClient,
     settings: Arc<TraceSettings>,
 }
 
-/// What the endpoint has taken.
+/// What the endpoint says of a batch that it took.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct Receipt {
     /// Spans that it has refused all the same.
     pub(super) refused: usize,
     /// Why, in its words.
@@ -78,25 +72,12 @@ impl Delivery {
     /// # Errors
     /// There is no TLS.
     pub(super) fn new(settings: Arc<TraceSettings>) -> Result<Delivery, rustls::Error> {
-        let config = ClientConfig::builder_with_provider(Arc::new(default_provider()))
-            .with_safe_default_protocol_versions()?
-            .with_root_certificates(authorities(&settings))
-            .with_no_client_auth();
-        let connector = HttpsConnectorBuilder::new()
-            .with_tls_config(config)
-            .https_or_http()
-            .enable_http1()
-            .build();
-        let client = Client::builder(TokioExecutor::new())
-            .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(IDLE)
-            .pool_max_idle_per_host(1)
-            .build(connector);
+        let client = outbound::client(authorities(&settings), IDLE, 1)?;
         Ok(Delivery { client, settings })
     }
 
     /// Posts a batch once.
-    pub(super) async fn post(&self, batch: Bytes) -> Result<Taken, DeliveryError> {
+    pub(super) async fn post(&self, batch: Bytes) -> Result<Receipt, DeliveryError> {
         let exchange = async {
             let response = self.client.request(self.request(batch)).await;
             let response = response.map_err(|error| DeliveryError::NoResponse(reasons(&error)))?;
@@ -156,17 +137,17 @@ fn authorities(settings: &TraceSettings) -> RootCertStore {
     if settings.endpoint.scheme_str() == Some("https") {
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         if roots.is_empty() {
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
+            roots = outbound::public_authorities();
         }
     }
     roots
 }
 
 /// What a response says of refused spans.
-fn taken(body: Bytes) -> Taken {
+fn taken(body: Bytes) -> Receipt {
     let response = ExportTraceServiceResponse::decode(body).ok();
     let partial = response.and_then(|response| response.partial_success);
-    let taken = partial.map(|partial| Taken {
+    let taken = partial.map(|partial| Receipt {
         refused: usize::try_from(partial.rejected_spans).unwrap_or_default(),
         message: partial.error_message.chars().take(200).collect(),
     });
@@ -226,9 +207,9 @@ mod tests {
     fn partial_success_is_read() {
         // ExportTracePartialSuccess { rejected_spans: 3, error_message: "no" }
         let body = Bytes::from_static(&[10, 6, 8, 3, 18, 2, b'n', b'o']);
-        assert_eq!(taken(body), Taken { refused: 3, message: "no".into() });
+        assert_eq!(taken(body), Receipt { refused: 3, message: "no".into() });
         for nothing in [&b""[..], b"{}", b"\x0a\x00"] {
-            assert_eq!(taken(Bytes::from_static(nothing)), Taken::default());
+            assert_eq!(taken(Bytes::from_static(nothing)), Receipt::default());
         }
     }
 }

@@ -26,7 +26,7 @@ use tokio::{
 use super::{
     TraceCounts, TraceSettings,
     counts::DropReason,
-    delivery::{Delivery, DeliveryError, Taken},
+    delivery::{Delivery, DeliveryError, Receipt},
     encode::encode,
     span::Span,
 };
@@ -178,7 +178,7 @@ impl Exporter {
         let error = loop {
             times += 1;
             let error = match self.delivery.post(body.clone()).await {
-                Ok(taken) => return self.note_taken(spans, &taken),
+                Ok(receipt) => return self.note_receipt(spans, &receipt),
                 Err(error) => error,
             };
             let Some(pause) = error.pause(times).filter(|_| !self.is_ending) else { break error };
@@ -199,12 +199,12 @@ impl Exporter {
         self.counts.count_dropped(reason, spans);
     }
 
-    fn note_taken(&mut self, spans: usize, taken: &Taken) {
-        let refused = taken.refused.min(spans);
+    fn note_receipt(&mut self, spans: usize, receipt: &Receipt) {
+        let refused = receipt.refused.min(spans);
         self.counts.count_exported(spans - refused);
-        if refused > 0 || !taken.message.is_empty() {
+        if refused > 0 || !receipt.message.is_empty() {
             self.counts.count_dropped(DropReason::Refused, refused);
-            let message = &taken.message;
+            let message = &receipt.message;
             tracing::warn!(refused, message, "the endpoint has not taken all spans");
         }
         if std::mem::take(&mut self.is_failing) {

@@ -4,7 +4,7 @@
 
 use std::borrow::Cow;
 
-pub(super) use tollgate_history::printable;
+pub(super) use tollgate_printable::printable;
 
 /// The most characters of a name in a table: a longer one tells nothing more and breaks the layout.
 const MAX_NAME: usize = 80;

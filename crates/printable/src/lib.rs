@@ -1,4 +1,5 @@
-//! Text from a log, or the name of a file, as people may see it: it must not drive a terminal.
+//! Text from a file or a log, or the name of a file, as people may see it: it must not drive a
+//! terminal.
 
 use std::borrow::Cow;
 
@@ -16,7 +17,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 
 /// Control characters, line separators, marks that change the direction of text, and characters
 /// without a width, which make one name look like another.
-fn is_hidden(c: char) -> bool {
+pub fn is_hidden(c: char) -> bool {
     c.is_control()
         || matches!(c,
             '\u{ad}' | '\u{61c}' | '\u{115f}' | '\u{1160}' | '\u{17b4}' | '\u{17b5}'
