@@ -111,7 +111,7 @@ pub fn events_format(file: &Path, sources: &Sources) -> Format {
 
 #[cfg(test)]
 mod tests {
-    use std::fs;
+    use std::{collections::BTreeSet, fs};
 
     use tempfile::TempDir;
 
@@ -171,5 +171,22 @@ mod tests {
             assert_eq!(events_format(&file, &sources), expected, "{text}");
         }
         assert_eq!(events_format(&folder.path().join("none"), &Sources::system()), Format::Text);
+    }
+
+    #[test]
+    fn every_setting_is_documented_and_the_other_way_round() {
+        let schema = serde_json::to_value(crate::schema()).unwrap();
+        let fields = |section: &str| {
+            let properties = &schema["$defs"][format!("{section}_section")]["properties"];
+            let names = properties.as_object().unwrap().keys();
+            names.map(|name| format!("{section}.{name}")).collect::<Vec<_>>()
+        };
+        let settings = BTreeSet::from_iter([fields("access_log"), fields("log")].concat());
+        let page = include_str!("../../docs/log.md");
+        let (_, section) = page.split_once("\n## Settings\n").unwrap();
+        let section = section.split("\n## ").next().unwrap();
+        let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
+        let documented = rows.map(|row| row.split('`').next().unwrap().to_owned()).collect();
+        assert_eq!(settings, documented);
     }
 }

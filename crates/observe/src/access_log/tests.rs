@@ -331,16 +331,3 @@ fn every_text_field_is_documented_and_the_other_way_round() {
     let written: BTreeSet<String> = first.into_iter().chain(named).map(str::to_owned).collect();
     assert_eq!(written, documented("Fields of a text line"));
 }
-
-#[test]
-fn every_setting_is_documented_and_the_other_way_round() {
-    let schema = serde_json::to_value(tollgate_settings::schema()).unwrap();
-    let fields = |section: &str| {
-        let properties = &schema["$defs"][format!("{section}_section")]["properties"];
-        let names = properties.as_object().unwrap().keys();
-        names.map(|name| format!("{section}.{name}")).collect::<Vec<_>>()
-    };
-    let settings: BTreeSet<String> =
-        [fields("access_log"), fields("log")].concat().into_iter().collect();
-    assert_eq!(settings, documented("Settings"));
-}
