@@ -10,7 +10,7 @@ use tollgate_yaml::{Choice, Entries, Problem, Span, Spanned};
 use super::{
     Compiler,
     measure::Measure,
-    quotas::{NEEDS_CALENDAR, Owner},
+    quotas::{AllowanceContext, NEEDS_CALENDAR},
     words::Names,
 };
 use crate::{
@@ -34,7 +34,7 @@ impl Compiler<'_> {
         let per = self.per(raw, issuers);
         let refund = self.refund(raw);
         let refunds = refund.as_ref().and_then(|refund| refund.at_most);
-        let owner = Owner {
+        let context = AllowanceContext {
             limit: name.as_str(),
             tier: None,
             is_candidate: false,
@@ -42,10 +42,10 @@ impl Compiler<'_> {
             place: name.span,
         };
         let measure = self.measure(&raw.measure(), name.span, tiers);
-        let rates = measure.and_then(|measure| self.for_each_tier(&measure, owner, tiers));
+        let rates = measure.and_then(|measure| self.for_each_tier(&measure, context, tiers));
         let candidate = match &raw.candidate {
             None => Some(Vec::new()),
-            Some(candidate) => self.candidate(candidate, raw, owner, tiers),
+            Some(candidate) => self.candidate(candidate, raw, context, tiers),
         };
         let cost = self.limit_cost(raw);
         let count_when = self.count_when(raw);
@@ -77,12 +77,12 @@ impl Compiler<'_> {
     fn for_each_tier(
         &mut self,
         measure: &Measure,
-        owner: Owner<'_>,
+        context: AllowanceContext<'_>,
         tiers: &Tiers,
     ) -> Option<Vec<Allowances>> {
         let found = self.problems.len();
         let each: Vec<Option<Allowances>> = (0..tiers.len())
-            .map(|tier| self.allowances(measure, Owner { tier: Some(tier), ..owner }))
+            .map(|tier| self.allowances(measure, AllowanceContext { tier: Some(tier), ..context }))
             .collect();
         // One missing field, however many tiers need it.
         let of_tiers = self.problems.split_off(found);
@@ -98,7 +98,7 @@ impl Compiler<'_> {
         &mut self,
         candidate: &Spanned<RawMeasure>,
         limit: &RawLimit,
-        owner: Owner<'_>,
+        context: AllowanceContext<'_>,
         tiers: &Tiers,
     ) -> Option<Vec<Allowances>> {
         let own = &candidate.value;
@@ -111,8 +111,8 @@ impl Compiler<'_> {
         }
         self.check_same_kind(own, &base)?;
         let measure = self.measure(&own.clone().over(base), candidate.span, tiers)?;
-        let owner = Owner { is_candidate: true, place: candidate.span, ..owner };
-        self.for_each_tier(&measure, owner, tiers)
+        let context = AllowanceContext { is_candidate: true, place: candidate.span, ..context };
+        self.for_each_tier(&measure, context, tiers)
     }
 
     /// Refuses a rate in place of requests at once, and the reverse: refunds differ.

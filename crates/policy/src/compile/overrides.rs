@@ -6,7 +6,7 @@ use tollgate_clock::Timestamp;
 use tollgate_identity::Tiers;
 use tollgate_yaml::{Node, Span, Spanned, Value};
 
-use super::{Compiler, WrittenNames, quotas::Owner};
+use super::{Compiler, WrittenNames, quotas::AllowanceContext};
 use crate::{
     Allowances, KeyPart, KeyValue, Limit, NamedKey, Override, Per,
     file::{LATER, RawMeasure, RawOverride, RawPolicy},
@@ -276,14 +276,14 @@ impl Compiler<'_> {
         let base = limit.measure();
         self.check_same_kind(&own, &base)?;
         let measure = self.measure(&own.over(base), written.place, tiers)?;
-        let owner = Owner {
+        let context = AllowanceContext {
             limit: &fields.limit.value,
             tier: None,
             is_candidate: false,
             refunds,
             place: fields.limit.span,
         };
-        self.allowances(&measure, owner)
+        self.allowances(&measure, context)
     }
 
     fn override_measure(&mut self, raw: &RawOverride) -> Option<RawMeasure> {

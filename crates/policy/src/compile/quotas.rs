@@ -15,9 +15,9 @@ use super::{
 };
 use crate::{Allowance, Allowances, Rate, RefundBound, rate::Period};
 
-/// Whose allowances are made.
+/// What the allowances of a measure are made for.
 #[derive(Clone, Copy)]
-pub(super) struct Owner<'o> {
+pub(super) struct AllowanceContext<'o> {
     /// The limit's name.
     pub(super) limit: &'o str,
     /// The tier; none: an override, which is the same for all tiers.
@@ -64,12 +64,16 @@ impl TaggedQuota {
 }
 
 impl Compiler<'_> {
-    /// What the owner may use. Empty: without limit.
-    pub(super) fn allowances(&mut self, measure: &Measure, owner: Owner<'_>) -> Option<Allowances> {
+    /// What may be used. Empty: without limit.
+    pub(super) fn allowances(
+        &mut self,
+        measure: &Measure,
+        context: AllowanceContext<'_>,
+    ) -> Option<Allowances> {
         let counted = match measure {
-            Measure::Rates { rates, algorithm } => self.counted_rates(rates, algorithm, owner)?,
+            Measure::Rates { rates, algorithm } => self.counted_rates(rates, algorithm, context)?,
             Measure::Refill { capacity, amount, interval, strict } => {
-                match self.of_owner(capacity, "capacity", owner)?.value {
+                match self.of_tier(capacity, "capacity", context)?.value {
                     Units::Unlimited => Vec::new(),
                     Units::Limited(capacity) => {
                         let bucket = TokenBucket {
@@ -84,24 +88,29 @@ impl Compiler<'_> {
                 }
             }
             Measure::Concurrent { limit, lease, retry_after } => {
-                let limit = *self.of_owner(limit, "concurrent", owner)?;
+                let limit = *self.of_tier(limit, "concurrent", context)?;
                 self.counted_leases(limit, *lease, *retry_after)?
             }
         };
         let last = counted.len().saturating_sub(1);
         let named = counted.into_iter().enumerate().map(|(at, counted)| {
             let name = match counted.period {
-                Some(period) if at < last => format!("{}-{period}", owner.limit),
-                _ => owner.limit.to_owned(),
+                Some(period) if at < last => format!("{}-{period}", context.limit),
+                _ => context.limit.to_owned(),
             };
-            self.allowance(counted, name, owner)
+            self.allowance(counted, name, context)
         });
         Some(named.collect())
     }
 
-    fn allowance(&self, counted: TaggedQuota, name: String, owner: Owner<'_>) -> Allowance {
+    fn allowance(
+        &self,
+        counted: TaggedQuota,
+        name: String,
+        context: AllowanceContext<'_>,
+    ) -> Allowance {
         let TaggedQuota { quota, tag, period } = counted;
-        let tag = if owner.is_candidate { format!("candidate {tag}") } else { tag };
+        let tag = if context.is_candidate { format!("candidate {tag}") } else { tag };
         let follows_calendar =
             alignment_of(&quota).is_some_and(|align| matches!(align, Align::Calendar(_)));
         // A calendar's windows differ in length; the tag names the unit.
@@ -110,12 +119,12 @@ impl Compiler<'_> {
             _ => 0,
         };
         let time_of_all = period.map(|period| time_of_all(&quota, period));
-        let refunds = owner.refunds.zip(time_of_all).map(|(percent, time_of_all)| RefundBound {
+        let refunds = context.refunds.zip(time_of_all).map(|(percent, time_of_all)| RefundBound {
             quota: refund_quota(&quota, percent, time_of_all),
-            id: LimitId::new(&self.name, owner.limit, &format!("refunds of {tag}"), micros),
+            id: LimitId::new(&self.name, context.limit, &format!("refunds of {tag}"), micros),
         });
         Allowance {
-            id: LimitId::new(&self.name, owner.limit, &tag, micros),
+            id: LimitId::new(&self.name, context.limit, &tag, micros),
             limit: quota.capacity().into(),
             name: name.into(),
             window_secs: time_of_all.map(ceil_secs),
@@ -124,17 +133,17 @@ impl Compiler<'_> {
         }
     }
 
-    /// What is written for the owner's tier.
-    fn of_owner<'t, T>(
+    /// What is written for the tier of `context`.
+    fn of_tier<'t, T>(
         &mut self,
         by_tier: &'t ByTier<T>,
         field: &str,
-        owner: Owner<'_>,
+        context: AllowanceContext<'_>,
     ) -> Option<&'t T> {
-        let found = by_tier.of(owner.tier);
+        let found = by_tier.of(context.tier);
         if found.is_none() {
             self.refuse(
-                owner.place,
+                context.place,
                 format!("the limit's `{field}` depends on the tier, which is not known here"),
                 format!("add `{field}`"),
             );
@@ -146,10 +155,10 @@ impl Compiler<'_> {
         &mut self,
         rates: &ByTier<Vec<Spanned<Rate>>>,
         algorithm: &RateAlgorithm,
-        owner: Owner<'_>,
+        context: AllowanceContext<'_>,
     ) -> Option<Vec<TaggedQuota>> {
         let rates: Vec<TierRate> = self
-            .of_owner(rates, "rate", owner)?
+            .of_tier(rates, "rate", context)?
             .iter()
             .filter_map(|rate| match rate.value {
                 Rate::Unlimited => None,
@@ -171,7 +180,7 @@ impl Compiler<'_> {
         };
         let room = match room {
             Some((by_tier, field)) if !rates.is_empty() => {
-                let room = *self.of_owner(by_tier, field, owner)?;
+                let room = *self.of_tier(by_tier, field, context)?;
                 if rates.len() > 1 {
                     self.refuse(
                         room.span,

@@ -22,7 +22,7 @@ pub(super) fn is_hop_by_hop(name: &str) -> bool {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Spelled {
     Exactly,
-    /// So that servers which make variables of names make the same one of it.
+    /// Names that CGI maps to one variable.
     Alike,
 }
 
