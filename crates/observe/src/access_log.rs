@@ -200,8 +200,8 @@ impl Tail {
     }
 
     /// Adds the status of a gRPC call, from the head or the trailers of its response; of two, the
-    /// first, since a field that is there twice is ambiguous. A refusal `stands_for` the HTTP status that
-    /// any other client would have got.
+    /// first, since a field that is there twice is ambiguous. A refusal `stands_for` the HTTP
+    /// status that any other client would have got.
     pub fn add_grpc_status(&mut self, status: u64, stands_for: Option<StatusCode>) {
         if !std::mem::replace(&mut self.has_grpc_status, true) {
             self.add("grpc_status", status);

@@ -4,8 +4,8 @@
 //! exported is known at its end, since denials may be exported whatever the share of traces that is
 //! sampled. Until then, what children need is kept in the request's own memory.
 //!
-//! Spans go through a bounded queue to a thread of their own ([`Tracer`]). If the queue is full, they
-//! are dropped and counted: no request ever waits.
+//! Spans go through a bounded queue to a thread of their own ([`Tracer`]). If the queue is full,
+//! they are dropped and counted: no request ever waits.
 
 mod attempts;
 mod calls;

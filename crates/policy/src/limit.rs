@@ -116,7 +116,8 @@ pub enum KeyPart {
     Header(HeaderName),
     /// A cookie.
     Cookie(Box<str>),
-    /// What a program names that charges the limit (`decisions` in the settings). No request has it.
+    /// What a program names that charges the limit (`decisions` in the settings). No request has
+    /// it.
     Key,
     /// What Envoy's rate limit filter sends as this key of a descriptor. No request has it.
     Descriptor(Box<str>),

@@ -57,8 +57,8 @@ fn renamed(text: &[u8], start: usize, digits: &[u8; 16]) -> Option<Vec<u8>> {
     Some(text)
 }
 
-/// A request that may be sent twice: its method is idempotent (RFC 9110 section 9.2.2), and there is
-/// no body to lose.
+/// A request that may be sent twice: its method is idempotent (RFC 9110 section 9.2.2), and there
+/// is no body to lose.
 pub(super) enum Original {
     Http1(Message),
     Http2(Head),

@@ -114,8 +114,8 @@ pub fn head_of(description: Description<'_>, fields: HeaderMap) -> Result<Parts,
     Ok(parts)
 }
 
-/// Makes the head of a proxy's question the head of the request that it asks about. The other fields
-/// are the client's already.
+/// Makes the head of a proxy's question the head of the request that it asks about. The other
+/// fields are the client's already.
 ///
 /// # Errors
 /// The question cannot be decided; the head is then as it came.

@@ -1,8 +1,8 @@
 //! The Redis serialization protocol: commands in, replies out. Pure: bytes and no sockets.
 //!
-//! The one thing to know: nothing is reserved from a length that a client writes. A command is looked
-//! at in the bytes that have come, and its arguments stay where they are.
-//! Format: <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
+//! The one thing to know: nothing is reserved from a length that a client writes. A command is
+//! looked at in the bytes that have come, and its arguments stay where they are. Format:
+//! <https://redis.io/docs/latest/develop/reference/protocol-spec/>.
 
 mod decoder;
 mod number;

@@ -142,8 +142,8 @@ impl Identifier {
 }
 
 impl ResolvedCaller<'_> {
-    /// Writes the name by which [`Identifier::by_name`] finds the caller: `user:42`, with the issuer
-    /// before it where several have users.
+    /// Writes the name by which [`Identifier::by_name`] finds the caller: `user:42`, with the
+    /// issuer before it where several have users.
     pub fn write_name(&self, rules: &IdentityRules, to: &mut String) {
         let named = self.issuer.filter(|issuer| *issuer != rules.api_keys_position());
         if let Some(issuer) = named.filter(|_| rules.api_keys_position() > 1) {

@@ -51,8 +51,8 @@ pub struct Entry<'e> {
     pub limits: &'e [LimitStanding<'e>],
     /// The request's `User-Agent`, as it came.
     pub user_agent: Option<&'e [u8]>,
-    /// What limits count by. None: the settings do not ask for it, or the request was refused before
-    /// anything was counted.
+    /// What limits count by. None: the settings do not ask for it, or the request was refused
+    /// before anything was counted.
     pub facts: Option<&'e Facts>,
     /// Until the upstream's response head came.
     pub upstream: Option<Duration>,

@@ -8,7 +8,8 @@ use std::{
 
 use super::{MethodLabel, PolicySeries};
 
-/// Counts one request. It counts as in flight until [`RequestMeter::end`], or until this is dropped.
+/// Counts one request. It counts as in flight until [`RequestMeter::end`], or until this is
+/// dropped.
 pub struct RequestMeter {
     series: Rc<PolicySeries>,
     method: MethodLabel,

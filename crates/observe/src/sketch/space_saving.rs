@@ -14,7 +14,8 @@ pub const MAX_NAME_BYTES: usize = 320;
 /// The keys that weigh most, with their names.
 ///
 /// For each of them, its true weight is at least `count - error` and at most `count`; of a key that
-/// is not there, at most [`Summary::unlisted`]. Both are at most the whole weight / [`CAPACITY`] off.
+/// is not there, at most [`Summary::unlisted`]. Both are at most the whole weight / [`CAPACITY`]
+/// off.
 #[derive(Debug, Default)]
 pub struct SpaceSaving {
     entries: Vec<Entry>,

@@ -32,8 +32,8 @@ pub struct Estimate {
 
 impl Summary {
     /// What is known of several streams together. The bounds of a key are the sums of its bounds in
-    /// each stream: where a stream does not list it, 0 and what that stream's unlisted keys weigh at
-    /// most. So the error of the whole is at most the sum of the errors.
+    /// each stream: where a stream does not list it, 0 and what that stream's unlisted keys weigh
+    /// at most. So the error of the whole is at most the sum of the errors.
     pub fn merged(all: impl IntoIterator<Item = Summary>) -> Summary {
         let mut sums: ByKey<Estimate> = ByKey::default();
         let mut whole = Summary::default();

@@ -13,8 +13,9 @@ use super::{
 /// What one worker has seen of a limit in the minute that is open. Only that worker writes to it.
 ///
 /// It has two halves. The worker writes to the first one, or to the second one while somebody reads
-/// the first; a reader holds one half at a time, and the hour, so that there is one reader at a time.
-/// So the worker never waits, and its locks are in no other core's cache unless somebody reads.
+/// the first; a reader holds one half at a time, and the hour, so that there is one reader at a
+/// time. So the worker never waits, and its locks are in no other core's cache unless somebody
+/// reads.
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct WorkerSketch {

@@ -1,5 +1,5 @@
-//! Ids of traces and spans: numbers that nobody can predict, as `traceparent` asks for, drawn from a
-//! counter under a secret key of the worker.
+//! Ids of traces and spans: numbers that nobody can predict, as `traceparent` asks for, drawn from
+//! a counter under a secret key of the worker.
 
 use std::{
     cell::Cell,

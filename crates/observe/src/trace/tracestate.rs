@@ -11,8 +11,8 @@ const MAX_MEMBERS: usize = 32;
 /// Most characters of a list that are passed on: those that everybody has to.
 const MAX_LENGTH: usize = 512;
 
-/// The list of a request, in one value. None: there is none, or it is not valid; then the trace goes
-/// on without it.
+/// The list of a request, in one value. None: there is none, or it is not valid; then the trace
+/// goes on without it.
 pub(super) fn tracestate(headers: &HeaderMap) -> Option<HeaderValue> {
     let mut fields = headers.get_all(&TRACESTATE).iter();
     let first = fields.next()?;

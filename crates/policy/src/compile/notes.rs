@@ -3,7 +3,8 @@
 
 use crate::{KeyPart, Policy, file::RawPolicy};
 
-/// A line for each limit that counts by claims and does not say how requests without them are treated.
+/// A line for each limit that counts by claims and does not say how requests without them are
+/// treated.
 ///
 /// This is no warning: that the limit does not apply to them is often what is meant, and
 /// `on_missing: skip` says so.
