@@ -125,7 +125,7 @@ def check_looks(tally, page, file, axe, pictures):
 def check_content(tally, page):
     """What a person looks for is there, and a chart has its table."""
     for limit in LIMITS:
-        row = f"[...document.querySelectorAll('.choice tbody tr')].some(own => own.cells[0].textContent.startsWith('{limit} '))"
+        row = f"[...document.querySelectorAll('.choice tbody tr')].some(own => own.cells[0].textContent.trim() === '{limit}')"
         tally.record(f"{limit} is in the table of suggestions", [] if page.run(row) else ["no"])
     charts, tables = page.run(
         "[document.querySelectorAll('.charts svg[role=img]').length, document.querySelectorAll('.charts figure table').length]"

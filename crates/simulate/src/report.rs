@@ -18,5 +18,8 @@ mod choice;
 mod example;
 mod safe;
 mod sentences;
+mod tables;
 mod times;
 mod words;
+
+pub(crate) use self::safe::code_span;

@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 
 use tollgate_preview::diff::PolicyDifference;
+use tollgate_simulate::report::code_span;
 
 use super::Comparison;
 
@@ -44,16 +45,8 @@ fn write_items(items: &[String], output: &mut dyn Write) -> io::Result<()> {
     writeln!(output)
 }
 
-/// A code span (CommonMark 6.1): its fence is longer than any row of backticks in it, and it is one
-/// line.
 fn code(text: &str) -> String {
-    let text = text.replace(char::is_control, "?");
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
-    let fence = "`".repeat(longest + 1);
-    match text.starts_with('`') || text.ends_with('`') {
-        true => format!("{fence} {text} {fence}"),
-        false => format!("{fence}{text}{fence}"),
-    }
+    code_span(&text.replace(char::is_control, "?"))
 }
 
 #[cfg(test)]

@@ -4,19 +4,18 @@
 mod bars;
 mod curve;
 mod element;
-mod tables;
 
 use std::{
     fmt::Write as _,
     io::{self, Write},
 };
 
-use self::element::{hint, sentence};
+use self::element::{hint, paragraph, scrolling, sentence, table};
 use super::{
     choice::{self, Choice, FEW, MANY},
-    safe, sentences, words,
+    safe, sentences, tables, words,
 };
-use crate::Report;
+use crate::{Read, Report, WorstCaller};
 
 const STYLE: &str = include_str!("html/report.css");
 
@@ -26,6 +25,12 @@ const MAX_POINTS: usize = 240;
 
 /// Points of all lines together, so that a page of a hundred limits stays below 300 KB.
 const ALL_POINTS: usize = 2_000;
+
+/// Limits that are listed: with more, the page would not stay below 300 KB.
+const LIMITS: usize = 140;
+
+/// The most characters of a command: a longer one is not pasted.
+const MAX_COMMAND: usize = 2_000;
 
 /// With more limits than this, tables under charts are short.
 const FEW_CHARTS: usize = 20;
@@ -58,16 +63,29 @@ pub fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     title(&mut page, "time", "Denials over time");
     bars::write(&mut page, &report.timeline, if choices.len() > FEW_CHARTS { 80 } else { 240 });
     title(&mut page, "limits", "The limits as they are");
-    tables::write_limits(&mut page, &report.limits);
+    if report.limits.is_empty() {
+        hint(&mut page, sentences::NO_LIMITS);
+    } else {
+        let shadow =
+            "Limits in shadow mode and candidates deny nobody: they count what they would deny.";
+        hint(&mut page, &format!("{} {shadow}", sentences::LOCKOUT));
+        scrolling(&mut page, &tables::limits(&report.limits).at_most(LIMITS));
+    }
     title(&mut page, "callers", "Callers denied most");
-    tables::write_worst(&mut page, &report.worst);
+    write_worst(&mut page, &report.worst);
     if let Some(against) = &report.against {
-        tables::write_against(&mut page, against, &report.outcome);
+        let policies = safe::html(&safe::name(&against.policies));
+        let _ = writeln!(page, "<h2>Against {policies}</h2>");
+        paragraph(&mut page, &sentences::against(against, &report.outcome));
+        for changes in tables::changes(against) {
+            let _ = writeln!(page, "<h3>{}</h3>", changes.caption);
+            scrolling(&mut page, &changes);
+        }
     }
     title(&mut page, "store", "What the store needs");
-    let _ = writeln!(page, "<p>{}</p>", sentence(&sentences::need(&report.store)));
+    paragraph(&mut page, &sentences::need(&report.store));
     title(&mut page, "read", "What was read");
-    tables::write_read(&mut page, &report.read);
+    write_read(&mut page, &report.read);
     page += "</main>\n</body>\n</html>\n";
     output.write_all(page.as_bytes())
 }
@@ -106,20 +124,10 @@ fn write_summary(page: &mut String, report: &Report) {
         sentence(&sentences::verdict(&report.outcome))
     );
     for text in sentences::besides(&report.outcome) {
-        let _ = writeln!(page, "<p>{}</p>", sentence(&text));
+        paragraph(page, &text);
     }
     hint(page, &sentences::read(&report.read));
-    let not_judged = sentences::not_judged(report);
-    let not_judged = not_judged
-        .iter()
-        .map(|(limit, reason)| format!("Not judged: {}: {reason}.", safe::name(limit)));
-    let notes: Vec<String> = report
-        .notes
-        .iter()
-        .cloned()
-        .chain(sentences::faults(&report.read))
-        .chain(not_judged)
-        .collect();
+    let notes = sentences::notes(report);
     if !notes.is_empty() {
         *page += "<div class=\"alert\"><ul>\n";
         for note in notes {
@@ -135,7 +143,9 @@ fn write_choice(page: &mut String, choices: &[Choice<'_>]) {
         return hint(page, sentences::NO_CURVES);
     }
     hint(page, sentences::SUGGESTION);
-    tables::write_choices(page, choices);
+    *page += "<div class=\"choice\">\n";
+    scrolling(page, &tables::choices(choices).at_most(LIMITS));
+    *page += "</div>\n";
 }
 
 fn write_charts(page: &mut String, choices: &[Choice<'_>]) {
@@ -155,18 +165,16 @@ fn write_charts(page: &mut String, choices: &[Choice<'_>]) {
     let most = (ALL_POINTS / shown.max(1)).min(MAX_POINTS);
     for (at, choice) in choices.iter().take(CHARTS).enumerate() {
         let title = safe::html(&safe::name(&choice.title()));
-        let mode = choice.mode.map(|mode| tag(mode, "")).unwrap_or_default();
+        let mode = choice.mode.map(tag).unwrap_or_default();
         let _ = writeln!(page, "<figure><figcaption><h3 id=\"h{at}\">{title} {mode}</h3>");
         if let Some(text) = sentences::inexact(choice) {
             let _ = write!(page, "<small>{text}</small>");
         }
         *page += "</figcaption>\n";
         curve::write(page, choice, at, most);
-        tables::write_curve(
-            page,
-            choice,
-            choice.rows(if shown > FEW_CHARTS { &FEW } else { &MANY }),
-        );
+        *page += "<details><summary>The chart as a table</summary>\n";
+        table(page, &tables::curve(choice, if shown > FEW_CHARTS { &FEW } else { &MANY }));
+        *page += "</details>\n";
         *page += "</figure>\n";
     }
     *page += "</div>\n";
@@ -177,8 +185,49 @@ fn write_charts(page: &mut String, choices: &[Choice<'_>]) {
 }
 
 /// A word with a ground of its own.
-fn tag(text: &str, class: &str) -> String {
-    format!("<span class=\"tag{class}\">{}</span>", safe::html(&safe::name(text)))
+fn tag(text: &str) -> String {
+    format!("<span class=\"tag\">{}</span>", safe::html(&safe::name(text)))
+}
+
+/// Those who would notice first.
+fn write_worst(page: &mut String, worst: &[WorstCaller]) {
+    if worst.is_empty() {
+        return hint(page, "No caller would be denied.");
+    }
+    scrolling(page, &tables::worst(worst));
+    hint(page, sentences::EXPLAINED);
+    *page += "<ul class=\"plain\">\n";
+    for own in worst {
+        let command = safe::html(&safe::at_most(&own.explain, MAX_COMMAND));
+        let _ = writeln!(page, "<li><code>{command}</code></li>");
+    }
+    *page += "</ul>\n";
+}
+
+/// The files, and what of them could not be read.
+fn write_read(page: &mut String, read: &Read) {
+    paragraph(page, &sentences::read(read));
+    if let Some(took) = sentences::took(read) {
+        paragraph(page, &took);
+    }
+    if !read.files.is_empty() {
+        scrolling(page, &tables::files(&read.files));
+    }
+    if read.bad_lines.is_empty() {
+        return;
+    }
+    *page += "<h3>Lines that could not be read</h3>\n<ul class=\"plain\">\n";
+    for bad in &read.bad_lines {
+        let _ = writeln!(
+            page,
+            "<li>{}:{}: {}<br><code>{}</code></li>",
+            safe::html(&safe::name(&bad.file)),
+            bad.line,
+            sentence(&safe::at_most(&bad.reason, 300)),
+            safe::html(&safe::at_most(&bad.text, 200)),
+        );
+    }
+    *page += "</ul>\n";
 }
 
 #[cfg(test)]

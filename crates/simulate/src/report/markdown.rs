@@ -1,21 +1,19 @@
-//! The answers as Markdown, for a pull request: the verdict and what to choose are seen at once, the
-//! rest unfolds.
+//! The answers as Markdown, for a pull request: the verdict and what to choose are seen at once,
+//! the rest unfolds.
 
 use std::io::{self, Write};
 
 use super::{
     choice::{self, Choice},
     safe::{self, code, prose},
-    sentences, times,
-    words::{self, duration, number, share},
+    sentences,
+    tables::{self, Kind, Table},
+    words::number,
 };
-use crate::{Against, CallerChange, LimitAnswer, Read, Report, WorstCaller};
+use crate::{Against, Read, Report, WorstCaller};
 
 /// Rows of the table over time: a comment is no place for 240.
 const MOMENTS: usize = 24;
-
-/// Files that are listed.
-const FILES: usize = 20;
 
 /// Curves that are shown: GitHub takes comments of 65,536 characters, and one of a hundred limits
 /// must not be refused.
@@ -34,13 +32,32 @@ pub fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     for sentence in sentences::besides(&report.outcome) {
         writeln!(output, "{}\n", prose(&sentence))?;
     }
-    write_notes(report, output)?;
+    for note in sentences::notes(report) {
+        writeln!(output, "- {}", prose(&note))?;
+    }
+    writeln!(output)?;
     let choices = choice::choices(report);
-    write_choices(&choices, output)?;
-    write_limits(&report.limits, output)?;
+    if choices.is_empty() {
+        writeln!(output, "{}\n", prose(sentences::NO_CURVES))?;
+    } else {
+        table(output, &tables::choices(&choices).at_most(LIMITS))?;
+        writeln!(output, "{}\n", prose(sentences::SUGGESTION))?;
+    }
+    if report.limits.is_empty() {
+        writeln!(output, "{}\n", sentences::NO_LIMITS)?;
+    } else {
+        fold(output, "Limits as they are")?;
+        table(output, &tables::limits(&report.limits).at_most(LIMITS))?;
+        writeln!(output, "{}\n", prose(sentences::LOCKOUT))?;
+        unfold(output)?;
+    }
     write_worst(&report.worst, output)?;
     write_curves(&choices, output)?;
-    write_timeline(report, output)?;
+    if !report.timeline.buckets.is_empty() {
+        fold(output, "Over time")?;
+        table(output, &tables::timeline(&report.timeline, MOMENTS))?;
+        unfold(output)?;
+    }
     if let Some(against) = &report.against {
         write_against(against, report, output)?;
     }
@@ -48,39 +65,27 @@ pub fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "Store: {}", prose(&sentences::need(&report.store)))
 }
 
-fn write_notes(report: &Report, output: &mut dyn Write) -> io::Result<()> {
-    for note in report.notes.iter().cloned().chain(sentences::faults(&report.read)) {
-        writeln!(output, "- {}", prose(&note))?;
-    }
-    for (limit, reason) in sentences::not_judged(report) {
-        writeln!(output, "- Not judged: {}: {}.", code(&safe::name(&limit)), prose(&reason))?;
-    }
-    writeln!(output)
-}
-
-/// A table: a head with `:` for columns of numbers, then rows.
-fn table(
-    output: &mut dyn Write,
-    head: &[&str],
-    rows: impl Iterator<Item = Vec<String>>,
-) -> io::Result<()> {
-    let names: Vec<&str> = head.iter().map(|name| name.trim_start_matches('>')).collect();
-    let rules: Vec<&str> =
-        head.iter().map(|name| if name.starts_with('>') { "---:" } else { "---" }).collect();
-    writeln!(output, "| {} |", names.join(" | "))?;
+/// A table: a head with `:` for columns that stand on the right, then rows.
+fn table(output: &mut dyn Write, table: &Table) -> io::Result<()> {
+    let heads: Vec<&str> = table.columns.iter().map(|column| column.head).collect();
+    let rule = |kind| match kind {
+        Kind::Number | Kind::Strong => "---:",
+        Kind::Name | Kind::Word | Kind::Time => "---",
+    };
+    let rules: Vec<&str> = table.columns.iter().map(|column| rule(column.kind)).collect();
+    writeln!(output, "| {} |", heads.join(" | "))?;
     writeln!(output, "| {} |", rules.join(" | "))?;
-    for row in rows {
-        writeln!(output, "| {} |", row.join(" | "))?;
+    for row in &table.rows {
+        let cell = |(column, cell): (&tables::Column, &String)| match column.kind {
+            Kind::Name => code(cell),
+            Kind::Strong if !cell.is_empty() => format!("**{}**", prose(cell)),
+            Kind::Word | Kind::Time | Kind::Number | Kind::Strong => prose(cell),
+        };
+        let cells: Vec<String> = table.columns.iter().zip(row).map(cell).collect();
+        writeln!(output, "| {} |", cells.join(" | "))?;
     }
-    writeln!(output)
-}
-
-/// The rest of a list that was cut.
-fn more(output: &mut dyn Write, all: usize, shown: usize, what: &str) -> io::Result<()> {
-    match all > shown {
-        true => writeln!(output, "And {} more {what}.\n", number((all - shown) as u64)),
-        false => Ok(()),
-    }
+    writeln!(output)?;
+    table.more().map_or(Ok(()), |more| writeln!(output, "{more}\n"))
 }
 
 fn fold(output: &mut dyn Write, summary: &str) -> io::Result<()> {
@@ -92,88 +97,13 @@ fn unfold(output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "</details>\n")
 }
 
-fn write_choices(choices: &[Choice<'_>], output: &mut dyn Write) -> io::Result<()> {
-    if choices.is_empty() {
-        return writeln!(output, "{}\n", prose(sentences::NO_CURVES));
-    }
-    let row = |choice: &Choice<'_>| {
-        let curve = choice.curve;
-        vec![
-            code(&safe::name(&curve.limit)),
-            code(&safe::name(&curve.tier)),
-            words::window(curve.window_seconds),
-            number(curve.present.into()),
-            callers(&choice.present),
-            format!("**{}**", number(curve.suggested.into())),
-            callers(&choice.suggested),
-        ]
-    };
-    let head = ["limit", "tier", "window", ">now", ">denies callers", ">suggested", ">would deny"];
-    table(output, &head, choices.iter().take(LIMITS).map(row))?;
-    more(output, choices.len(), LIMITS, "limits")?;
-    writeln!(output, "{}\n", prose(sentences::SUGGESTION))
-}
-
-fn callers(point: &crate::CurvePoint) -> String {
-    format!("{} ({})", number(point.callers_denied), prose(&share(point.callers_share)))
-}
-
-fn write_limits(limits: &[LimitAnswer], output: &mut dyn Write) -> io::Result<()> {
-    if limits.is_empty() {
-        return writeln!(output, "No limit was asked about a request.\n");
-    }
-    let row = |limit: &LimitAnswer| {
-        vec![
-            code(&safe::name(&limit.limit)),
-            code(&safe::name(&limit.tier)),
-            prose(&safe::name(&limit.mode)),
-            limit.window_seconds.map_or("at once".into(), words::window),
-            number(limit.allows.into()),
-            number(limit.requests),
-            number(limit.denied),
-            prose(&share(limit.denied_share)),
-            format!("{} of {}", number(limit.callers_denied), number(limit.callers)),
-            prose(&duration(limit.longest_lockout_seconds)),
-        ]
-    };
-    let head = [
-        "limit",
-        "tier",
-        "mode",
-        "window",
-        ">allows",
-        ">requests",
-        ">denied",
-        ">share",
-        ">callers hit",
-        ">lock-out",
-    ];
-    fold(output, "Limits as they are")?;
-    table(output, &head, limits.iter().take(LIMITS).map(row))?;
-    more(output, limits.len(), LIMITS, "limits")?;
-    writeln!(output, "{}\n", prose(sentences::LOCKOUT))?;
-    unfold(output)
-}
-
 fn write_worst(worst: &[WorstCaller], output: &mut dyn Write) -> io::Result<()> {
     if worst.is_empty() {
         return Ok(());
     }
     fold(output, "Callers denied most")?;
-    let row = |own: &WorstCaller| {
-        vec![
-            code(&safe::name(&own.caller)),
-            code(&safe::name(&own.tier)),
-            code(&safe::name(&own.limit)),
-            number(own.requests),
-            number(own.denied),
-            prose(&share(own.denied_share)),
-            prose(&safe::at_most(&times::instant(&own.first_denied), 40)),
-        ]
-    };
-    let head = ["caller", "tier", "limit", ">requests", ">denied", ">share", "first denied"];
-    table(output, &head, worst.iter().map(row))?;
-    writeln!(output, "Their first denials, explained by:\n")?;
+    table(output, &tables::worst(worst))?;
+    writeln!(output, "{}\n", sentences::EXPLAINED)?;
     write_commands(worst, output)?;
     unfold(output)
 }
@@ -195,67 +125,23 @@ fn write_curves(choices: &[Choice<'_>], output: &mut dyn Write) -> io::Result<()
         if let Some(sentence) = sentences::inexact(choice) {
             writeln!(output, "{}\n", prose(sentence))?;
         }
-        let row = |row: choice::Row| {
-            let point = row.point;
-            let mark = row.mark();
-            vec![
-                number(point.allows.into()),
-                number(point.callers_denied),
-                prose(&share(point.callers_share)),
-                number(point.requests_denied),
-                prose(&share(point.requests_share)),
-                if mark.is_empty() { String::new() } else { format!("**{mark}**") },
-            ]
-        };
-        let head = [">limit", ">callers denied", ">share", ">requests denied", ">share", " "];
-        table(output, &head, choice.rows(&choice::FEW).into_iter().map(row))?;
+        table(output, &tables::curve(choice, &choice::FEW))?;
         unfold(output)?;
     }
-    more(output, choices.len(), CURVES, "limits have curves: see the report as HTML or JSON")
-}
-
-fn write_timeline(report: &Report, output: &mut dyn Write) -> io::Result<()> {
-    if report.timeline.buckets.is_empty() {
+    if choices.len() <= CURVES {
         return Ok(());
     }
-    let merged = times::merged(&report.timeline, MOMENTS);
-    fold(output, "Over time")?;
-    let row = |(at, moment): (usize, &crate::Moment)| {
-        let part = moment.denied as f64 / moment.requests as f64;
-        vec![
-            prose(&times::bucket(&merged, at)),
-            number(moment.requests),
-            number(moment.denied),
-            if moment.requests == 0 { "–".into() } else { prose(&share(part)) },
-            number(moment.would_deny),
-        ]
-    };
-    let head = ["from (UTC)", ">requests", ">denied", ">share", ">would deny"];
-    table(output, &head, merged.buckets.iter().enumerate().map(row))?;
-    unfold(output)
+    let more = number((choices.len() - CURVES) as u64);
+    writeln!(output, "And {more} more limits have curves: see the report as HTML or JSON.\n")
 }
 
 fn write_against(against: &Against, report: &Report, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "**Against {}**\n", code(&safe::name(&against.policies)))?;
     writeln!(output, "{}\n", prose(&sentences::against(against, &report.outcome)))?;
-    let row = |own: &CallerChange| {
-        vec![
-            code(&safe::name(&own.caller)),
-            number(own.requests),
-            number(own.denied_against),
-            number(own.denied),
-        ]
-    };
-    for (summary, callers) in [
-        ("Callers that are better off", &against.better),
-        ("Callers that are worse off", &against.worse),
-    ] {
-        if !callers.is_empty() {
-            fold(output, summary)?;
-            let head = ["caller", ">requests", ">denied by the others", ">denied by these"];
-            table(output, &head, callers.iter().map(row))?;
-            unfold(output)?;
-        }
+    for changes in tables::changes(against) {
+        fold(output, &changes.caption)?;
+        table(output, &changes)?;
+        unfold(output)?;
     }
     Ok(())
 }
@@ -264,18 +150,7 @@ fn write_read(read: &Read, output: &mut dyn Write) -> io::Result<()> {
     fold(output, "What was read")?;
     writeln!(output, "{}\n", prose(&sentences::read(read)))?;
     if !read.files.is_empty() {
-        let row = |file: &crate::FileRead| {
-            vec![
-                code(&safe::name(&file.file)),
-                prose(&safe::name(&file.format)),
-                number(file.lines),
-                number(file.bad),
-                prose(&duration(file.grain_seconds)),
-            ]
-        };
-        let head = ["file", "format", ">lines", ">not read", ">grain of time"];
-        table(output, &head, read.files.iter().take(FILES).map(row))?;
-        more(output, read.files.len(), FILES, "files")?;
+        table(output, &tables::files(&read.files))?;
     }
     for bad in &read.bad_lines {
         let place = code(&format!("{}:{}", safe::name(&bad.file), bad.line));
@@ -312,7 +187,7 @@ mod tests {
     fn every_answer_is_there() {
         let text = written(&example::report());
         for expected in [
-            "| `core` | `default` | 1 h | 1,000 |",
+            "| `core` | `default` | 1 h | enforce | 1,000 |",
             "| `core` | `default` | enforce | 1 h | 1,000 | 1,234,567 | 12,001 | 0.97 % | 12 of \
              10,234 | 2 h 5 min |",
             "| `user:1037` | `default` | `core` | 40,000 | 4,000 | 10 % | 2026-03-02 01:05:09 UTC |",

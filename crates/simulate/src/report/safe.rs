@@ -2,8 +2,6 @@
 //! in a report that an operator opens: it must not drive a terminal, reorder what is beside it, run
 //! on a page, or call people into a pull request.
 
-use std::borrow::Cow;
-
 pub(super) use tollgate_printable::printable;
 
 /// The most characters of a name in a table: a longer one tells nothing more and breaks the layout.
@@ -43,14 +41,15 @@ pub(super) fn html(text: &str) -> String {
 /// any row of backticks in it, it is one line, and a `|` does not end the cell (GFM 4.10). In it,
 /// nothing is a mark, a tag, a link or a mention.
 pub(super) fn code(text: &str) -> String {
-    let text = match text.is_empty() {
-        // An empty span would be two backticks.
-        true => Cow::Borrowed(" "),
-        false => printable(text),
-    };
+    code_span(&printable(text).replace('|', "\\|"))
+}
+
+/// A code span of Markdown outside of a table, of text in one line.
+pub(crate) fn code_span(text: &str) -> String {
+    // An empty span would be two backticks.
+    let text = if text.is_empty() { " " } else { text };
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
     let fence = "`".repeat(longest + 1);
-    let text = text.replace('|', "\\|");
     match text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) {
         true => format!("{fence} {text} {fence}"),
         false => format!("{fence}{text}{fence}"),

@@ -30,8 +30,14 @@ pub(super) fn took(read: &Read) -> Option<String> {
     })
 }
 
+/// What has to be known before the numbers are read, a sentence each.
+pub(super) fn notes(report: &Report) -> Vec<String> {
+    let faults = faults(&report.read);
+    report.notes.iter().cloned().chain(faults).chain(not_judged(report)).collect()
+}
+
 /// What of the log is not as it should be, a sentence each.
-pub(super) fn faults(read: &Read) -> Vec<String> {
+fn faults(read: &Read) -> Vec<String> {
     let mut faults = Vec::new();
     if read.bad > 0 {
         let lines = count(read.bad, "line", "lines");
@@ -104,6 +110,12 @@ pub(super) const SUGGESTION: &str = "The suggestion is the lowest round number t
 pub(super) const LOCKOUT: &str =
     "Lock-out is the longest time during which a caller was denied without a break.";
 
+/// What comes before commands.
+pub(super) const EXPLAINED: &str = "The first denial of each, explained by:";
+
+/// What is said where no limit is to be shown.
+pub(super) const NO_LIMITS: &str = "No limit was asked about a request.";
+
 /// What is said where there is nothing to choose.
 pub(super) const NO_CURVES: &str =
     "No limit counted a request in a window, so there is nothing to suggest.";
@@ -153,11 +165,12 @@ pub(super) fn need(need: &Need) -> String {
 const NOT_JUDGED: usize = 20;
 
 /// Requests of limits that could not be judged, for limits that have some.
-pub(super) fn not_judged(report: &Report) -> Vec<(String, String)> {
+fn not_judged(report: &Report) -> Vec<String> {
     let limits = report.limits.iter().filter(|limit| limit.not_judged > 0);
     let more = limits.clone().count().saturating_sub(NOT_JUDGED);
     let more = (more > 0).then(|| {
-        (count(more as u64, "more limit", "more limits"), "see the answers as JSON".into())
+        let limits = count(more as u64, "more limit", "more limits");
+        format!("Not judged: {limits}: see the answers as JSON.")
     });
     limits
         .take(NOT_JUDGED)
@@ -165,8 +178,11 @@ pub(super) fn not_judged(report: &Report) -> Vec<(String, String)> {
             let all = limit.not_judged + limit.requests;
             let part = share(limit.not_judged as f64 / all as f64);
             let requests = count(limit.not_judged, "request", "requests");
-            let name = format!("{}, tier {}", limit.limit, limit.tier);
-            (name, format!("{requests} ({part}), since the log does not say what it counts by"))
+            let name = safe::name(&format!("{}, tier {}", limit.limit, limit.tier));
+            format!(
+                "Not judged: {name}: {requests} ({part}), since the log does not say what it \
+                 counts by."
+            )
         })
         .chain(more)
         .collect()

@@ -1,25 +1,23 @@
-//! The answers for a terminal: what was read, what to know of it, the outcome, and then the reasons.
+//! The answers for a terminal: what was read, what to know of it, the outcome, and then the
+//! reasons.
 
 mod table;
 
 use std::io::{self, Write};
 
-use self::table::{Column, Stands, wrapped};
+use self::table::wrapped;
 use super::{
     choice::{self, Choice},
-    safe, sentences, times,
-    words::{self, duration, number, share},
+    safe, sentences, tables, times,
+    words::{self, number},
 };
-use crate::{Against, CallerChange, LimitAnswer, Read, Report, Timeline, WorstCaller};
+use crate::{Against, Read, Report, Timeline, WorstCaller};
 
 /// Characters of a sparkline, from the lowest.
 const BLOCKS: [char; 8] = ['▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// Characters of a sparkline, so that it has room beside its indent.
 const SPARKLINE: usize = 80;
-
-/// Files that are listed: of a thousand, the sum is what matters.
-const FILES: usize = 20;
 
 /// Writes all answers in lines of at most 100 columns, but for commands to paste.
 ///
@@ -34,7 +32,13 @@ pub fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
     for sentence in sentences::besides(&report.outcome) {
         wrapped(output, "  ", &safe::printable(&sentence))?;
     }
-    write_limits(&report.limits, output)?;
+    title(output, "Limits")?;
+    if report.limits.is_empty() {
+        writeln!(output, "  {}", sentences::NO_LIMITS)?;
+    } else {
+        table::write(output, &tables::limits(&report.limits))?;
+        wrapped(output, "  ", sentences::LOCKOUT)?;
+    }
     write_worst(&report.worst, output)?;
     write_curves(report, output)?;
     write_timeline(&report.timeline, output)?;
@@ -49,40 +53,14 @@ fn title(output: &mut dyn Write, text: &str) -> io::Result<()> {
     writeln!(output, "\n{text}")
 }
 
-fn left(head: &'static str) -> Column {
-    Column { head, stands: Stands::Left }
-}
-
-fn cut(head: &'static str) -> Column {
-    Column { head, stands: Stands::GivesWay }
-}
-
-fn right(head: &'static str) -> Column {
-    Column { head, stands: Stands::Right }
-}
-
 fn write_read(read: &Read, output: &mut dyn Write) -> io::Result<()> {
     writeln!(output, "Read")?;
     wrapped(output, "  ", &sentences::read(read))?;
     if let Some(took) = sentences::took(read) {
         wrapped(output, "  ", &took)?;
     }
-    for fault in sentences::faults(read) {
-        wrapped(output, "  ", &fault)?;
-    }
-    let row = |file: &crate::FileRead| {
-        let grain = duration(file.grain_seconds);
-        let counts = [number(file.lines), number(file.bad), grain];
-        [safe::name(&file.file), safe::name(&file.format)].into_iter().chain(counts).collect()
-    };
-    let rows: Vec<Vec<String>> = read.files.iter().take(FILES).map(row).collect();
-    if !rows.is_empty() {
-        let columns =
-            [cut("file"), cut("format"), right("lines"), right("not read"), right("grain of time")];
-        table::write(output, &columns, &rows)?;
-    }
-    if read.files.len() > FILES {
-        writeln!(output, "  and {} more", number((read.files.len() - FILES) as u64))?;
+    if !read.files.is_empty() {
+        table::write(output, &tables::files(&read.files))?;
     }
     for bad in &read.bad_lines {
         let place = format!("{}:{}", safe::name(&bad.file), bad.line);
@@ -93,69 +71,11 @@ fn write_read(read: &Read, output: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_notes(report: &Report, output: &mut dyn Write) -> io::Result<()> {
-    let not_judged = sentences::not_judged(report);
-    if report.notes.is_empty() && not_judged.is_empty() {
-        return Ok(());
+    let notes = sentences::notes(report);
+    if !notes.is_empty() {
+        title(output, "To know before you read on")?;
     }
-    title(output, "To know before you read on")?;
-    for note in &report.notes {
-        wrapped(output, "  - ", &safe::printable(note))?;
-    }
-    for (limit, reason) in not_judged {
-        wrapped(output, "  - ", &format!("not judged: {}: {reason}.", safe::name(&limit)))?;
-    }
-    Ok(())
-}
-
-fn write_limits(limits: &[LimitAnswer], output: &mut dyn Write) -> io::Result<()> {
-    title(output, "Limits")?;
-    if limits.is_empty() {
-        return writeln!(output, "  No limit was asked about a request.");
-    }
-    let names = |limit: &LimitAnswer| {
-        vec![safe::name(&limit.limit), safe::name(&limit.tier), safe::name(&limit.mode)]
-    };
-    let counts = |limit: &LimitAnswer| {
-        [
-            limit.window_seconds.map_or("at once".into(), words::window),
-            number(limit.allows.into()),
-            number(limit.requests),
-            number(limit.denied),
-            share(limit.denied_share),
-        ]
-    };
-    let callers = |limit: &LimitAnswer| {
-        [
-            format!("{} of {}", number(limit.callers_denied), number(limit.callers)),
-            duration(limit.longest_lockout_seconds),
-        ]
-    };
-    let name_columns = || [cut("limit"), cut("tier"), left("mode")];
-    let count_columns =
-        || [left("window"), right("allows"), right("requests"), right("denied"), right("share")];
-    let caller_columns = || [right("callers hit"), right("lock-out")];
-
-    let all: Vec<Column> =
-        name_columns().into_iter().chain(count_columns()).chain(caller_columns()).collect();
-    let row = |limit| names(limit).into_iter().chain(counts(limit)).chain(callers(limit)).collect();
-    let rows: Vec<Vec<String>> = limits.iter().map(row).collect();
-    if table::least_width(&all, &rows) <= table::WIDTH {
-        table::write(output, &all, &rows)?;
-        return write_lockout(output);
-    }
-    // Counts in the billions: in two tables, since a line that wraps cannot be read.
-    let columns: Vec<Column> = name_columns().into_iter().chain(count_columns()).collect();
-    let row = |limit| names(limit).into_iter().chain(counts(limit)).collect();
-    table::write(output, &columns, &limits.iter().map(row).collect::<Vec<_>>())?;
-    writeln!(output)?;
-    let columns: Vec<Column> = name_columns().into_iter().chain(caller_columns()).collect();
-    let row = |limit| names(limit).into_iter().chain(callers(limit)).collect();
-    table::write(output, &columns, &limits.iter().map(row).collect::<Vec<_>>())?;
-    write_lockout(output)
-}
-
-fn write_lockout(output: &mut dyn Write) -> io::Result<()> {
-    wrapped(output, "  ", sentences::LOCKOUT)
+    notes.iter().try_for_each(|note| wrapped(output, "  - ", &safe::printable(note)))
 }
 
 fn write_worst(worst: &[WorstCaller], output: &mut dyn Write) -> io::Result<()> {
@@ -163,28 +83,8 @@ fn write_worst(worst: &[WorstCaller], output: &mut dyn Write) -> io::Result<()> 
         return Ok(());
     }
     title(output, "Callers denied most")?;
-    let row = |own: &WorstCaller| {
-        vec![
-            safe::name(&own.caller),
-            safe::name(&own.tier),
-            safe::name(&own.limit),
-            number(own.requests),
-            number(own.denied),
-            share(own.denied_share),
-            safe::at_most(&times::instant(&own.first_denied), 23),
-        ]
-    };
-    let columns = [
-        cut("caller"),
-        cut("tier"),
-        cut("limit"),
-        right("requests"),
-        right("denied"),
-        right("share"),
-        left("first denied"),
-    ];
-    table::write(output, &columns, &worst.iter().map(row).collect::<Vec<_>>())?;
-    writeln!(output, "\n  The first denial of each, explained by:")?;
+    table::write(output, &tables::worst(worst))?;
+    writeln!(output, "\n  {}", sentences::EXPLAINED)?;
     worst.iter().try_for_each(|own| writeln!(output, "  {}", safe::printable(&own.explain)))
 }
 
@@ -205,30 +105,7 @@ fn write_curve(choice: &Choice<'_>, output: &mut dyn Write) -> io::Result<()> {
     if let Some(sentence) = sentences::inexact(choice) {
         wrapped(output, "  ", sentence)?;
     }
-    let row = |row: choice::Row| {
-        let point = row.point;
-        vec![
-            number(point.allows.into()),
-            number(point.callers_denied),
-            share(point.callers_share),
-            number(point.requests_denied),
-            share(point.requests_share),
-            row.mark().to_owned(),
-        ]
-    };
-    let columns = [
-        right("limit"),
-        right("callers denied"),
-        right("share"),
-        right("requests denied"),
-        right("share"),
-        left(""),
-    ];
-    table::write(
-        output,
-        &columns,
-        &choice.rows(&choice::FEW).into_iter().map(row).collect::<Vec<_>>(),
-    )
+    table::write(output, &tables::curve(choice, &choice::FEW))
 }
 
 fn write_timeline(timeline: &Timeline, output: &mut dyn Write) -> io::Result<()> {
@@ -273,21 +150,9 @@ fn write_against(against: &Against, report: &Report, output: &mut dyn Write) -> 
     let policies = safe::name(&against.policies);
     title(output, &format!("Against {policies}"))?;
     wrapped(output, "  ", &sentences::against(against, &report.outcome))?;
-    let row = |own: &CallerChange| {
-        vec![
-            safe::name(&own.caller),
-            number(own.requests),
-            number(own.denied_against),
-            number(own.denied),
-        ]
-    };
-    for (head, callers) in [("better off", &against.better), ("worse off", &against.worse)] {
-        if !callers.is_empty() {
-            let columns =
-                [cut(head), right("requests"), right("denied by the others"), right("by these")];
-            writeln!(output)?;
-            table::write(output, &columns, &callers.iter().map(row).collect::<Vec<_>>())?;
-        }
+    for changes in tables::changes(against) {
+        writeln!(output, "\n  {}", changes.caption)?;
+        table::write(output, &changes)?;
     }
     Ok(())
 }
@@ -318,7 +183,7 @@ mod tests {
             "tollgate explain --address 192.0.2.1 GET 'https://a.test/v1/1'",
             "core, tier default, per 1 h (enforce)",
             "suggested",
-            "not judged: parallel, tier default: 5 requests (< 0.01 %)",
+            "Not judged: parallel, tier default: 5 requests (< 0.01 %)",
             "▄",
             "Against config/policies",
             "4,321 counters in use at once: 1.5 MiB of memory",

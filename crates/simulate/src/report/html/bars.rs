@@ -3,12 +3,12 @@
 
 use std::fmt::Write as _;
 
-use super::element::{Head, Row, Table, hint, sentence};
+use super::element::{hint, scrolling, sentence};
 use crate::{
     Moment, Timeline,
     report::{
-        safe, times,
-        words::{self, number, share},
+        safe, tables, times,
+        words::{self, number},
     },
 };
 
@@ -31,8 +31,9 @@ pub(super) fn write(page: &mut String, timeline: &Timeline, rows: usize) {
     let both = |moment: &Moment| moment.denied + moment.would_deny;
     let layers: [Layer<'_>; 2] = [("deny", &none, &denied), ("would", &denied, &both)];
     write_chart(page, timeline, "bars", "Denied requests", &layers);
-    write_table(page, &times::merged(timeline, rows));
-    *page += "</figure>\n";
+    *page += "<details><summary>The bars as a table</summary>\n";
+    scrolling(page, &tables::timeline(timeline, rows));
+    *page += "</details>\n</figure>\n";
 }
 
 /// A class, and from where to where its bars reach.
@@ -88,33 +89,6 @@ fn write_chart(
         }
     }
     *page += "</svg>\n";
-}
-
-fn write_table(page: &mut String, timeline: &Timeline) {
-    let head = [
-        Head::Time("From"),
-        Head::Number("Requests"),
-        Head::Number("Denied"),
-        Head::Number("Share"),
-        Head::Number("Would be denied"),
-    ];
-    let table = Table { caption: "Requests and denials over time", class: "", head: &head };
-    let row = |(at, moment): (usize, &Moment)| {
-        let part = match moment.requests {
-            0 => "–".to_owned(),
-            requests => share(moment.denied as f64 / requests as f64),
-        };
-        Row::from(vec![
-            safe::html(&times::bucket(timeline, at)),
-            number(moment.requests),
-            number(moment.denied),
-            safe::html(&part),
-            number(moment.would_deny),
-        ])
-    };
-    *page += "<details><summary>The bars as a table</summary>\n";
-    table.write_scrolling(page, timeline.buckets.iter().enumerate().map(row));
-    *page += "</details>\n";
 }
 
 #[cfg(test)]

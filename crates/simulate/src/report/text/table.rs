@@ -1,95 +1,96 @@
-//! Columns for a terminal of a known width.
+//! A table for a terminal of a known width.
 
 use std::io::{self, Write};
+
+use crate::report::{
+    safe,
+    tables::{Kind, Table},
+};
 
 /// The most columns of a line. Wider ones wrap on many terminals, and a wrapped table is no table.
 pub(super) const WIDTH: usize = 100;
 
-/// The least that is left of a column that gives way.
+/// The least that is left of a column of names.
 const LEAST: usize = 8;
 
-/// A column: its head, and how its cells stand.
-pub(super) struct Column {
-    pub(super) head: &'static str,
-    pub(super) stands: Stands,
+/// Between two columns, and before the first.
+const GAP: usize = 2;
+
+/// A column with its head.
+struct Column<'t> {
+    kind: Kind,
+    cells: Vec<&'t str>,
+    width: usize,
 }
 
-/// How the cells of a column stand.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Stands {
-    /// On the left.
-    Left,
-    /// On the left, and cut if the line is too long: names, whose beginning tells enough.
-    GivesWay,
-    /// On the right: numbers.
-    Right,
+impl Column<'_> {
+    fn is_name(&self) -> bool {
+        self.kind == Kind::Name
+    }
+
+    /// The width that it needs: the beginning of a name tells enough.
+    fn least(&self) -> usize {
+        GAP + if self.is_name() { self.width.min(LEAST) } else { self.width }
+    }
 }
 
-/// The width of a table as it is, without giving way.
-pub(super) fn least_width(columns: &[Column], rows: &[Vec<String>]) -> usize {
-    let widths = widths(columns, rows);
-    let least = columns.iter().zip(&widths).map(|(column, width)| match column.stands {
-        Stands::GivesWay => (*width).min(LEAST),
-        Stands::Left | Stands::Right => *width,
-    });
-    least.sum::<usize>() + 2 * columns.len()
-}
-
-/// Writes a head and rows, indented by two. Each column is as wide as its longest cell, but for
-/// those that give way.
-pub(super) fn write(
-    output: &mut dyn Write,
-    columns: &[Column],
-    rows: &[Vec<String>],
-) -> io::Result<()> {
-    let mut widths = widths(columns, rows);
-    while widths.iter().sum::<usize>() + 2 * columns.len() > WIDTH {
-        let gives_way = |(column, width): &(&Column, &mut usize)| {
-            column.stands == Stands::GivesWay && **width > LEAST
+/// Writes a head and rows, indented. Each column is as wide as its longest cell, but for names,
+/// which are cut where there is no room. What does not fit then comes in a further table with these
+/// names.
+pub(super) fn write(output: &mut dyn Write, table: &Table) -> io::Result<()> {
+    let columns = columns(table);
+    let (names, mut rest) =
+        columns.split_at(columns.iter().take_while(|own| own.is_name()).count());
+    let room = WIDTH - names.iter().map(Column::least).sum::<usize>();
+    loop {
+        let mut width = 0;
+        let fits = |column: &&Column<'_>| {
+            width += column.least();
+            width <= room
         };
-        let widest = columns.iter().zip(&mut widths).filter(gives_way).max_by_key(|own| *own.1);
-        let Some((_, width)) = widest else { break };
+        let (part, next) = rest.split_at(rest.iter().take_while(fits).count().max(1));
+        write_part(output, &names.iter().chain(part).collect::<Vec<_>>())?;
+        if next.is_empty() {
+            break;
+        }
+        rest = next;
+        writeln!(output)?;
+    }
+    table.more().map_or(Ok(()), |more| wrapped(output, "  ", &more))
+}
+
+fn columns(table: &Table) -> Vec<Column<'_>> {
+    let columns = table.columns.iter().enumerate().map(|(at, column)| {
+        let cells = table.rows.iter().filter_map(|row| row.get(at)).map(String::as_str);
+        let cells: Vec<&str> = std::iter::once(column.head).chain(cells).collect();
+        let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or_default();
+        Column { kind: column.kind, cells, width }
+    });
+    columns.collect()
+}
+
+fn write_part(output: &mut dyn Write, columns: &[&Column<'_>]) -> io::Result<()> {
+    let mut widths: Vec<usize> = columns.iter().map(|column| column.width).collect();
+    while widths.iter().sum::<usize>() + GAP * columns.len() > WIDTH {
+        let names = columns.iter().zip(&mut widths).filter(|(column, _)| column.is_name());
+        let widest = names.map(|(_, width)| width).filter(|width| **width > LEAST).max();
+        let Some(width) = widest else { break };
         *width -= 1;
     }
-    line(output, columns, &widths, columns.iter().map(|column| column.head))?;
-    for row in rows {
-        line(output, columns, &widths, row.iter().map(String::as_str))?;
+    let lines = columns.first().map_or(0, |column| column.cells.len());
+    for at in 0..lines {
+        let mut line = String::new();
+        for (column, width) in columns.iter().zip(&widths) {
+            let cell = column.cells.get(at).map(|cell| safe::at_most(cell, *width));
+            let cell = cell.unwrap_or_default();
+            line += &match column.kind {
+                Kind::Name | Kind::Word | Kind::Time | Kind::Strong => format!("  {cell:width$}"),
+                Kind::Number => format!("  {cell:>width$}"),
+            };
+        }
+        writeln!(output, "{}", line.trim_end())?;
     }
     Ok(())
-}
-
-fn widths(columns: &[Column], rows: &[Vec<String>]) -> Vec<usize> {
-    let mut widths: Vec<usize> = columns.iter().map(|own| own.head.chars().count()).collect();
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = cell.chars().count().max(*width);
-        }
-    }
-    widths
-}
-
-fn line<'c>(
-    output: &mut dyn Write,
-    columns: &[Column],
-    widths: &[usize],
-    cells: impl Iterator<Item = &'c str>,
-) -> io::Result<()> {
-    let mut text = String::new();
-    for ((column, width), cell) in columns.iter().zip(widths).zip(cells) {
-        let cell = cut(cell, *width);
-        match column.stands {
-            Stands::Left | Stands::GivesWay => text += &format!("  {cell:width$}"),
-            Stands::Right => text += &format!("  {cell:>width$}"),
-        }
-    }
-    writeln!(output, "{}", text.trim_end())
-}
-
-fn cut(cell: &str, width: usize) -> String {
-    match cell.chars().count() > width {
-        true => cell.chars().take(width.saturating_sub(1)).chain(['…']).collect(),
-        false => cell.to_owned(),
-    }
 }
 
 /// Writes words in lines of at most [`WIDTH`], the first one after `first` and the others indented
@@ -122,16 +123,19 @@ fn pieces(word: &str, most: usize) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::tables;
 
-    const COLUMNS: [Column; 2] = [
-        Column { head: "name", stands: Stands::GivesWay },
-        Column { head: "n", stands: Stands::Right },
+    const COLUMNS: &[tables::Column] = &[
+        tables::Column { head: "name", kind: Kind::Name },
+        tables::Column { head: "n", kind: Kind::Number },
     ];
 
     fn written(name: &str) -> String {
         let rows = [vec![name.to_owned(), "12".to_owned()], vec!["é".to_owned(), "3".to_owned()]];
+        let table =
+            Table { caption: String::new(), columns: COLUMNS, rows: rows.into(), left_out: 0 };
         let mut output = Vec::new();
-        write(&mut output, &COLUMNS, &rows).unwrap();
+        write(&mut output, &table).unwrap();
         String::from_utf8(output).unwrap()
     }
 
