@@ -2,17 +2,19 @@
 //! space.
 
 use std::{
+    io::{self, Write},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs},
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use anyhow::{Context, anyhow};
+use anyhow::{Context, anyhow, bail};
 use bytes::Bytes;
 use http::{Method, Request, StatusCode, header};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
+use serde::{Deserialize, de::DeserializeOwned};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
     net::{TcpStream, UnixStream},
@@ -155,6 +157,56 @@ impl Target {
         }
         result
     }
+
+    /// Calls, and returns what a good answer has.
+    pub(super) fn report<T: DeserializeOwned>(
+        &self,
+        method: &Method,
+        path: &str,
+        body: impl Into<Bytes>,
+        time_limit: Duration,
+    ) -> anyhow::Result<T> {
+        read(&self.good_answer(method, path, body, time_limit)?)
+    }
+
+    fn good_answer(
+        &self,
+        method: &Method,
+        path: &str,
+        body: impl Into<Bytes>,
+        time_limit: Duration,
+    ) -> anyhow::Result<Bytes> {
+        match self.call(method, path, body, time_limit)? {
+            (StatusCode::OK, body) => Ok(body),
+            (status, body) => Err(refusal(status, &body)),
+        }
+    }
+
+    /// Shows the report at a path: as JSON, or as `write` shows it to people.
+    pub(super) fn show<T: DeserializeOwned>(
+        &self,
+        path: &str,
+        is_json: bool,
+        output: &mut dyn Write,
+        write: fn(&mut dyn Write, &T) -> io::Result<()>,
+    ) -> anyhow::Result<T> {
+        let body = self.good_answer(&Method::GET, path, Bytes::new(), CALL_TIMEOUT)?;
+        let report = read(&body)?;
+        if is_json {
+            output.write_all(&body)?
+        } else {
+            write(output, &report)?
+        }
+        Ok(report)
+    }
+}
+
+/// What the body of an answer says.
+pub(super) fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> anyhow::Result<T> {
+    if body.is_empty() {
+        bail!("the answer is empty");
+    }
+    serde_json::from_slice(body).context("what answers is no admin listener")
 }
 
 /// Why an answer is not the one that was asked for, in the listener's words.

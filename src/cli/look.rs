@@ -2,14 +2,11 @@
 
 use std::io::{self, Write};
 
-use bytes::Bytes;
-use http::{Method, StatusCode};
 use tollgate_settings::Permission;
 
 use super::{
     Failure,
-    call::{CALL_TIMEOUT, Where, encoded, refusal},
-    reload::read,
+    call::{Where, encoded},
 };
 use crate::callers::{CallerReport, LimitReport, PolicyReport, WindowReport};
 
@@ -61,15 +58,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         path = format!("{path}{mark}{name}={}", encoded(value));
     }
     let target = place.target(Permission::Read)?;
-    let (status, body) = target.call(&Method::GET, &path, Bytes::new(), CALL_TIMEOUT)?;
-    if status != StatusCode::OK {
-        return Err(refusal(status, &body).into());
-    }
-    let report: CallerReport = read(&body)?;
-    match json {
-        true => output.write_all(&body)?,
-        false => write_report(output, &report)?,
-    }
+    target.show(&path, *json, output, write_report)?;
     Ok(())
 }
 

@@ -2,15 +2,14 @@
 
 use std::{io::Write, time::Duration};
 
-use anyhow::{Context, anyhow, bail};
+use anyhow::anyhow;
 use bytes::Bytes;
 use http::{Method, StatusCode};
-use serde::Deserialize;
 use tollgate_settings::Permission;
 
 use super::{
     Failure,
-    call::{Where, refusal},
+    call::{Where, read, refusal},
 };
 use crate::admin::{RefusedReload, Reloaded};
 
@@ -59,11 +58,4 @@ pub(super) fn write_problems(
         0 => Ok(()),
         more => writeln!(output, "and {more} more\n"),
     }
-}
-
-pub(super) fn read<'b, T: Deserialize<'b>>(body: &'b [u8]) -> anyhow::Result<T> {
-    if body.is_empty() {
-        bail!("the answer is empty");
-    }
-    serde_json::from_slice(body).context("what answers is no admin listener")
 }

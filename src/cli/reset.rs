@@ -2,15 +2,14 @@
 
 use std::io::Write;
 
-use http::{Method, StatusCode};
+use http::Method;
 use serde_json::json;
 use tollgate_settings::Permission;
 
 use super::{
     Failure,
-    call::{CALL_TIMEOUT, Where, refusal},
+    call::{CALL_TIMEOUT, Where},
     look::Whose,
-    reload::read,
 };
 use crate::callers::ResetReport;
 
@@ -35,10 +34,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let path = format!("{}/reset", whose.path());
     let order = json!({ "policy": whose.policy, "limit": whose.limit, "why": why }).to_string();
     let target = place.target(Permission::Write)?;
-    let (status, body) = target.call(&Method::POST, &path, order, CALL_TIMEOUT)?;
-    if status != StatusCode::OK {
-        return Err(refusal(status, &body).into());
-    }
-    let ResetReport { caller, limits } = read(&body)?;
+    let ResetReport { caller, limits } =
+        target.report(&Method::POST, &path, order, CALL_TIMEOUT)?;
     Ok(writeln!(output, "reset {caller}: {}", limits.join(", "))?)
 }

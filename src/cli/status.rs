@@ -6,16 +6,9 @@ mod fleet;
 use std::io::Write;
 
 use anyhow::bail;
-use bytes::Bytes;
-use http::{Method, StatusCode};
 use tollgate_settings::Permission;
 
-use super::{
-    Failure,
-    call::{CALL_TIMEOUT, Where, refusal},
-    counted,
-    reload::{read, write_problems},
-};
+use super::{Failure, call::Where, counted, reload::write_problems};
 use crate::admin::{
     DiskStatus, EndpointStatus, Phase, PolicyStatus, RedisStatus, RemoteKeysStatus, RivalStatus,
     Status, StoreStatus, UpstreamStatus,
@@ -43,15 +36,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     if arguments.fleet {
         return fleet::run(&target, arguments.json, output);
     }
-    let (answered, body) = target.call(&Method::GET, "/status", Bytes::new(), CALL_TIMEOUT)?;
-    if answered != StatusCode::OK {
-        return Err(refusal(answered, &body).into());
-    }
-    let status: Status = read(&body)?;
-    match arguments.json {
-        true => output.write_all(&body)?,
-        false => write_summary(output, &status)?,
-    }
+    let status = target.show("/status", arguments.json, output, write_summary)?;
     Ok(verdict(&status)?)
 }
 

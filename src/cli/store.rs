@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context as _, anyhow};
 use bytes::Bytes;
 use clap::Subcommand;
-use http::{Method, StatusCode};
+use http::Method;
 use serde::de::DeserializeOwned;
 use tollgate_clock::Clock;
 use tollgate_settings::{Permission, Settings, read_text};
@@ -19,8 +19,7 @@ use tollgate_yaml::Sources;
 
 use super::{
     Exit, Failure,
-    call::{CALL_TIMEOUT, Where, refusal},
-    reload::read,
+    call::{CALL_TIMEOUT, Where},
 };
 use crate::admin::{
     BackupOrder, BackupReport, CheckReport, DamagedFile, DiskStatus, Message, Status,
@@ -107,11 +106,7 @@ impl Place {
         let (method, path) = call;
         let permission = if method == Method::GET { Permission::Read } else { Permission::Write };
         let time_limit = if method == Method::GET { CALL_TIMEOUT } else { LONG_CALL };
-        let (status, body) = self.proxy.target(permission)?.call(method, path, body, time_limit)?;
-        match status {
-            StatusCode::OK => Ok(read(&body)?),
-            status => Err(refusal(status, &body).into()),
-        }
+        Ok(self.proxy.target(permission)?.report(method, path, body, time_limit)?)
     }
 }
 

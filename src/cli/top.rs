@@ -2,17 +2,13 @@
 
 use std::io::{self, Write};
 
-use bytes::Bytes;
 use clap::ValueEnum;
-use http::{Method, StatusCode};
 use tollgate_settings::Permission;
 
 use super::{
     Failure,
-    call::{CALL_TIMEOUT, Where, encoded, refusal},
-    counted,
-    reload::read,
-    table,
+    call::{Where, encoded},
+    counted, table,
 };
 use crate::callers::top::{RankBy, TopCaller, TopReport};
 
@@ -71,15 +67,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         }
     }
     let target = place.target(Permission::Read)?;
-    let (status, body) = target.call(&Method::GET, &path, Bytes::new(), CALL_TIMEOUT)?;
-    if status != StatusCode::OK {
-        return Err(refusal(status, &body).into());
-    }
-    let report: TopReport = read(&body)?;
-    match json {
-        true => output.write_all(&body)?,
-        false => write_report(output, &report)?,
-    }
+    target.show(&path, *json, output, write_report)?;
     Ok(())
 }
 

@@ -2,30 +2,13 @@
 
 use std::io::{self, Write};
 
-use bytes::Bytes;
-use http::{Method, StatusCode};
-
 use crate::{
     admin::{FleetReport, Phase, ProxySummary},
-    cli::{
-        Failure,
-        call::{CALL_TIMEOUT, Target, refusal},
-        counted,
-        reload::read,
-        table,
-    },
+    cli::{Failure, call::Target, counted, table},
 };
 
 pub(super) fn run(target: &Target, json: bool, output: &mut dyn Write) -> Result<(), Failure> {
-    let (status, body) = target.call(&Method::GET, "/fleet", Bytes::new(), CALL_TIMEOUT)?;
-    if status != StatusCode::OK {
-        return Err(refusal(status, &body).into());
-    }
-    let report: FleetReport = read(&body)?;
-    match json {
-        true => output.write_all(&body)?,
-        false => write_report(output, &report)?,
-    }
+    target.show("/fleet", json, output, write_report)?;
     Ok(())
 }
 
