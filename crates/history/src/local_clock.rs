@@ -1,10 +1,10 @@
 //! The clock of a log whose times do not say their offset from UTC: once a year it goes back by an
 //! hour, and the hour would be there twice.
 //!
-//! A line that is an hour before the one ahead of it may be a stray or may come from another clock. So the
-//! first lines of that kind wait until they show that time goes on from there. In the night before a
-//! Sunday, in which nearly all clocks go back, fewer of them are enough, and there may be long pauses
-//! between lines.
+//! A line that is an hour before the one ahead of it may be a stray or may come from another clock.
+//! So the first lines of that kind wait until they show that time goes on from there. In the night
+//! before a Sunday, in which nearly all clocks go back, fewer of them are enough, and there may be
+//! long pauses between lines.
 
 use std::{collections::VecDeque, time::Duration};
 
@@ -20,13 +20,13 @@ const MOST: Duration = Duration::from_secs(70 * 60);
 const REACH: Duration = Duration::from_secs(10);
 /// The pause between two lines that a step may have been in: it makes the step look smaller.
 const PAUSE: Duration = Duration::from_secs(600);
-/// At night it may be so many times as long as the latest pauses. Of these, the longest does not count:
-/// it may come from a single line with a wrong time.
+/// At night it may be so many times as long as the latest pauses. Of these, the longest does not
+/// count: it may come from a single line with a wrong time.
 const PAUSES: u32 = 2;
 /// So many pauses are remembered.
 const REMEMBERED: usize = 8;
-/// So many lines make a step, at night and by day; and so many more for each line that says that time
-/// went on as before, since a few may have been written a little late.
+/// So many lines make a step, at night and by day; and so many more for each line that says that
+/// time went on as before, since a few may have been written a little late.
 const ENOUGH_AT_NIGHT: usize = 3;
 const ENOUGH: usize = 10;
 /// As many lines that say that time went on as before say that there was no step.
@@ -41,8 +41,8 @@ const LONGEST: Duration = Duration::from_secs(24 * 3600);
 pub(super) struct LocalClock {
     /// What is added to the times that are written.
     shift: Duration,
-    shown: Shown,
-    waiting: Option<Waiting>,
+    shown: ClockReading,
+    waiting: Option<HeldRecords>,
     /// The latest time that the clock showed when it went back last, with what was added before.
     stepped: Option<Timestamp>,
     /// The line at which it went back first.
@@ -51,7 +51,7 @@ pub(super) struct LocalClock {
 
 /// What the clock shows, with what is added: by several lines, since a single one may be wrong.
 #[derive(Default)]
-struct Shown {
+struct ClockReading {
     /// The latest time at which a line was written.
     latest: Option<Timestamp>,
     /// What the line before showed, if it was far from all before it.
@@ -61,7 +61,7 @@ struct Shown {
 }
 
 /// Requests that may come after a step.
-struct Waiting {
+struct HeldRecords {
     /// What the clock showed before, and what it showed then.
     from: Timestamp,
     to: Timestamp,
@@ -102,7 +102,8 @@ impl LocalClock {
             }
         } else if let Some(from) = self.steps_back(written) {
             let records = [record].into();
-            self.waiting = Some(Waiting { from, to: written, latest: written, records, others: 0 });
+            self.waiting =
+                Some(HeldRecords { from, to: written, latest: written, records, others: 0 });
             return;
         }
         self.shown.see(written);
@@ -145,16 +146,16 @@ impl LocalClock {
     }
 }
 
-impl Waiting {
+impl HeldRecords {
     fn is_enough(&self) -> bool {
         let enough = if is_night(self.from) { ENOUGH_AT_NIGHT } else { ENOUGH };
         self.records.len() >= enough * (1 + self.others)
     }
 }
 
-impl Shown {
-    /// Takes the time at which a line was written. One that is far from those before it counts only if
-    /// the next one is near it.
+impl ClockReading {
+    /// Takes the time at which a line was written. One that is far from those before it counts only
+    /// if the next one is near it.
     fn see(&mut self, written: Timestamp) {
         // The next hour would be a step ahead.
         let is_near = |time: Timestamp| written + REACH >= time && written + PAUSE <= time + STEP;

@@ -17,9 +17,9 @@ const MAX_BYTES: usize = 256;
 /// What the lines of a log repeat.
 #[derive(Default)]
 pub(super) struct Repeated {
-    texts: Kept<Arc<str>>,
-    values: Kept<HeaderValue>,
-    targets: Kept<PathAndQuery>,
+    texts: Cache<Arc<str>>,
+    values: Cache<HeaderValue>,
+    targets: Cache<PathAndQuery>,
 }
 
 impl Repeated {
@@ -43,15 +43,15 @@ impl Repeated {
 }
 
 /// Values, each at a place that follows from its text.
-struct Kept<T>(Vec<Option<T>>);
+struct Cache<T>(Vec<Option<T>>);
 
-impl<T> Default for Kept<T> {
-    fn default() -> Kept<T> {
-        Kept(Vec::new())
+impl<T> Default for Cache<T> {
+    fn default() -> Cache<T> {
+        Cache(Vec::new())
     }
 }
 
-impl<T: Clone> Kept<T> {
+impl<T: Clone> Cache<T> {
     /// The value of a text, if `is_it` finds it to be the one that is kept; else `make` makes it.
     fn get(
         &mut self,

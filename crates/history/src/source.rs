@@ -68,7 +68,7 @@ impl Source {
         path: &Path,
     ) -> Result<Source, HistoryError> {
         let read = Arc::new(AtomicU64::new(0));
-        let mut raw = Counted { raw, read: Arc::clone(&read) };
+        let mut raw = CountingReader { raw, read: Arc::clone(&read) };
         let mut magic = Vec::with_capacity(MAGIC_BYTES);
         raw.by_ref()
             .take(MAGIC_BYTES as u64)
@@ -123,12 +123,12 @@ impl Compression {
 }
 
 /// Counts what is read.
-struct Counted {
+struct CountingReader {
     raw: Box<dyn Read + Send>,
     read: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl Read for CountingReader {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.raw.read(buffer)?;
         self.read.fetch_add(count as u64, Ordering::Relaxed);
@@ -170,8 +170,8 @@ impl<R: Read> Zstd<R> {
     }
 
     /// Decodes the next block. If that fails, the frame ends with an empty block in its place: the
-    /// decoder holds back as much as later blocks may refer to, which can be megabytes of lines, until
-    /// the frame ends.
+    /// decoder holds back as much as later blocks may refer to, which can be megabytes of lines,
+    /// until the frame ends.
     fn decode(&mut self) {
         let one = || BlockDecodingStrategy::UptoBlocks(1);
         if let Err(error) = self.decoder.decode_blocks(&mut self.compressed, one()) {
@@ -182,7 +182,8 @@ impl<R: Read> Zstd<R> {
         }
     }
 
-    /// Compares what a frame had with its checksum, if it has one: the decoder leaves that to others.
+    /// Compares what a frame had with its checksum, if it has one: the decoder leaves that to
+    /// others.
     fn check(&self) -> io::Result<()> {
         match self.decoder.get_checksum_from_data() {
             Some(sum) if self.decoder.get_calculated_checksum() != Some(sum) => {

@@ -6,13 +6,13 @@ use std::{
 };
 
 /// A map whose keys are hashes: they are not hashed again.
-pub(super) type Keyed<K, V> = HashMap<K, V, BuildHasherDefault<Folded>>;
+pub(super) type Keyed<K, V> = HashMap<K, V, BuildHasherDefault<FoldHasher>>;
 
 /// Takes a key as its hash.
 #[derive(Default)]
-pub(super) struct Folded(u64);
+pub(super) struct FoldHasher(u64);
 
-impl Hasher for Folded {
+impl Hasher for FoldHasher {
     fn finish(&self) -> u64 {
         self.0
     }

@@ -21,7 +21,7 @@ use tollgate_history::ReadOptions;
 use tollgate_policy::{Policies, Policy, load};
 use tollgate_yaml::Sources;
 
-use self::{draft::Draft, seen::Seen, words::is_name};
+use self::{draft::Draft, seen::Observations, words::is_name};
 use super::{PolicySet, Progress, Simulation, SimulationError, translate::CallerField};
 
 /// What the policy is called while it is made.
@@ -38,7 +38,7 @@ pub fn suggest(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<String, SimulationError> {
     check(read, callers)?;
-    let seen = Seen::of(read, callers, progress)?;
+    let seen = Observations::of(read, callers, progress)?;
     let read_once = seen.records;
     if seen.requests == 0 {
         // Numbers for limits would be made up.

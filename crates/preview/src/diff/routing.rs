@@ -46,11 +46,11 @@ pub(super) struct Routing {
 }
 
 /// A group of requests that took one route before and take one now.
-type Moved = (Option<usize>, Option<usize>);
+type RoutePair = (Option<usize>, Option<usize>);
 
 /// The samples in a group, by position.
 #[derive(Default)]
-struct Sampled {
+struct SampleParts {
     methods: BTreeSet<usize>,
     hosts: BTreeSet<usize>,
     addresses: BTreeSet<usize>,
@@ -63,14 +63,14 @@ pub(super) fn routing(old: &Policy, new: &Policy) -> Routing {
     let paths = sides.paths();
     let room = MAX_SAMPLES / samples.count().max(1);
     let mut order = Vec::new();
-    let mut seen: HashMap<Moved, Option<Sampled>> = HashMap::new();
+    let mut seen: HashMap<RoutePair, Option<SampleParts>> = HashMap::new();
     for (sample, request) in paths.iter().take(room).flat_map(|path| samples.requests(path)) {
         let key = (old.router.route(request), new.router.route(request));
         let sampled = seen.entry(key).or_insert_with(|| {
             let is_other = !sides.is_alike(key);
             is_other.then(|| {
                 order.push(key);
-                Sampled::default()
+                SampleParts::default()
             })
         });
         if let Some(sampled) = sampled {
@@ -79,7 +79,7 @@ pub(super) fn routing(old: &Policy, new: &Policy) -> Routing {
             sampled.addresses.insert(sample.address);
         }
     }
-    let change = |key: Moved| {
+    let change = |key: RoutePair| {
         let sampled = seen.remove(&key).flatten().unwrap_or_default();
         RouteChange {
             hosts: samples.host_names(&sampled.hosts),
@@ -101,11 +101,11 @@ struct Sides<'p> {
 }
 
 impl<'p> Sides<'p> {
-    fn before(&self, key: Moved) -> Option<&'p Route> {
+    fn before(&self, key: RoutePair) -> Option<&'p Route> {
         self.old.routes.get(key.0?)
     }
 
-    fn after(&self, key: Moved) -> Option<&'p Route> {
+    fn after(&self, key: RoutePair) -> Option<&'p Route> {
         self.new.routes.get(key.1?)
     }
 
@@ -138,7 +138,7 @@ impl<'p> Sides<'p> {
     }
 
     /// The paths that are moved: those that both routes match.
-    fn pattern(&self, key: Moved) -> String {
+    fn pattern(&self, key: RoutePair) -> String {
         match (self.before(key), self.after(key)) {
             (Some(before), Some(after)) => {
                 let overlap = before.path.overlap(&after.path);
@@ -150,7 +150,7 @@ impl<'p> Sides<'p> {
     }
 
     /// Whether a request is handled as before.
-    fn is_alike(&self, key: Moved) -> bool {
+    fn is_alike(&self, key: RoutePair) -> bool {
         match (self.before(key), self.after(key)) {
             (None, None) => true,
             (Some(before), Some(after)) => {
@@ -161,7 +161,7 @@ impl<'p> Sides<'p> {
     }
 
     /// What the route does differently with the requests of a group.
-    fn effects(&self, key: Moved) -> Vec<String> {
+    fn effects(&self, key: RoutePair) -> Vec<String> {
         let (Some(before), Some(after)) = (self.before(key), self.after(key)) else {
             return Vec::new();
         };

@@ -157,7 +157,8 @@ fn tiers(named: &[(String, Kind)], addresses: &[(String, Kind)]) -> Vec<String> 
     tiers
 }
 
-/// The issuers of named callers: at least one, with addresses to be replaced where the log has none.
+/// The issuers of named callers: at least one, with addresses to be replaced where the log has
+/// none.
 fn known_issuers(seen: &Counts<Whose, u64>) -> Vec<Issuer> {
     let mut found: Vec<Issuer> = Vec::new();
     for Whose { prefix, id } in seen.names() {

@@ -6,7 +6,7 @@ use super::{
     callers::Callers,
     evidence::{evidence, rates},
     head::write_head,
-    seen::Seen,
+    seen::Observations,
     words::{name_of, yaml_name, yaml_text},
 };
 use crate::{Curve, Report, curve::share, paths::Template};
@@ -33,8 +33,8 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    pub(super) fn of(seen: Seen) -> Draft {
-        let Seen { paths, kinds, issuers, .. } = seen;
+    pub(super) fn of(seen: Observations) -> Draft {
+        let Observations { paths, kinds, issuers, .. } = seen;
         let mut names: Vec<String> = vec![CORE.to_owned()];
         let templates = paths.templates(LEAST_PART, MOST_ROUTES);
         let named = templates.into_iter().map(|template| {

@@ -22,7 +22,7 @@ const API_KEYS: &str = "api_keys:";
 
 /// What a log says.
 #[derive(Default)]
-pub(super) struct Seen {
+pub(super) struct Observations {
     /// The lines that tell of requests.
     pub(super) records: u64,
     pub(super) requests: u64,
@@ -80,15 +80,15 @@ impl<K: Clone> Counts<K, u64> {
     }
 }
 
-impl Seen {
+impl Observations {
     /// Reads the logs once.
     pub(super) fn of(
         read: &ReadOptions,
         callers: &[CallerField],
         progress: &mut dyn FnMut(Progress),
-    ) -> Result<Seen, SimulationError> {
+    ) -> Result<Observations, SimulationError> {
         let mut history = HistoryAhead::open(read)?;
-        let mut seen = Seen::default();
+        let mut seen = Observations::default();
         while let Some(record) = history.next_record() {
             seen.add(&record, callers);
             if seen.records.is_multiple_of(LINES_A_REPORT) {
@@ -115,8 +115,8 @@ impl Seen {
         let mut named = fields.filter(|(_, field)| field.as_deref().filter(is_known).is_some());
         let issuer = own.and_then(|own| fact(own, "issuer"));
         let found = match named.next() {
-            Some((caller, _)) => Named { issuer: None, kind: &caller.kind, is_address: false },
-            None => match own.and_then(|own| Named::parse(own.caller.as_deref()?, issuer)) {
+            Some((caller, _)) => CallerKind { issuer: None, kind: &caller.kind, is_address: false },
+            None => match own.and_then(|own| CallerKind::parse(own.caller.as_deref()?, issuer)) {
                 Some(found) => found,
                 None => return,
             },
@@ -144,16 +144,16 @@ fn fact<'r>(own: &'r OwnFields, name: &str) -> Option<&'r str> {
 }
 
 /// A caller as logs name it.
-struct Named<'r> {
+struct CallerKind<'r> {
     issuer: Option<&'r str>,
     kind: &'r str,
     is_address: bool,
 }
 
-impl<'r> Named<'r> {
+impl<'r> CallerKind<'r> {
     /// Reads `user:42`, or `main/user:42`, where the issuer may be a URL. `issuer`: whose it is, if
     /// that is known from elsewhere. None: no policy has such callers.
-    fn parse(name: &'r str, issuer: Option<&str>) -> Option<Named<'r>> {
+    fn parse(name: &'r str, issuer: Option<&str>) -> Option<CallerKind<'r>> {
         let known = issuer.and_then(|issuer| {
             let rest = name.strip_prefix(issuer)?.strip_prefix('/')?;
             Some((name.strip_suffix(rest)?.strip_suffix('/')?, rest))
@@ -169,7 +169,7 @@ impl<'r> Named<'r> {
             _ => (issuer, kind),
         };
         let is_address = issuer.is_none() && value.parse::<IpAddr>().is_ok();
-        is_name(kind).then_some(Named { issuer, kind, is_address })
+        is_name(kind).then_some(CallerKind { issuer, kind, is_address })
     }
 }
 
@@ -207,7 +207,7 @@ mod tests {
             (":4", None, None),
         ];
         for (name, issuer, expected) in cases {
-            let found = Named::parse(name, issuer);
+            let found = CallerKind::parse(name, issuer);
             let found = found.map(|found| (found.issuer, found.kind, found.is_address));
             assert_eq!(found, expected, "{name}");
         }
