@@ -1,5 +1,5 @@
-//! What a report says of a caller who is denied for the first time: its name, and a command that explains
-//! that request.
+//! What a report says of a caller who is denied for the first time: its name, and a command that
+//! explains that request.
 
 use std::fmt::Write as _;
 
@@ -69,7 +69,15 @@ fn counted_headers(policy: &Policy) -> Vec<HeaderName> {
         let name = match part {
             KeyPart::Header(name) => name.clone(),
             KeyPart::Cookie(_) => header::COOKIE,
-            _ => continue,
+            KeyPart::Caller
+            | KeyPart::ClientIp
+            | KeyPart::Host
+            | KeyPart::Path
+            | KeyPart::PathParameter(_)
+            | KeyPart::Method
+            | KeyPart::Claim(_)
+            | KeyPart::Key
+            | KeyPart::Descriptor(_) => continue,
         };
         if !names.contains(&name) {
             names.push(name);
@@ -86,8 +94,8 @@ enum Credential {
     ApiKey,
 }
 
-/// What shows who the caller is, if it is more than an address. Claims are those that the log has, and
-/// those that the caller's name and tier follow from.
+/// What shows who the caller is, if it is more than an address. Claims are those that the log has,
+/// and those that the caller's name and tier follow from.
 fn credential_of(judged: &Judged<'_>) -> Option<Credential> {
     let rules = &judged.policy?.identity;
     let identity = judged.identity.as_ref()?;
