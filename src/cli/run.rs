@@ -227,8 +227,8 @@ struct Saving {
 }
 
 impl Saving {
-    /// Writes the counters where the other process reads them. The folder of counters on disk is for
-    /// one process at a time, so it is given up.
+    /// Writes the counters where the other process reads them. The folder of counters on disk is
+    /// for one process at a time, so it is given up.
     fn hand_over(&self) {
         if let Some(snapshot) = &self.snapshot {
             snapshot.save();

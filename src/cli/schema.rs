@@ -1,5 +1,5 @@
-//! `tollgate schema`: what editors complete and check settings and policies by, and what programs read
-//! reports by.
+//! `tollgate schema`: what editors complete and check settings and policies by, and what programs
+//! read reports by.
 
 use std::io::Write;
 

@@ -12,9 +12,9 @@ use super::{
 
 /// Write a policy to begin with, from an access log
 ///
-/// Finds the routes and the callers of the log, and limits that 99.9 % of the callers stay below. Each
-/// limit only counts (`mode: shadow`), and has the evidence for its number in a comment. The logs are
-/// read twice.
+/// Finds the routes and the callers of the log, and limits that 99.9 % of the callers stay below.
+/// Each limit only counts (`mode: shadow`), and has the evidence for its number in a comment. The
+/// logs are read twice.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// The logs, in any order

@@ -7,8 +7,8 @@ pub(super) const SECONDS: f64 = 1e9;
 pub(super) const MILLIS: f64 = 1e6;
 pub(super) const NANOS: f64 = 1.0;
 
-/// A duration in units of so many nanoseconds, or with units of its own; none: it is in no form that
-/// is read, or is negative.
+/// A duration in units of so many nanoseconds, or with units of its own; none: it is in no form
+/// that is read, or is negative.
 pub(super) fn duration(text: &str, unit_nanos: f64) -> Option<Duration> {
     let text = text.trim();
     match text.ends_with(|c: char| c.is_ascii_digit() || c == '.') {

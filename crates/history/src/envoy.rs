@@ -31,8 +31,8 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
     if code.is_empty() || !code.bytes().all(|byte| byte.is_ascii_digit()) {
         return Err(SHAPE.into());
     }
-    // What clients send may have quotes, which are not escaped: the fields that they cannot choose as
-    // freely are found from both ends, and the user agent is what is left.
+    // What clients send may have quotes, which are not escaped: the fields that they cannot choose
+    // as freely are found from both ends, and the user agent is what is left.
     let (front, rest) = rest.split_once("\" \"").ok_or(SHAPE)?;
     let (numbers, forwarded) = front.rsplit_once('"').ok_or(SHAPE)?;
     // The duration, and the time of the upstream, which is a hyphen if there was none.

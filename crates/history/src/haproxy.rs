@@ -1,11 +1,11 @@
 //! HAProxy's text format: `option httplog`, with or without what syslog puts in front.
 //!
 //! `10.0.1.2:33317 [06/Feb/2009:12:14:14.655] frontend backend/server 10/0/30/69/109 200 2750 - -
-//! ---- 1/1/1/1/0 0/0 {captured} {headers} "GET /index.html HTTP/1.1"`. The date is when the request
-//! came (`%tr`), or the connection. It is local and does not say of which zone; UTC is taken, which
-//! moves all requests by the same time, but for one hour in each half-year. The date of syslog, which
-//! has no year, is not read. Lines are cut off at 1,024 bytes unless HAProxy is told otherwise, so a
-//! long target may lack its end, and its quote.
+//! ---- 1/1/1/1/0 0/0 {captured} {headers} "GET /index.html HTTP/1.1"`. The date is when the
+//! request came (`%tr`), or the connection. It is local and does not say of which zone; UTC is
+//! taken, which moves all requests by the same time, but for one hour in each half-year. The date
+//! of syslog, which has no year, is not read. Lines are cut off at 1,024 bytes unless HAProxy is
+//! told otherwise, so a long target may lack its end, and its quote.
 
 use std::time::Duration;
 
@@ -65,9 +65,9 @@ impl<'l> Parts<'l> {
         Some(Parts { client, date, server, timers, status, request })
     }
 
-    /// How long the request was active: the last timer, which counts from the date on. It is -1 if it
-    /// was never known, and has a plus in front if the line was written before the end
-    /// (`option logasap`): the request took longer then, and that is the least of it.
+    /// How long the request was active: the last timer, which counts from the date on. It is -1 if
+    /// it was never known, and has a plus in front if the line was written before the end (`option
+    /// logasap`): the request took longer then, and that is the least of it.
     fn took(&self) -> Option<Duration> {
         millis(self.timers.rsplit('/').next()?.trim_start_matches('+'))
     }

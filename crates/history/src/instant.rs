@@ -93,8 +93,8 @@ impl Instant {
     }
 }
 
-/// `2026-11-21T08:41:00.123Z`, with any offset or none, with a space for the `T`, and with slashes, as
-/// Caddy's `wall` has it.
+/// `2026-11-21T08:41:00.123Z`, with any offset or none, with a space for the `T`, and with slashes,
+/// as Caddy's `wall` has it.
 pub(super) fn iso(text: &str) -> Option<Instant> {
     iso_by_hand(text).or_else(|| {
         let time = text.parse::<jiff::Timestamp>().ok()?;
@@ -116,7 +116,8 @@ fn iso_by_hand(text: &str) -> Option<Instant> {
     instant((year, month, day), second, fraction, scan)
 }
 
-/// `21/Nov/2026:08:41:00 +0000`, with a fraction or without, and without an offset, as HAProxy has it.
+/// `21/Nov/2026:08:41:00 +0000`, with a fraction or without, and without an offset, as HAProxy has
+/// it.
 pub(super) fn clf(text: &str) -> Option<Instant> {
     let mut scan = Scan::new(text);
     let day = scan.number(2)?;
@@ -137,8 +138,8 @@ const MONTHS: [&[u8]; 12] = [
     b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
 ];
 
-/// The instant of a date (year, month, day), a second of the day, and microseconds; `scan` is at the
-/// offset.
+/// The instant of a date (year, month, day), a second of the day, and microseconds; `scan` is at
+/// the offset.
 fn instant(
     (year, month, day): (i64, i64, i64),
     second: i64,

@@ -32,7 +32,8 @@ struct Names {
     referer: &'static [&'static str],
 }
 
-/// nginx writes when the response has ended: all of its times are that. `msec` has the finest grain.
+/// nginx writes when the response has ended: all of its times are that. `msec` has the finest
+/// grain.
 const NGINX: Names = Names {
     starts: &[],
     ends: &["msec", "time_iso8601", "time_local", "time", "timestamp", "@timestamp", "ts"],
@@ -101,9 +102,9 @@ const ENVOY: Names = Names {
     referer: &["referer"],
 };
 
-/// HAProxy ships no JSON; these are names that are usual. Its dates are when the request came, and its
-/// timers have milliseconds: the active time (`%Ta`), or the total one (`%Tt`), which also has what was
-/// idle before.
+/// HAProxy ships no JSON; these are names that are usual. Its dates are when the request came, and
+/// its timers have milliseconds: the active time (`%Ta`), or the total one (`%Tt`), which also has
+/// what was idle before.
 const HAPROXY: Names = Names {
     starts: &["accept_date", "request_date", "date_time", "time", "timestamp", "date", "ts"],
     ends: &[],

@@ -17,8 +17,8 @@ const MAX_BYTES: usize = 512 * 1024 * 1024;
 
 /// The requests of all logs, in the order of their time.
 ///
-/// Of each file it keeps the requests of ten seconds of its log, and of as long as requests took, so
-/// memory does not grow with the files' length.
+/// Of each file it keeps the requests of ten seconds of its log, and of as long as requests took,
+/// so memory does not grow with the files' length.
 pub struct History {
     files: Vec<LogFile>,
     /// The earliest request of each file that has one left, by time and position of the file.

@@ -1,5 +1,5 @@
-//! What a reader of a report has to know of the files: a sentence for each kind, and not for each file,
-//! of which there may be many.
+//! What a reader of a report has to know of the files: a sentence for each kind, and not for each
+//! file, of which there may be many.
 
 use std::mem::discriminant;
 

@@ -11,10 +11,10 @@ pub struct ReadOptions {
     pub files: Vec<PathBuf>,
     /// Their format; none: that of each file is found out from its first lines.
     pub format: Option<Format>,
-    /// Which column of a CSV has what: pairs of a name of [`Record`](super::Record)'s fields, such as
-    /// `time` or `status`, and a column's name.
+    /// Which column of a CSV has what: pairs of a name of [`Record`](super::Record)'s fields, such
+    /// as `time` or `status`, and a column's name.
     pub columns: Vec<(String, String)>,
-    /// Fields whose values callers are named by: names of JSON fields, dotted if they are nested, or
-    /// of columns, or `remote_user`.
+    /// Fields whose values callers are named by: names of JSON fields, dotted if they are nested,
+    /// or of columns, or `remote_user`.
     pub wanted: Vec<String>,
 }

@@ -85,8 +85,8 @@ pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Re
     draft.finish(repeated)
 }
 
-/// Reads a line whose fields are in the order in which we write them, without a JSON parser: that is
-/// three times as fast. None: it is not so, perhaps because a value has escapes.
+/// Reads a line whose fields are in the order in which we write them, without a JSON parser: that
+/// is three times as fast. None: it is not so, perhaps because a value has escapes.
 fn as_written(line: &str) -> Option<OwnLine<'_>> {
     let mut scan = Scan { rest: line };
     let time = scan.literal("{\"time\":")?.text()?;

@@ -83,7 +83,8 @@ fn named<'l>(line: &'l str, name: &str) -> Option<&'l str> {
     })
 }
 
-/// The words of a line. A space between quotes ends no word; facts, which have quotes, have no space.
+/// The words of a line. A space between quotes ends no word; facts, which have quotes, have no
+/// space.
 struct Words<'l> {
     rest: &'l str,
 }

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tollgate_clock::Timestamp;
 
-/// A line that is further ahead of all before it counts only with another one that says the same: its
-/// clock may have been wrong, and then no other line could be put in order.
+/// A line that is further ahead of all before it counts only with another one that says the same:
+/// its clock may have been wrong, and then no other line could be put in order.
 pub(super) const JUMP: Duration = Duration::from_secs(60);
 
 /// The latest time that lines were written at.

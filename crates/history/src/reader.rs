@@ -69,8 +69,8 @@ impl Reader {
     }
 }
 
-/// The text of a line: without its end, and without the NULs in front of it that a file has which was
-/// cut while its writer had it open (`copytruncate`). None: it is empty.
+/// The text of a line: without its end, and without the NULs in front of it that a file has which
+/// was cut while its writer had it open (`copytruncate`). None: it is empty.
 pub(super) fn text(line: &[u8]) -> Option<Cow<'_, str>> {
     let start = line.iter().position(|byte| *byte != 0).unwrap_or(line.len());
     let line = line.get(start..).unwrap_or_default().trim_ascii_end();

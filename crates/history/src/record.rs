@@ -31,8 +31,8 @@ pub struct Record {
     pub referer: Option<HeaderValue>,
     /// What a log of tollgate says besides.
     pub own: Option<OwnFields>,
-    /// The values of the fields that [`ReadOptions::wanted`](super::ReadOptions::wanted) names, in the
-    /// same order.
+    /// The values of the fields that [`ReadOptions::wanted`](super::ReadOptions::wanted) names, in
+    /// the same order.
     pub fields: Vec<Option<Box<str>>>,
 }
 

@@ -1,9 +1,9 @@
-//! The requests of a file that may not be in order yet: those of the last ten seconds of its log, and
-//! of as long as its requests take.
+//! The requests of a file that may not be in order yet: those of the last ten seconds of its log,
+//! and of as long as its requests take.
 //!
-//! Lines are written when responses have ended, and judged in the order in which requests came. So a
-//! request of a minute comes a minute late. How long requests take is only known from those that were
-//! read: the first long one of a log may come too late, those that follow do not.
+//! Lines are written when responses have ended, and judged in the order in which requests came. So
+//! a request of a minute comes a minute late. How long requests take is only known from those that
+//! were read: the first long one of a log may come too late, those that follow do not.
 
 use std::{
     cmp::{Ordering, Reverse},
@@ -24,8 +24,8 @@ const REACH: Duration = Duration::from_secs(10);
 /// A request that took longer is not waited for: the log would have to be kept for as long.
 const LONGEST: Duration = Duration::from_secs(600);
 
-/// Of a log with durations, so many requests are read before the first is given out, so that the first
-/// long one is likely to be among them.
+/// Of a log with durations, so many requests are read before the first is given out, so that the
+/// first long one is likely to be among them.
 const LEARNED: u32 = 1000;
 
 /// The requests of a file that were read and not given out.
@@ -53,7 +53,8 @@ pub(super) struct Window {
 /// A request that is earlier than one before it.
 struct Stray(Box<Record>);
 
-/// When a request comes among the others: by its time, and of one instant in the order of the lines.
+/// When a request comes among the others: by its time, and of one instant in the order of the
+/// lines.
 fn rank(record: &Record) -> (Timestamp, u64) {
     (record.time, record.place.line)
 }
@@ -103,9 +104,9 @@ impl Window {
         }
     }
 
-    /// Whether the earliest request can be given out: no line that is out of order by ten seconds at
-    /// most can come before it, if its request took no longer than those that were read. For that, no
-    /// more than `max_bytes` of requests are kept.
+    /// Whether the earliest request can be given out: no line that is out of order by ten seconds
+    /// at most can come before it, if its request took no longer than those that were read. For
+    /// that, no more than `max_bytes` of requests are kept.
     pub(super) fn is_settled(&self, max_bytes: usize) -> bool {
         let Some(first) = self.first() else { return false };
         let has_learned = self.longest.is_zero() || self.learned >= LEARNED;

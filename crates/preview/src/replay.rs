@@ -37,8 +37,8 @@ pub struct Judged<'p> {
     pub identity: Option<Identity<'p>>,
     /// What it was charged to.
     pub charges: SmallVec<[JudgedCharge<'p>; 4]>,
-    /// The positions of limits of its policy that it was not charged to because the log does not have
-    /// what they count by.
+    /// The positions of limits of its policy that it was not charged to because the log does not
+    /// have what they count by.
     pub unkeyed: SmallVec<[usize; 2]>,
     /// What would have been done with it.
     pub verdict: PastVerdict,
@@ -58,13 +58,14 @@ pub enum PastVerdict {
     Refused(String),
     /// The route needs a caller, and the log does not say who it was.
     NoCaller,
-    /// A limit of this name refuses requests without what it counts by, and the log does not have it.
+    /// A limit of this name refuses requests without what it counts by, and the log does not have
+    /// it.
     NoKey(Box<str>),
 }
 
 impl Judged<'_> {
-    /// Whether it was denied, or would have been, were limits in shadow mode enforced. Candidates stand
-    /// beside a rate that is in force, and do not count.
+    /// Whether it was denied, or would have been, were limits in shadow mode enforced. Candidates
+    /// stand beside a rate that is in force, and do not count.
     pub fn would_deny_enforced(&self) -> bool {
         let is_rate = |charge: &JudgedCharge<'_>| charge.mode != ChargeMode::Candidate;
         self.verdict == PastVerdict::Denied
@@ -95,7 +96,8 @@ pub struct JudgedCharge<'p> {
     pub key: u128,
     /// Units that the request has asked for.
     pub asked: u32,
-    /// Units that it has come to, were it not denied: after refunds and costs that a response names.
+    /// Units that it has come to, were it not denied: after refunds and costs that a response
+    /// names.
     pub cost: u32,
     /// Whether there was room.
     pub fits: bool,
@@ -132,7 +134,8 @@ impl PastRequest {
         PastRequest { draft, answer: Response::new(()), dry_run }
     }
 
-    /// Who has sent it; none: nothing but the address is known. Returns who had sent the one before.
+    /// Who has sent it; none: nothing but the address is known. Returns who had sent the one
+    /// before.
     pub fn set_caller(&mut self, caller: Option<AssumedCaller>) -> Option<AssumedCaller> {
         std::mem::replace(&mut self.dry_run.caller, caller)
     }

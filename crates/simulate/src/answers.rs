@@ -50,8 +50,8 @@ pub struct Read {
     pub bad_lines: Vec<BadLine>,
     /// Requests that came in another order than the lines, and were put in order.
     pub reordered: u64,
-    /// Requests that came so much earlier than the line says by its place that they were judged at a
-    /// later time than their own: more than ten seconds.
+    /// Requests that came so much earlier than the line says by its place that they were judged at
+    /// a later time than their own: more than ten seconds.
     pub late: u64,
     /// When the first request came.
     pub first: Option<String>,
@@ -237,8 +237,8 @@ pub struct Moment {
 pub struct Against {
     /// The other policies, as they were named.
     pub policies: String,
-    /// Requests that the other ones deny. Here and below, limits in shadow mode are taken as if they
-    /// were enforced, and candidates are left out.
+    /// Requests that the other ones deny. Here and below, limits in shadow mode are taken as if
+    /// they were enforced, and candidates are left out.
     pub denied: u64,
     /// Requests that these deny.
     pub denied_by_these: u64,

@@ -13,11 +13,11 @@ use super::translate::CallerField;
 pub(super) struct CallerIds {
     /// The kinds of [`Record::fields`], in the same order.
     kinds: Vec<String>,
-    /// The kinds of callers that are addresses: logs of ours write them as `anonymous:192.0.2.1`, and
-    /// others only as an address.
+    /// The kinds of callers that are addresses: logs of ours write them as `anonymous:192.0.2.1`,
+    /// and others only as an address.
     address_kinds: Vec<Box<str>>,
-    /// Where several issuers may have a caller of the same name, the first of them: whose a caller is
-    /// if the log does not say it.
+    /// Where several issuers may have a caller of the same name, the first of them: whose a caller
+    /// is if the log does not say it.
     issuer: Option<Box<str>>,
     /// How much of an IPv6 address is one caller, in bits.
     ipv6_prefix: u8,

@@ -25,8 +25,9 @@ const WAITING: usize = 64;
 pub(super) struct LimitCounts<'p> {
     positions: Keyed<(usize, u8), usize>,
     all: Vec<LimitCount<'p>>,
-    /// Charges that are not counted yet, each with the position of its limit and its time. The memory
-    /// that several of them need is waited for together, where it is not in a cache of the processor.
+    /// Charges that are not counted yet, each with the position of its limit and its time. The
+    /// memory that several of them need is waited for together, where it is not in a cache of the
+    /// processor.
     waiting: Vec<(usize, JudgedCharge<'p>, Timestamp)>,
     /// Requests that limits could not be judged for.
     pub(super) not_judged: NotJudged<'p>,
@@ -263,8 +264,8 @@ fn end_window(usage: &mut Usage, key: &mut KeyCount) {
 }
 
 /// The end of the window that a charge at `now` is in, if it is the first in it. Other algorithms
-/// have no such windows: for them, they begin with the caller's first request, and are as long as the
-/// time in which all that is allowed comes back.
+/// have no such windows: for them, they begin with the caller's first request, and are as long as
+/// the time in which all that is allowed comes back.
 fn window_end(allowance: &Allowance, now: Timestamp) -> Timestamp {
     match (&allowance.quota, allowance.window_secs) {
         (Quota::FixedWindow(window), _) => window.align.end(now),

@@ -21,8 +21,8 @@ use tollgate_store::HeldLeases;
 /// The most counters of a simulation: of a log there is no end.
 const MAX_KEYS: usize = 1 << 30;
 
-/// The most requests, and the most new counters, between two sweeps of the counters that are over, if few
-/// counters are in use.
+/// The most requests, and the most new counters, between two sweeps of the counters that are over,
+/// if few counters are in use.
 const REQUESTS_A_SWEEP: usize = 1 << 12;
 const NEW_A_SWEEP: usize = 1 << 8;
 
@@ -88,8 +88,9 @@ impl<'p> PastJudge<'p> {
         }
     }
 
-    /// Whether to sweep the counters that are over: those are not in use. A sweep looks at all counters,
-    /// so with many of them sweeps are rare; in a short log they are frequent, since it has a peak, too.
+    /// Whether to sweep the counters that are over: those are not in use. A sweep looks at all
+    /// counters, so with many of them sweeps are rare; in a short log they are frequent, since it
+    /// has a peak, too.
     fn is_sweep_due(&self) -> bool {
         let of_log = usize::try_from(self.judged / 64).unwrap_or(usize::MAX);
         let requests = of_log.clamp(16, REQUESTS_A_SWEEP).max(self.keys / 4);

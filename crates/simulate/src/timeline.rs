@@ -4,7 +4,8 @@ use tollgate_clock::Timestamp;
 
 use super::{Moment, Timeline};
 
-/// The lengths of buckets, in seconds, from one to ten years of 52 weeks. Each one divides the next.
+/// The lengths of buckets, in seconds, from one to ten years of 52 weeks. Each one divides the
+/// next.
 const LENGTHS: [u64; 13] =
     [1, 5, 15, 60, 300, 900, 3600, 21_600, 86_400, 604_800, 2_419_200, 31_449_600, LONGEST];
 

@@ -90,8 +90,8 @@ fn at(path: &Path) -> String {
 }
 
 impl Succession {
-    /// Waits until another process serves. `save` is called before it starts, and `resume` if it does
-    /// not.
+    /// Waits until another process serves. `save` is called before it starts, and `resume` if it
+    /// does not.
     pub(super) async fn wait(
         self,
         save: impl AsyncFn(),

@@ -217,8 +217,8 @@ fn addresses_are_read_with_ports_and_names_are_told() {
     }
 }
 
-/// Logs that the programs have written, for `tests/simulate/programs.py`: six requests, the first one
-/// of which took 2.5 seconds, and something that is no HTTP.
+/// Logs that the programs have written, for `tests/simulate/programs.py`: six requests, the first
+/// one of which took 2.5 seconds, and something that is no HTTP.
 #[test]
 fn logs_that_programs_have_written_are_read() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/simulate/logs");
