@@ -352,13 +352,7 @@ fn pairs<'p>(old: &'p Policies, new: &'p Policies) -> Vec<Pair<'p>> {
 
 /// Hosts whose requests are now decided by another policy.
 fn hosts(old: &Policies, new: &Policies, pairs: &[Pair<'_>]) -> Vec<Change> {
-    let mut patterns: Vec<Option<&HostPattern>> = Vec::new();
     let named = old.iter().chain(new.iter()).flat_map(|policy| &policy.hosts).map(Some);
-    for pattern in named.chain([None]) {
-        if !patterns.contains(&pattern) {
-            patterns.push(pattern);
-        }
-    }
     let is_pair = |before: Option<&Policy>, after: Option<&Policy>| {
         let same = |left: Option<&Policy>, right: Option<&Policy>| match (left, right) {
             (Some(left), Some(right)) => std::ptr::eq(left, right),
@@ -381,5 +375,5 @@ fn hosts(old: &Policies, new: &Policies, pairs: &[Pair<'_>]) -> Vec<Change> {
                 .filter(|_| after.is_some()),
         })
     };
-    patterns.into_iter().filter_map(change).collect()
+    labels::unique(named.chain([None])).into_iter().filter_map(change).collect()
 }

@@ -8,6 +8,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 use tollgate_policy::{Matcher, in_words};
 
+use super::labels::unique;
+
 /// Client addresses that all routes treat alike.
 pub(super) struct AddressGroup {
     /// One address of the group.
@@ -20,22 +22,13 @@ pub(super) struct AddressGroup {
 pub(super) fn address_groups<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Vec<AddressGroup> {
     let own: Vec<_> =
         matchers.map(|matcher| &matcher.from).filter(|from| !from.is_empty()).collect();
-    let mut networks: Vec<IpNet> = Vec::new();
-    for network in own.iter().flat_map(|from| from.iter()) {
-        if !networks.contains(network) {
-            networks.push(*network);
-        }
-    }
-    let named = networks.len();
-    for everything in [IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())] {
-        if !networks.contains(&everything) {
-            networks.push(everything);
-        }
-    }
+    let named: Vec<IpNet> = unique(own.iter().flat_map(|from| from.iter()).copied());
+    let everything = [IpNet::V4(Ipv4Net::default()), IpNet::V6(Ipv6Net::default())];
+    let networks = unique(named.iter().copied().chain(everything));
     let mut groups: Vec<(Vec<bool>, AddressGroup)> = Vec::new();
     for (at, network) in networks.iter().enumerate() {
         let Some(sample) = outside_of_inner(network, &networks) else { continue };
-        let name = if at < named { in_words(network) } else { "other addresses".to_owned() };
+        let name = if at < named.len() { in_words(network) } else { "other addresses".to_owned() };
         let taken_by: Vec<bool> = own.iter().map(|from| from.contains(sample)).collect();
         match groups.iter_mut().find(|(other, _)| *other == taken_by) {
             Some((_, group)) if group.names.contains(&name) => {}

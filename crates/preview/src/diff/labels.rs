@@ -79,12 +79,12 @@ pub(super) fn tier_label(tiers: [&Tiers; 2], class: &CallerClass<'_>) -> String 
     }
 }
 
-/// The words without duplicates, in order.
-pub(super) fn unique(words: impl IntoIterator<Item = String>) -> Vec<String> {
-    let mut all: Vec<String> = Vec::new();
-    for word in words {
-        if !all.contains(&word) {
-            all.push(word);
+/// The items without duplicates, in order.
+pub(super) fn unique<T: PartialEq>(items: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut all: Vec<T> = Vec::new();
+    for item in items {
+        if !all.contains(&item) {
+            all.push(item);
         }
     }
     all

@@ -8,6 +8,7 @@ use tollgate_policy::{HostPattern, Matcher, Policy, Request};
 
 use super::{
     address_groups::{AddressGroup, address_groups},
+    labels::unique,
     words,
 };
 
@@ -105,12 +106,7 @@ pub(super) fn matchers<'p>(old: &'p Policy, new: &'p Policy) -> impl Iterator<It
 
 /// The methods that routes name, and last one that no route names.
 fn methods<'m>(matchers: impl Iterator<Item = &'m Matcher>) -> Vec<Method> {
-    let mut methods: Vec<Method> = Vec::new();
-    for method in matchers.flat_map(|matcher| &matcher.methods) {
-        if !methods.contains(method) {
-            methods.push(method.clone());
-        }
-    }
+    let mut methods = unique(matchers.flat_map(|matcher| matcher.methods.iter().cloned()));
     let other = (0..)
         .filter_map(|number| Method::from_bytes(format!("OTHER{number}").as_bytes()).ok())
         .find(|method| !methods.contains(method));
@@ -123,12 +119,7 @@ fn hosts(old: &Policy, new: &Policy) -> Vec<HostGroup> {
     let of_routes: Vec<&HostPattern> =
         matchers(old, new).flat_map(|matcher| &matcher.hosts).collect();
     let of_policies = old.hosts.iter().chain(&new.hosts);
-    let mut patterns: Vec<&HostPattern> = Vec::new();
-    for pattern in of_policies.chain(of_routes.iter().copied()) {
-        if !patterns.contains(&pattern) {
-            patterns.push(pattern);
-        }
-    }
+    let patterns = unique(of_policies.chain(of_routes.iter().copied()));
     let is_fallback = old.hosts.is_empty() || new.hosts.is_empty();
     let named = patterns.into_iter().map(|own| (Some(host_sample(own)), words::host(own)));
     let others = is_fallback.then(|| (None, "other hosts".to_owned()));

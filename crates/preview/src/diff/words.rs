@@ -16,27 +16,19 @@ use super::caller_classes::{CallerSource, claim_path};
 /// The quota and its algorithm: `5000/hour`, `30/minute by gcra, burst 10`.
 pub fn quota(quota: &Quota) -> String {
     let name = quota.kind().name();
+    let length = length(quota).unwrap_or_default();
     match quota {
-        Quota::FixedWindow(window) => {
-            let rate = format!("{}/{}", window.limit, length(quota).unwrap_or_default());
-            match alignment(quota) {
-                Some(alignment) => format!("{rate} by {alignment}"),
-                None => rate,
-            }
-        }
-        Quota::SlidingWindow(window) => {
-            format!("{}/{} by {name}", window.limit, word(window.window))
-        }
-        Quota::SlidingLog(log) => format!("{}/{} by {name}", log.limit, word(log.window)),
+        Quota::FixedWindow(window) => match alignment(quota) {
+            Some(alignment) => format!("{}/{length} by {alignment}", window.limit),
+            None => format!("{}/{length}", window.limit),
+        },
+        Quota::SlidingWindow(window) => format!("{}/{length} by {name}", window.limit),
+        Quota::SlidingLog(log) => format!("{}/{length} by {name}", log.limit),
         Quota::TokenBucket(bucket) => {
             let strict = if bucket.strict { ", strict" } else { "" };
-            let refill = bucket.refill;
-            let interval = word(bucket.interval);
-            format!("{refill}/{interval} by {name}, capacity {}{strict}", bucket.capacity)
+            format!("{}/{length} by {name}, capacity {}{strict}", bucket.refill, bucket.capacity)
         }
-        Quota::Gcra(gcra) => {
-            format!("{}/{} by {name}, burst {}", gcra.limit, word(gcra.window), gcra.burst)
-        }
+        Quota::Gcra(gcra) => format!("{}/{length} by {name}, burst {}", gcra.limit, gcra.burst),
         Quota::Concurrency(slots) => {
             let [lease, retry] =
                 [slots.lease, slots.retry_after].map(|time| Period::Length(time).to_string());
