@@ -13,7 +13,7 @@ use std::{
     cell::Cell,
     convert::Infallible,
     future::{Future, poll_fn},
-    pin::pin,
+    pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
     task::Poll,
@@ -21,7 +21,7 @@ use std::{
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use tollgate_clock::deadline::Ticker;
-use tollgate_gate::Gate;
+use tollgate_gate::{Gate, Question};
 use tollgate_observe::panics::{self, Panic};
 use tollgate_response::Body;
 use tollgate_upstream::{
@@ -136,12 +136,15 @@ impl Exchange {
         pace: ClientPace,
     ) -> Result<Response<Body>, Infallible> {
         let in_flight = InFlight::new(&self.in_flight);
-        let mut handling = pin!(self.gate.handle(request, &self.peer, framing));
-        let response = poll_fn(|context| {
-            panics::catch(|| handling.as_mut().poll(context))
-                .unwrap_or_else(|panic| Poll::Ready(self.internal_error(panic)))
-        });
-        let mut response = response.await;
+        let question = Question::of(request.uri().path(), &self.peer);
+        let mut response = match question.filter(|_| framing.is_ok()) {
+            None => self.guarded(pin!(self.gate.handle(request, &self.peer, framing))).await,
+            // Boxed: it is rare, and keeps the common future small.
+            Some(question) => {
+                let mut answer = Box::pin(question.answer(&self.gate, request, &self.peer));
+                self.guarded(answer.as_mut()).await
+            }
+        };
         let body = response.body_mut();
         body.set_in_flight(in_flight);
         match pace {
@@ -150,6 +153,18 @@ impl Exchange {
         }
         self.peer.mark(response.headers_mut());
         Ok(response)
+    }
+
+    /// What a request gets, even if making it panics.
+    async fn guarded(
+        &self,
+        mut handling: Pin<&mut impl Future<Output = Response<Body>>>,
+    ) -> Response<Body> {
+        poll_fn(|context| {
+            panics::catch(|| handling.as_mut().poll(context))
+                .unwrap_or_else(|panic| Poll::Ready(self.internal_error(panic)))
+        })
+        .await
     }
 
     /// Keeps what the connection is to become, if this response has it leave HTTP.

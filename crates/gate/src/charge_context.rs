@@ -4,10 +4,7 @@ pub mod keys;
 
 use http::StatusCode;
 use smallvec::SmallVec;
-use tollgate_clock::Timestamp;
-use tollgate_identity::{
-    AcceptedIssuers, Auth, Client, CurrentKeys, Identifier, Identity, PublishedKeys,
-};
+use tollgate_identity::{AcceptedIssuers, Auth, CurrentKeys, Identifier, Identity};
 use tollgate_limit::{Charge, Key};
 use tollgate_policy::{Allowance, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound, Route};
 use tollgate_response::Rejection;
@@ -15,8 +12,7 @@ use tollgate_response::Rejection;
 use self::keys::{KeyBuilder, is_ambiguous};
 use super::{
     charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
-    dry_run::DryRun,
-    head::Head,
+    judge::JudgeInput,
     revalidation::is_revalidation,
     unfit_claims::warn_of_unfit_claim,
 };
@@ -29,17 +25,8 @@ pub struct ChargeContext<'r, 'p> {
     /// The policy for the host.
     pub policy: &'p Policy,
     /// None: the caller queries its standings, on no route in particular.
-    pub route: Option<&'p Route>,
-    /// The head of the request.
-    pub head: &'r Head<'r>,
-    /// What is known of the client before its token is read.
-    pub client: Client<'r>,
-    /// The keys of issuers, as of this snapshot.
-    pub published_keys: &'r PublishedKeys,
-    /// The one instant at which it is judged.
-    pub now: Timestamp,
-    /// None: a client has really sent the request.
-    pub dry_run: Option<&'r DryRun>,
+    pub(crate) route: Option<&'p Route>,
+    pub(crate) input: &'r JudgeInput<'r>,
 }
 
 /// Callers may query their standings with any good token, or with none.
@@ -48,7 +35,7 @@ const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
 impl<'r, 'p> ChargeContext<'r, 'p> {
     /// The keys that tokens are verified by.
     pub(super) fn current_keys(&self) -> CurrentKeys<'r> {
-        CurrentKeys { published: self.published_keys, now: self.now }
+        CurrentKeys { published: self.input.published_keys, now: self.input.now }
     }
 
     /// All charges of the route.
@@ -93,8 +80,8 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         // A limit in shadow mode refuses nothing.
         let is_enforced = |limit: &&Limit| limit.enforcement != Enforcement::Shadow;
         let mut limits = self.possible_limits().filter(is_enforced);
-        match limits.find(|limit| is_ambiguous(limit, self.client.headers)) {
-            Some(limit) if !self.policy.exempt.contains_address(self.client.address) => {
+        match limits.find(|limit| is_ambiguous(limit, self.input.client.headers)) {
+            Some(limit) if !self.policy.exempt.contains_address(self.input.client.address) => {
                 Err(Rejection::AmbiguousKey(limit.name.clone()))
             }
             _ => Ok(()),
@@ -117,7 +104,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
 
     /// Whether charges are taken.
     pub(super) fn is_charged(&self) -> bool {
-        self.dry_run.is_none_or(|dry_run| dry_run.is_charged)
+        self.input.dry_run.is_none_or(|dry_run| dry_run.is_charged)
     }
 
     /// The limits that may apply to this caller, the primary one first: the route's, or the
@@ -160,10 +147,16 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         }
         let keys = KeyBuilder { context: self, per: &limit.per, identity };
         let Some((owner, entry)) = keys.hash() else {
-            match self.dry_run {
+            match self.input.dry_run {
                 Some(dry_run) => dry_run.unkeyed.borrow_mut().push(limit.position),
                 None => {
-                    warn_of_unfit_claim(self.policy, limit, identity, self.identifier, self.now);
+                    warn_of_unfit_claim(
+                        self.policy,
+                        limit,
+                        identity,
+                        self.identifier,
+                        self.input.now,
+                    );
                 }
             }
             return match limit.per.on_missing {
@@ -193,7 +186,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
                 quota: &allowance.quota,
                 cost: match allowance.quota.holds_leases() {
                     true => 1,
-                    false => cost.of(self.head.method),
+                    false => cost.of(self.input.head.method),
                 },
                 stance: role.stance(),
                 scope: limit.scope(),
@@ -216,7 +209,8 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
     fn may_be_refunded(&self, limit: &Limit, identity: &Identity<'_>) -> bool {
         let statuses = limit.refund.statuses(identity.token.is_some());
         let unchanged = StatusCode::NOT_MODIFIED;
-        let is_revalidation = || is_revalidation(self.head.method, self.client.headers, self.now);
+        let is_revalidation =
+            || is_revalidation(self.input.head.method, self.input.client.headers, self.input.now);
         statuses.names_others(unchanged) || statuses.contains(unchanged) && is_revalidation()
     }
 

@@ -55,7 +55,7 @@ impl Distrust {
     /// issuer does. None: the address is to be charged first.
     pub(super) fn permit(&self, context: &ChargeContext<'_, '_>) -> Option<VerificationPermit<'_>> {
         let address = key(context);
-        if self.contains(address, context.now) {
+        if self.contains(address, context.input.now) {
             return None;
         }
         let mut verifying = self.part(address);
@@ -130,14 +130,14 @@ impl WaitGuard<'_> {
 impl Drop for WaitGuard<'_> {
     fn drop(&mut self) {
         if !self.is_over && self.context.is_charged() {
-            self.distrust.add(self.context, self.context.now + ABANDONED_FOR);
+            self.distrust.add(self.context, self.context.input.now + ABANDONED_FOR);
         }
     }
 }
 
 fn key(context: &ChargeContext<'_, '_>) -> u128 {
-    let ChargeContext { identifier, policy, route, client, .. } = context;
-    let address = identifier.hash_address(client.address, Prefixes::default()).to_le_bytes();
+    let ChargeContext { identifier, policy, route, input } = context;
+    let address = identifier.hash_address(input.client.address, Prefixes::default()).to_le_bytes();
     let route = route.map_or("", |route| &*route.name);
     let parts = [(b'p', policy.name.as_bytes()), (b'r', route.as_bytes()), (b'a', &address[..])];
     identifier.hasher.hash(parts)

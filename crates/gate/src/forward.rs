@@ -18,14 +18,16 @@ use tollgate_upstream::{
     ClientBody, Destination, Sender, Switch, UpstreamError, Upstreams, clean_response,
     downstream::{Peer, client_number},
 };
+use tollgate_wire::asked::Asker;
 
 use super::{Snapshot, request_state::RequestState, respond::Reply, upgrade};
 
-/// Where a request came from, as far as its upstream is to know.
+/// Where a request came from.
 #[derive(Clone, Copy)]
-pub struct Inbound<'r> {
-    /// Who has sent it.
-    pub peer: &'r Peer,
+pub(crate) struct Inbound<'r> {
+    pub(crate) peer: &'r Peer,
+    /// The proxy that asks about it; none: a client has sent it here.
+    pub(crate) asker: Option<Asker>,
     /// The client's address: the peer's, or one that a trusted peer names.
     pub address: IpAddr,
     /// The ID in the log and in the headers.

@@ -8,7 +8,10 @@ use tollgate_identity::{Auth, CredentialError, Identity, IdentityError};
 use tollgate_response::Rejection;
 
 use super::{
-    charge_context::ChargeContext, judge::Judge, tally::Tally, unread_scheme::warn_of_unread_scheme,
+    charge_context::ChargeContext,
+    judge::{Judge, JudgeInput},
+    tally::Tally,
+    unread_scheme::warn_of_unread_scheme,
 };
 
 impl Judge {
@@ -51,8 +54,8 @@ impl Judge {
         context: ChargeContext<'_, 'p>,
         tally: &mut Option<Tally<'p>>,
     ) -> Result<Identity<'p>, Rejection> {
-        let ChargeContext { identifier, policy, client, now, .. } = context;
-        let payer = identifier.payer(&policy.identity, context.auth(), client);
+        let ChargeContext { identifier, policy, input, .. } = context;
+        let payer = identifier.payer(&policy.identity, context.auth(), input.client);
         let plan = &mut match &payer.caller {
             Some(_) => context.plan(&payer)?,
             None => context.plan_by_address(&payer),
@@ -69,7 +72,7 @@ impl Judge {
         if !found.as_ref().is_err_and(is_clients_fault)
             && let Some(tally) = tally.take()
         {
-            tally.give_back(&self.store, now);
+            tally.give_back(&self.store, input.now);
         }
         Ok(found?)
     }
@@ -94,10 +97,11 @@ impl Judge {
         if identity?.token.is_some() {
             return None;
         }
-        let ChargeContext { identifier, policy, client, .. } = context;
+        let ChargeContext { identifier, policy, input, .. } = context;
         let auth = Auth::Required(accepted.clone());
         let keys = context.current_keys();
-        let found = identifier.identify(&policy.identity, &auth, client, keys, || Some(())).await;
+        let found =
+            identifier.identify(&policy.identity, &auth, input.client, keys, || Some(())).await;
         found.err().filter(|error| *error != IdentityError::Missing)
     }
 
@@ -106,7 +110,8 @@ impl Judge {
         context: ChargeContext<'_, 'p>,
         permit: impl FnOnce() -> Option<P>,
     ) -> Result<Identity<'p>, IdentityError> {
-        let ChargeContext { identifier, policy, client, now, dry_run, .. } = context;
+        let ChargeContext { identifier, policy, input, .. } = context;
+        let &JudgeInput { client, now, dry_run, .. } = input;
         let auth = context.auth();
         let rules = &policy.identity;
         if let Some(caller) = dry_run.and_then(|dry_run| dry_run.caller.as_ref()) {
@@ -138,7 +143,7 @@ impl Judge {
             return error.into();
         }
         let rules = &context.policy.identity;
-        let unidentified = self.shared.identifier.unidentified(rules, context.client.address);
+        let unidentified = self.shared.identifier.unidentified(rules, context.input.client.address);
         let plan = &mut context.plan_by_address(&unidentified);
         match self.charge(plan, context, &unidentified, tally).await {
             Ok(()) => Rejection::Identity(error),

@@ -37,16 +37,10 @@ pub struct Judge {
 }
 
 /// What a request is judged by.
-#[derive(Clone, Copy)]
-pub struct JudgeInput<'r, 'p> {
-    /// The head of the request.
-    pub head: &'r Head<'r>,
-    /// The policy for the host, if any.
-    pub policy: Option<&'p Policy>,
-    /// What is known of the client before its token is read.
-    pub client: Client<'r>,
-    /// The keys of issuers, as of this snapshot.
-    pub published_keys: &'r PublishedKeys,
+pub(crate) struct JudgeInput<'r> {
+    pub(crate) head: &'r Head<'r>,
+    pub(crate) client: Client<'r>,
+    pub(crate) published_keys: &'r PublishedKeys,
     /// The one instant at which it is judged.
     pub now: Timestamp,
     /// None: a client has really sent the request.
@@ -69,22 +63,25 @@ impl Judge {
         self.store.counters()
     }
 
-    /// Route, identity, limits: all that is decided before anything is forwarded. What is found out
-    /// on the way is put into `state`, which also holds what a refused request was charged.
-    pub async fn judge<'p>(
+    /// Route, identity, limits: all that is decided before anything is forwarded, by the policy for
+    /// the host, if there is one. What is found out on the way is put into `state`, which also holds
+    /// what a refused request was charged.
+    pub(crate) async fn judge<'p>(
         &self,
-        input: JudgeInput<'_, 'p>,
+        input: &JudgeInput<'_>,
+        policy: Option<&'p Policy>,
         state: &mut RequestState<'p>,
     ) -> Action<'p> {
-        self.decide(input, state).await.unwrap_or_else(Action::Refuse)
+        self.decide(input, policy, state).await.unwrap_or_else(Action::Refuse)
     }
 
     async fn decide<'p>(
         &self,
-        input: JudgeInput<'_, 'p>,
+        input: &JudgeInput<'_>,
+        policy: Option<&'p Policy>,
         state: &mut RequestState<'p>,
     ) -> Result<Action<'p>, Rejection> {
-        let JudgeInput { head, policy, client, published_keys, now, dry_run } = input;
+        let &JudgeInput { head, client, now, .. } = input;
         if head.form == Form::Asterisk {
             return Ok(Action::Options);
         }
@@ -114,8 +111,7 @@ impl Judge {
         }
 
         let identifier = &self.shared.identifier;
-        let context =
-            ChargeContext { identifier, policy, route, head, client, published_keys, now, dry_run };
+        let context = ChargeContext { identifier, policy, route, input };
         context.check_fields()?;
         let RequestState { identity, tally, .. } = state;
         let identity = identity.insert(self.identify(context, tally).await?);
@@ -123,7 +119,7 @@ impl Judge {
             return Err(Rejection::Denied);
         }
         let Some((route, upstream)) = destination else {
-            // Boxed, as all that few requests wait for: it takes no room in the future of the others.
+            // Boxed: it is rare, and keeps the common future small.
             Box::pin(self.look_up(context, identity, tally)).await?;
             return Ok(Action::Standings);
         };
@@ -137,28 +133,18 @@ impl Judge {
         &self,
         preflight: Preflight<'p>,
         policy: &'p Policy,
-        input: JudgeInput<'_, 'p>,
+        input: &JudgeInput<'_>,
         state: &mut RequestState<'p>,
     ) -> Result<Action<'p>, Rejection> {
         let Preflight { route, cors, action } = preflight;
-        let JudgeInput { head, client, published_keys, now, dry_run, .. } = input;
         state.route = route;
         state.cors = Some(cors);
         if let Some(route) = route {
-            route.addresses.admit(client.address)?;
+            route.addresses.admit(input.client.address)?;
         }
         if let Action::Forward(_) = &action {
             let identifier = &self.shared.identifier;
-            let context = ChargeContext {
-                identifier,
-                policy,
-                route,
-                head,
-                client,
-                published_keys,
-                now,
-                dry_run,
-            };
+            let context = ChargeContext { identifier, policy, route, input };
             self.charge_preflight(context, &mut state.tally).await?;
         }
         Ok(action)
@@ -201,20 +187,25 @@ impl Judge {
         }
         let tally = match context.is_charged() {
             true => {
-                let decision = self.store.charge(&plan.charges, context.now).await?;
+                let decision = self.store.charge(&plan.charges, context.input.now).await?;
                 if decision.verdict == Verdict::Allow {
-                    self.note_change(context.policy, identity, context.now);
+                    self.note_change(context.policy, identity, context.input.now);
                 }
                 let plan = mem::take(plan);
-                tally.insert(Tally::charged(plan, decision, context.now, self.store.unsettled()))
+                tally.insert(Tally::charged(
+                    plan,
+                    decision,
+                    context.input.now,
+                    self.store.unsettled(),
+                ))
             }
             false => {
-                let peeked = self.store.peek(&plan.charges, context.now).await;
+                let peeked = self.store.peek(&plan.charges, context.input.now).await;
                 let decision = foresee(&plan.charges, peeked);
-                tally.insert(Tally::peeked(mem::take(plan), decision, context.now))
+                tally.insert(Tally::peeked(mem::take(plan), decision, context.input.now))
             }
         };
-        match tally.denial(identity, context.now, context.policy.responses.jitter) {
+        match tally.denial(identity, context.input.now, context.policy.responses.jitter) {
             Some(rejection) => Err(rejection),
             None => Ok(()),
         }

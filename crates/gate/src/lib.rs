@@ -32,6 +32,7 @@ mod permutation;
 mod preflights;
 mod prepare;
 mod programs;
+mod question;
 mod recent_costs;
 pub mod redirect;
 mod refunds;
@@ -45,6 +46,7 @@ mod revalidation;
 mod series;
 pub mod shared;
 mod snapshot;
+mod sound_request;
 mod stamp;
 mod standing_cache;
 mod standings;
@@ -58,6 +60,7 @@ mod whole_body;
 use std::{
     cell::{Cell, RefCell},
     net::IpAddr,
+    ops::ControlFlow,
     rc::Rc,
     sync::Arc,
     time::Instant,
@@ -65,16 +68,14 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, request::Parts};
 use tollgate_clock::Timestamp;
-use tollgate_identity::{Client, address_behind};
+use tollgate_identity::{PublishedKeys, address_behind};
 use tollgate_observe::{
     access_log::LogBuffer,
     metrics::{MethodLabel, PolicySeries, RequestMeter},
     trace::{IdSource, RequestTrace},
 };
-use tollgate_policy::{Policy, Protocol};
-use tollgate_response::{
-    Account, Body, Format, Rejection, grpc_status, options_asterisk, preflight_answer,
-};
+use tollgate_policy::Policy;
+use tollgate_response::{Account, Body, Format, Rejection, grpc_status};
 use tollgate_store::{LeaseBook, Store};
 use tollgate_upstream::{
     ClientBody, UpstreamError, Upstreams,
@@ -85,20 +86,18 @@ use tollgate_wire::{Violation, asked::Asker};
 use self::{
     abandoned::Abandoned,
     asked::{asked_about, reply_to, translate},
-    called::Endpoint,
     counting::count_decisions,
     denials::{DenialNotes, DeniedRequest},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
-    head::Head,
     ignored_chain::warn_of_ignored_chain,
     judge::{Judge, JudgeInput},
-    redirect::{redirect, redirection},
-    remote::RemoteCall,
+    redirect::redirect,
     request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_id::RequestIds,
-    request_state::Action,
-    respond::{Audience, Reply, standings_of},
+    request_state::{Action, RequestState},
+    respond::{Audience, Reply},
     series::WorkerSeries,
+    sound_request::SoundRequest,
     traced::TracedRequest,
 };
 
@@ -109,6 +108,7 @@ pub use self::{
     named::{
         ChargeTime, MAX_WAIT, NamedCharge, NamedError, ReceiptError, WaitingLines, parse_instant,
     },
+    question::Question,
     refunds::Refunds,
     series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook, candidate_name},
     shared::{NoRandomness, Shared},
@@ -151,6 +151,24 @@ enum Source {
     Received(Result<(), Violation>),
     /// Another proxy has described its head, in a message.
     Described(Asker),
+}
+
+impl Source {
+    /// Checks the form in which a request came, and makes `parts` its head. Returns which proxy has
+    /// asked about it; none: a client has sent it here.
+    ///
+    /// # Errors
+    /// The form is not sound, or the proxy that asks has to be set up otherwise.
+    fn read(self, parts: &mut Parts, peer: &Peer) -> Result<Option<Asker>, Rejection> {
+        match self {
+            // The form comes first: nothing else about an ambiguous request can be believed.
+            Source::Received(framing) => {
+                framing?;
+                asked_about(parts, peer)
+            }
+            Source::Described(asker) => Ok(Some(asker)),
+        }
+    }
 }
 
 impl Gate {
@@ -221,7 +239,18 @@ impl Gate {
         self.serve(parts, Some(body), Source::Received(framing), peer)
     }
 
-    /// Responds to a request, whichever way this proxy knows it.
+    /// Responds to a request whose head another proxy has described.
+    fn handle_described(
+        &self,
+        head: Parts,
+        asker: Asker,
+        peer: &Peer,
+    ) -> impl Future<Output = Response<Body>> {
+        self.serve(head, None, Source::Described(asker), peer)
+    }
+
+    /// Responds to a request, whichever way this proxy knows it. Each step takes what is known by
+    /// then, and returns more.
     #[expect(
         clippy::manual_async_fn,
         reason = "an async function would copy the request once more"
@@ -234,142 +263,59 @@ impl Gate {
         peer: &Peer,
     ) -> impl Future<Output = Response<Body>> {
         async move {
-            let asked = match source {
-                Source::Described(asker) => Ok(Some(asker)),
-                Source::Received(framing) => {
-                    if peer.listener.asked.is_some() && framing.is_ok() {
-                        if let Some(endpoint) = Endpoint::of(&parts, peer)
-                            && let Some(body) = body
-                        {
-                            return Box::pin(self.answer_program(endpoint, &parts, body, peer))
-                                .await;
-                        }
-                        if let Some(call) = RemoteCall::of(&parts, peer)
-                            && let Some(body) = body
-                        {
-                            return Box::pin(self.answer_remote(call, &parts, body, peer)).await;
-                        }
-                    }
-                    // The form comes first: nothing else about an ambiguous request can be believed.
-                    let framing = framing.map_err(Rejection::from);
-                    framing.and_then(|()| asked_about(&mut parts, peer))
-                }
-            };
+            let form = source.read(&mut parts, peer);
+            let asker = form.as_ref().ok().copied().flatten();
             let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
             let snapshot = self.shared().snapshot();
             let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
-            let asker = asked.as_ref().ok().copied().flatten();
             let address = self.client_address(peer, asker, &parts.headers, arrival.now);
             let trace = self.begin_trace(&parts, peer, arrival);
-            let trace = trace.as_deref();
-            let head = asked.and_then(|_| Head::read(&parts, &snapshot.policies));
-            let certificate = peer.certificate(arrival.now);
-            let client = Client {
-                address,
-                // That of a proxy that asks is not its client's.
-                certificate: certificate.unwrap_or_default().filter(|_| asker.is_none()),
-                headers: &parts.headers,
-                query: parts.uri.query(),
-            };
-            let head = head.and_then(|head| certificate.map(|_| head).map_err(Rejection::from));
-            let known = head.as_ref().ok().map(|(head, _)| head);
-            let logged = self.log.is_some().then(|| LoggedRequest::of(&parts, known, address));
-            let policy = head.as_ref().ok().and_then(|(_, policy)| *policy);
-            let series = self.series(&snapshot, policy);
-            let method = MethodLabel::of(&parts.method);
-            let line = RequestLine {
-                meter: RequestMeter::begin(series, method, arrival.started),
-                log: self.log.as_ref().zip(logged),
-                request_id,
-                stores: &self.shared().stores,
-                traced: trace.map(|trace| TracedRequest {
-                    trace,
-                    stores: &self.shared().stores,
-                    client: address,
-                }),
-                arrival,
-                asked_by: asker.map(Asker::name),
-                panicked: &self.panicked,
-            };
+            let inbound = Inbound { peer, asker, address, request_id, trace: trace.as_deref() };
+            let request = form.and_then(|_| {
+                SoundRequest::check(&parts, &snapshot.policies, inbound, arrival.now)
+            });
 
             // From here on the client may go away during a wait.
+            let line = self.line(&parts, request.as_ref().ok(), inbound, arrival, &snapshot);
             let mut guard = RequestGuard::new(line, &self.abandoned);
             let state = &mut guard.state;
-            let (action, audience) = match head {
+            let (action, audience) = match request {
                 Err(rejection) => {
                     let audience = Audience::of(&parts, None, state, request_id, address);
                     (Action::Refuse(rejection), audience)
                 }
-                Ok((head, policy)) => {
-                    let action = match peer.listener.redirect {
-                        Some(elsewhere) => redirect(&head, elsewhere),
-                        None => {
-                            let now = arrival.now;
-                            let dry_run = None;
-                            let published_keys = &snapshot.keys;
-                            let head = &head;
-                            let input =
-                                JudgeInput { head, policy, client, published_keys, now, dry_run };
-                            match self.recorded(trace) {
-                                None => self.judge.judge(input, state).await,
-                                // Boxed: it takes no room in the future of the others.
-                                Some(trace) => {
-                                    trace.recording(Box::pin(self.judge.judge(input, state))).await
-                                }
-                            }
-                        }
-                    };
-                    (action, Audience::of(&parts, Some(&head), state, request_id, address))
+                Ok(request) => {
+                    let (keys, now) = (&snapshot.keys, arrival.now);
+                    let action = self.decide(&request, inbound, keys, now, state).await;
+                    let head = Some(&request.head);
+                    (action, Audience::of(&parts, head, state, request_id, address))
                 }
             };
-            let tally = guard.state.tally.as_ref();
-            guard.leases = tally.and_then(|tally| self.leases.hold(tally.granted(), arrival.now));
-            if let Some(line) = &mut guard.line {
-                let (state, now) = (&guard.state, arrival.now);
-                line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
-                count_decisions(line.meter.series(), state, &action, address, now);
-                let denied =
-                    DeniedRequest { parts: &parts, state, action: &action, address, request_id };
-                self.shared().denials.note(&self.denials, &denied, now);
-            }
+            self.note_decision(&mut guard, &action, &parts, inbound, arrival.now);
 
-            let reply = match (asker, action) {
-                (Some(asker), action) => {
-                    reply_to(asker, action, &guard.state, &parts.headers).into()
-                }
-                (None, Action::Forward(forward)) => {
-                    match snapshot.groups.destination(forward.upstream) {
-                        Some(destination) => {
-                            let inbound = Inbound { peer, address, request_id, trace };
-                            let upstream = forward.upstream;
-                            let is_upgrade =
-                                self.judge.prepare(&mut parts, &guard.state, forward, inbound);
-                            // A call that streams sends messages whenever it has some.
-                            let may_be_slow = audience.format == Format::Grpc
-                                && upstream.protocol == Protocol::Http2;
-                            let outgoing = Outgoing {
-                                sender: sender_of(&guard.state, upstream, inbound),
-                                head: parts,
-                                body: body
-                                    .filter(|_| !is_upgrade)
-                                    .map(|body| guard.client_body(body, may_be_slow)),
-                                started: Instant::now(),
-                                attempts: trace.and_then(RequestTrace::attempts),
-                            };
-                            guard.send(&self.upstreams, &snapshot, destination, outgoing).await
-                        }
-                        None => Reply::Refused(UpstreamError::NoAddress.into()).into(),
-                    }
-                }
-                (None, Action::Options) => Reply::Made(options_asterisk()).into(),
-                (None, Action::Standings) => Reply::Made(standings_of(&guard.state)).into(),
-                (None, Action::Redirect(status, location)) => {
-                    Reply::Made(redirection(status, location)).into()
-                }
-                (None, Action::Preflight(cors)) => {
-                    Reply::Made(preflight_answer(cors, &parts.headers)).into()
-                }
-                (None, Action::Refuse(rejection)) => Reply::Refused(rejection).into(),
+            let reply = 'reply: {
+                let (state, fields) = (&guard.state, &parts.headers);
+                let forward = match asker {
+                    Some(asker) => break 'reply reply_to(asker, action, state, fields).into(),
+                    None => match Reply::to(action, state, fields) {
+                        ControlFlow::Break(reply) => break 'reply reply.into(),
+                        ControlFlow::Continue(forward) => forward,
+                    },
+                };
+                let upstream = forward.upstream;
+                let Some(destination) = snapshot.groups.destination(upstream) else {
+                    break 'reply Reply::Refused(UpstreamError::NoAddress.into()).into();
+                };
+                let is_upgrade = self.judge.prepare(&mut parts, &guard.state, forward, inbound);
+                let body = body.filter(|_| !is_upgrade);
+                let outgoing = Outgoing {
+                    sender: sender_of(&guard.state, upstream, inbound),
+                    head: parts,
+                    body: body.map(|body| guard.client_body(body, upstream, audience.format)),
+                    started: Instant::now(),
+                    attempts: inbound.trace.and_then(RequestTrace::attempts),
+                };
+                guard.send(&self.upstreams, &snapshot, destination, outgoing).await
             };
             let is_undecided = reply.reply.rejection().is_some_and(Rejection::is_undecided);
             let mut response = self.conclude(guard, reply, arrival, &audience);
@@ -377,6 +323,77 @@ impl Gate {
                 translate(asker, is_undecided, &mut response);
             }
             response
+        }
+    }
+
+    /// What is written down of a request; none for `request`: its form is not sound.
+    fn line<'g>(
+        &'g self,
+        parts: &Parts,
+        request: Option<&SoundRequest<'_, '_>>,
+        inbound: Inbound<'g>,
+        arrival: Arrival,
+        snapshot: &Snapshot,
+    ) -> RequestLine<'g> {
+        let Inbound { peer: _, asker, address, request_id, trace } = inbound;
+        let head = request.map(|request| &request.head);
+        let logged = self.log.is_some().then(|| LoggedRequest::of(parts, head, address));
+        let series = self.series(snapshot, request.and_then(|request| request.policy));
+        let method = MethodLabel::of(&parts.method);
+        let stores = &self.shared().stores;
+        RequestLine {
+            meter: RequestMeter::begin(series, method, arrival.started),
+            log: self.log.as_ref().zip(logged),
+            request_id,
+            stores,
+            traced: trace.map(|trace| TracedRequest { trace, stores, client: address }),
+            arrival,
+            asked_by: asker.map(Asker::name),
+            panicked: &self.panicked,
+        }
+    }
+
+    /// Decides what is to be done with a request at `now`.
+    async fn decide<'p>(
+        &self,
+        request: &SoundRequest<'_, 'p>,
+        inbound: Inbound<'_>,
+        published_keys: &PublishedKeys,
+        now: Timestamp,
+        state: &mut RequestState<'p>,
+    ) -> Action<'p> {
+        let &SoundRequest { ref head, policy, client } = request;
+        if let Some(elsewhere) = inbound.peer.listener.redirect {
+            return redirect(head, elsewhere);
+        }
+        let input = JudgeInput { head, client, published_keys, now, dry_run: None };
+        match self.recorded(inbound.trace) {
+            None => self.judge.judge(&input, policy, state).await,
+            // Boxed: it takes no room in the future of the others.
+            Some(trace) => {
+                let judging = Box::pin(self.judge.judge(&input, policy, state));
+                trace.recording(judging).await
+            }
+        }
+    }
+
+    /// Notes what was decided: in the guard, in the counts, and among the denials.
+    fn note_decision<'p>(
+        &self,
+        guard: &mut RequestGuard<'_, 'p>,
+        action: &Action<'p>,
+        parts: &Parts,
+        inbound: Inbound<'_>,
+        now: Timestamp,
+    ) {
+        let Inbound { address, request_id, .. } = inbound;
+        let RequestGuard { state, leases, line, .. } = guard;
+        *leases = state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
+        if let Some(line) = line {
+            line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
+            count_decisions(line.meter.series(), state, action, address, now);
+            let denied = DeniedRequest { parts, state, action, address, request_id };
+            self.shared().denials.note(&self.denials, &denied, now);
         }
     }
 

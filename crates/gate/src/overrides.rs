@@ -6,6 +6,7 @@ use tollgate_policy::{KeyValue, Limit, Override};
 use super::{
     charge_context::ChargeContext,
     charge_context::keys::{counted_claim, only_value},
+    judge::JudgeInput,
 };
 
 impl ChargeContext<'_, '_> {
@@ -16,13 +17,14 @@ impl ChargeContext<'_, '_> {
         identity: &Identity<'_>,
     ) -> Option<&'p Override> {
         let applies = |own: &&Override| {
-            own.is_in_force(self.now) && own.of.iter().all(|value| self.has(value, identity))
+            own.is_in_force(self.input.now) && own.of.iter().all(|value| self.has(value, identity))
         };
         limit.overrides.0.iter().find(applies)
     }
 
     fn has(&self, wanted: &KeyValue, identity: &Identity<'_>) -> bool {
-        let ChargeContext { head, client, route, .. } = self;
+        let ChargeContext { route, input, .. } = self;
+        let JudgeInput { head, client, .. } = input;
         match wanted {
             KeyValue::Caller(name) => {
                 identity.caller.as_ref().is_some_and(|caller| name.is_of(caller))

@@ -18,8 +18,8 @@ impl Judge {
         context: ChargeContext<'_, 'p>,
         tally: &mut Option<Tally<'p>>,
     ) -> Result<(), Rejection> {
-        let ChargeContext { identifier, policy, client, .. } = context;
-        let unidentified = identifier.unidentified(&policy.identity, client.address);
+        let ChargeContext { identifier, policy, input, .. } = context;
+        let unidentified = identifier.unidentified(&policy.identity, input.client.address);
         let mut plan = context.plan_by_address(&unidentified);
         let has_limits = !plan.limits.is_empty();
         if !plan.limits.iter().any(bounds_address) && !policy.exempt.contains(&unidentified) {

@@ -23,7 +23,7 @@ pub(super) fn redirect(head: &Head<'_>, redirect: Redirect) -> Action<'static> {
 }
 
 /// The response to the client.
-pub fn redirection(status: http::StatusCode, location: HeaderValue) -> Response<Body> {
+pub(super) fn redirection(status: http::StatusCode, location: HeaderValue) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
     response.headers_mut().insert(header::LOCATION, location);

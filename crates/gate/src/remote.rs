@@ -23,7 +23,7 @@ use super::{
 
 /// What is called at a listener of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum RemoteCall {
+pub enum RemoteCall {
     /// `envoy.service.auth.v3.Authorization/Check`.
     Check,
     /// `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`.
@@ -44,20 +44,15 @@ const SERVICES: [&str; 3] =
     ["", "envoy.service.auth.v3.Authorization", "envoy.service.ratelimit.v3.RateLimitService"];
 
 impl RemoteCall {
-    /// What is called; none: the listener does not speak gRPC.
-    pub(super) fn of(parts: &Parts, peer: &Peer) -> Option<RemoteCall> {
-        let asked = peer.listener.asked.as_ref()?;
-        (asked.protocol == AskProtocol::Grpc).then(|| RemoteCall::at(parts.uri.path()))
-    }
-
-    fn at(path: &str) -> RemoteCall {
-        match path {
+    /// What is called at this path; none: the listener does not speak gRPC.
+    pub(super) fn of(path: &str, protocol: AskProtocol) -> Option<RemoteCall> {
+        (protocol == AskProtocol::Grpc).then(|| match path {
             "/grpc.health.v1.Health/Check" => RemoteCall::Health,
             rate_limit::PATH => RemoteCall::RateLimit,
             json::PATH => RemoteCall::Json,
             path if path == Asker::Envoy.path() => RemoteCall::Check,
             _ => RemoteCall::Unknown,
-        }
+        })
     }
 }
 

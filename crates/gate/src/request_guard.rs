@@ -12,7 +12,10 @@ use tollgate_observe::{
     access_log::{Denied, Entry, Facts, LimitStanding, LogBuffer, Tail},
     metrics::{PolicySeries, RequestMeter},
 };
-use tollgate_response::{Account, CLIENT_CLOSED_REQUEST, DenialReason, INTERNAL_ERROR, Rejection};
+use tollgate_policy::{Protocol, Upstream};
+use tollgate_response::{
+    Account, CLIENT_CLOSED_REQUEST, DenialReason, Format, INTERNAL_ERROR, Rejection,
+};
 use tollgate_store::{Decider, HeldLeases, Stores};
 use tollgate_upstream::{ClientBody, Destination, Upstreams};
 
@@ -151,7 +154,14 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
     }
 
     /// The request's body as it goes to the upstream: with the bound of its route, and counted.
-    pub(super) fn client_body(&mut self, body: ClientBody, may_be_slow: bool) -> ClientBody {
+    pub(super) fn client_body(
+        &mut self,
+        body: ClientBody,
+        upstream: &Upstream,
+        format: Format,
+    ) -> ClientBody {
+        // A call that streams sends messages whenever it has some.
+        let may_be_slow = format == Format::Grpc && upstream.protocol == Protocol::Http2;
         let counted = self.line.as_mut().filter(|_| !body.incoming.is_end_stream());
         let received = counted.map(|line| line.meter.count_body());
         ClientBody { max_bytes: self.state.max_body(), received, may_be_slow, ..body }

@@ -1,14 +1,14 @@
 //! The response to a judged request: the upstream's, or why there is none, with corrected charges
 //! and limit headers.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, ops::ControlFlow};
 
-use http::{HeaderValue, Response, request::Parts};
+use http::{HeaderMap, HeaderValue, Response, request::Parts};
 use tollgate_limit::Standing;
 use tollgate_observe::metrics::PolicySeries;
 use tollgate_response::{
-    AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call, preferred_format,
-    standings,
+    AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call, options_asterisk,
+    preferred_format, preflight_answer, standings,
 };
 
 use super::{
@@ -18,7 +18,8 @@ use super::{
     counting::CountedSender,
     head::Head,
     judge::Judge,
-    request_state::RequestState,
+    redirect::redirection,
+    request_state::{Action, Forward, RequestState},
     stamp::stamp,
     tally::{DecidedCharge, ResponseFacts},
 };
@@ -44,8 +45,24 @@ pub struct Audience<'r> {
 }
 
 impl Reply {
-    /// Why it is refused, if it is.
-    pub fn rejection(&self) -> Option<&Rejection> {
+    /// What this proxy itself responds to a judged request with these header fields; else, where
+    /// the request is forwarded to.
+    pub(crate) fn to<'p>(
+        action: Action<'p>,
+        state: &RequestState<'_>,
+        fields: &HeaderMap,
+    ) -> ControlFlow<Reply, Forward<'p>> {
+        ControlFlow::Break(match action {
+            Action::Forward(forward) => return ControlFlow::Continue(forward),
+            Action::Options => Reply::Made(options_asterisk()),
+            Action::Standings => Reply::Made(standings_of(state)),
+            Action::Redirect(status, location) => Reply::Made(redirection(status, location)),
+            Action::Preflight(cors) => Reply::Made(preflight_answer(cors, fields)),
+            Action::Refuse(rejection) => Reply::Refused(rejection),
+        })
+    }
+
+    pub(crate) fn rejection(&self) -> Option<&Rejection> {
         match self {
             Reply::Refused(rejection) => Some(rejection),
             Reply::Forwarded(_) | Reply::Made(_) | Reply::Admitted(_) => None,
@@ -150,7 +167,7 @@ impl Judge {
 
 /// The standings of a caller that has queried them, on all enforced limits, also on those that the
 /// store could not decide about.
-pub fn standings_of(state: &RequestState<'_>) -> Response<Body> {
+fn standings_of(state: &RequestState<'_>) -> Response<Body> {
     let Some(tally) = &state.tally else { return standings([], None) };
     // A limit of several windows is reported by its last one.
     let mut resources: Vec<(&str, &Standing)> = Vec::new();

@@ -20,9 +20,9 @@ impl Judge {
         tally: &mut Option<Tally<'p>>,
     ) -> Result<(), Rejection> {
         let plan = context.plan_for_standings(identity);
-        let now = context.now;
+        let now = context.input.now;
         // Counters in the process are cheaper to read than to cache.
-        if context.dry_run.is_some() || !self.shared.stores.settings().is_shared() {
+        if context.input.dry_run.is_some() || !self.shared.stores.settings().is_shared() {
             let decision = self.store.peek(&plan.charges, now).await;
             *tally = Some(Tally::peeked(plan, decision, now));
             return Ok(());
@@ -57,7 +57,7 @@ impl Judge {
         }
         let mut plan = ChargePlan::default();
         STANDINGS.add_to(&mut plan, context, identity);
-        let now = context.now;
+        let now = context.input.now;
         // Without room for another counter the query goes on: it is not this client's fault.
         let Ok(decision) = self.shared.stores.memory.charge(&plan.charges, now) else {
             return Ok(());

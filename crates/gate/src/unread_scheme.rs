@@ -30,14 +30,14 @@ pub(super) fn warn_of_unread_scheme(
     context: &ChargeContext<'_, '_>,
 ) {
     let sources = &context.policy.identity.sources;
-    if context.dry_run.is_some()
+    if context.input.dry_run.is_some()
         || *context.auth() == Auth::None
         || sources.other_schemes == OtherSchemes::Forward
     {
         return;
     }
-    let Some((at, name)) = sources.unread_scheme(context.client.headers) else { return };
-    if !throttles.get(at).is_some_and(|throttle| throttle.take(context.now)) {
+    let Some((at, name)) = sources.unread_scheme(context.input.client.headers) else { return };
+    if !throttles.get(at).is_some_and(|throttle| throttle.take(context.input.now)) {
         return;
     }
     tracing::warn!(

@@ -107,7 +107,7 @@ impl Explanation {
     ) -> Explanation {
         let ExplanationInput { result, context, .. } = input;
         let state = &result.state;
-        let head = context.as_ref().map(|context| context.head);
+        let head = context.as_ref().map(|context| context.input.head);
         let host = head.and_then(|head| head.host());
         let Parts { method, uri, .. } = &draft.head;
         Explanation {
@@ -158,12 +158,12 @@ impl ChosenPolicy {
 /// The routes before the one that the request takes, or would take if it were not refused; all of
 /// them, if none matches.
 fn passed_over(context: &ChargeContext<'_, '_>) -> Vec<PassedRoute> {
-    let ChargeContext { policy, route, head, client, .. } = context;
+    let ChargeContext { policy, route, input, .. } = context;
     let is_taken = |at: usize| {
         let taken = route.zip(policy.routes.get(at));
         taken.is_some_and(|(taken, route)| std::ptr::eq(taken, route))
     };
-    let differences = policy.router.differences(head.as_route_request(client.address));
+    let differences = policy.router.differences(input.head.as_route_request(input.client.address));
     differences
         .enumerate()
         .take_while(|(at, differs_in)| !is_taken(*at) && !differs_in.is_empty())

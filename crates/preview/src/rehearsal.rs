@@ -3,6 +3,7 @@
 
 use std::{
     net::{IpAddr, SocketAddr},
+    ops::ControlFlow,
     rc::Rc,
     sync::Arc,
 };
@@ -16,14 +17,13 @@ use tollgate_gate::{
     forward::Inbound,
     head::Head,
     judge::{Judge, JudgeInput},
-    redirect::redirection,
     request_state::{Action, RequestState},
-    respond::{Audience, Reply, standings_of},
+    respond::{Audience, Reply},
     shared::fresh_stores,
 };
 use tollgate_identity::{Client, Identity, PublishedKeys, client_address};
 use tollgate_policy::{Policies, Route};
-use tollgate_response::{Body, Rejection, options_asterisk, preflight_answer};
+use tollgate_response::{Body, Rejection};
 use tollgate_settings::{ListenerSettings, MemoryBounds};
 use tollgate_store::{LeaseBook, Store};
 use tollgate_upstream::{clean_response, downstream::Peer};
@@ -136,10 +136,15 @@ impl Rehearsal {
         let head = Head::read(&draft.head, policies).ok().map(|(head, _)| head);
         let identifier = &self.judge.shared.identifier;
         let RequestState { policy, route, .. } = result.state;
-        let context = policy.zip(head.as_ref()).map(|(policy, head)| {
-            let published_keys = &self.published_keys;
-            let dry_run = Some(&dry_run);
-            ChargeContext { identifier, policy, route, head, client, published_keys, now, dry_run }
+        let published_keys = &self.published_keys;
+        let dry_run = Some(&dry_run);
+        let input =
+            head.as_ref().map(|head| JudgeInput { head, client, published_keys, now, dry_run });
+        let context = policy.zip(input.as_ref()).map(|(policy, input)| ChargeContext {
+            identifier,
+            policy,
+            route,
+            input,
         });
         let ignored = match &context {
             Some(context) => self.judge.ignored(*context, result.state.identity.as_ref()).await,
@@ -159,24 +164,17 @@ impl Rehearsal {
         let address = self.client_address(draft);
         let mut state = RequestState::default();
         let action = self.decide(policies, draft, dry_run, now, &mut state).await;
-        let outcome = match action {
-            Action::Forward(forward) => {
+        let outcome = match Reply::to(action, &state, &parts.headers) {
+            ControlFlow::Continue(forward) => {
                 let mut head = parts.clone();
                 let upstream = forward.upstream;
                 let peer = &self.peer(draft);
-                let inbound = Inbound { peer, address, request_id: &NO_ID, trace: None };
+                let (asker, trace) = (None, None);
+                let inbound = Inbound { peer, asker, address, request_id: &NO_ID, trace };
                 self.judge.prepare(&mut head, &state, forward, inbound);
                 DraftOutcome::Forwarded(upstream, head)
             }
-            Action::Options => DraftOutcome::Answered(Reply::Made(options_asterisk())),
-            Action::Standings => DraftOutcome::Answered(Reply::Made(standings_of(&state))),
-            Action::Redirect(status, location) => {
-                DraftOutcome::Answered(Reply::Made(redirection(status, location)))
-            }
-            Action::Preflight(cors) => {
-                DraftOutcome::Answered(Reply::Made(preflight_answer(cors, &parts.headers)))
-            }
-            Action::Refuse(rejection) => DraftOutcome::Answered(Reply::Refused(rejection)),
+            ControlFlow::Break(reply) => DraftOutcome::Answered(reply),
         };
         DraftResult { state, outcome }
     }
@@ -202,9 +200,8 @@ impl Rehearsal {
             Ok((head, policy)) => {
                 let dry_run = Some(dry_run);
                 let published_keys = &self.published_keys;
-                let input =
-                    JudgeInput { head: &head, policy, client, published_keys, now, dry_run };
-                self.judge.judge(input, state).await
+                let input = JudgeInput { head: &head, client, published_keys, now, dry_run };
+                self.judge.judge(&input, policy, state).await
             }
             Err(rejection) => Action::Refuse(rejection),
         }

@@ -105,11 +105,16 @@ pub struct Answered {
 
 /// What a program calls, as HTTP has it; the log has it so whatever the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Endpoint {
+pub enum Endpoint {
+    /// Takes all of this or nothing.
     Charge,
+    /// Corrects what was charged.
     Settle,
+    /// Gives slots back.
     Release,
+    /// Says how a limit stands.
     Standing,
+    /// Makes counters as never used.
     Reset,
 }
 

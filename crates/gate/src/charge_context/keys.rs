@@ -9,6 +9,7 @@ use tollgate_limit::{Hashing, Origin};
 use tollgate_policy::{KeyPart, Limit, OpenParts, Per};
 
 use super::ChargeContext;
+use crate::judge::JudgeInput;
 
 /// What a key is made from.
 pub struct KeyBuilder<'k, 'r, 'p> {
@@ -39,7 +40,8 @@ impl KeyBuilder<'_, '_, '_> {
     }
 
     fn hash_tuple(&self, parts: &[KeyPart]) -> Option<(u128, u128)> {
-        let ChargeContext { head, client, identifier, .. } = self.context;
+        let ChargeContext { identifier, input, .. } = self.context;
+        let JudgeInput { head, client, .. } = input;
         let caller = self.identity.caller.as_ref().map(|caller| caller.hash.to_le_bytes());
         let address = self.address().to_le_bytes();
         // Some servers take `get` for GET, so counters do as well.
@@ -121,10 +123,10 @@ impl KeyBuilder<'_, '_, '_> {
                     Origin::Verified
                 }
             },
-            KeyPart::ClientIp => by_address(self.context.client.address),
+            KeyPart::ClientIp => by_address(self.context.input.client.address),
             KeyPart::Host if !open.hosts => Origin::Verified,
             KeyPart::Path if !open.paths => Origin::Verified,
-            KeyPart::Method if is_usual(self.context.head.method) => Origin::Verified,
+            KeyPart::Method if is_usual(self.context.input.head.method) => Origin::Verified,
             KeyPart::Host
             | KeyPart::Path
             | KeyPart::PathParameter(_)
@@ -140,8 +142,8 @@ impl KeyBuilder<'_, '_, '_> {
         match &self.identity.caller {
             Some(caller) if !matches!(caller.value, CallerValue::Address(_)) => caller.hash,
             _ => {
-                let ChargeContext { identifier, client, .. } = self.context;
-                identifier.hash_address(client.address, Prefixes::default())
+                let ChargeContext { identifier, input, .. } = self.context;
+                identifier.hash_address(input.client.address, Prefixes::default())
             }
         }
     }
@@ -149,8 +151,8 @@ impl KeyBuilder<'_, '_, '_> {
     /// The client's address, or the network that the limit counts as one.
     pub(crate) fn address(&self) -> u128 {
         let prefixes = Prefixes { ipv4: self.per.ipv4_prefix, ipv6: self.per.ipv6_prefix };
-        let ChargeContext { identifier, client, .. } = self.context;
-        identifier.hash_address(client.address, prefixes)
+        let ChargeContext { identifier, input, .. } = self.context;
+        identifier.hash_address(input.client.address, prefixes)
     }
 
     /// Whose word a claim is: what two issuers say alike is not the same.
@@ -170,7 +172,9 @@ impl KeyBuilder<'_, '_, '_> {
                 let value = known.token.claims.lookup(name).and_then(scalar)?;
                 Some(Cow::Owned(value.into_bytes()))
             }
-            KeyPart::Cookie(name) => cookie_to_count(self.context.client.headers, name).ok()?,
+            KeyPart::Cookie(name) => {
+                cookie_to_count(self.context.input.client.headers, name).ok()?
+            }
             KeyPart::Caller
             | KeyPart::ClientIp
             | KeyPart::Host

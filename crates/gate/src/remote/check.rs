@@ -23,7 +23,7 @@ use tollgate_wire::{
 };
 
 use super::Fault;
-use crate::{Gate, Source, asked::Undecided, head_changes::HeadChanges};
+use crate::{Gate, asked::Undecided, head_changes::HeadChanges};
 
 /// The code in a message that denies: `google.rpc.Code`.
 const PERMISSION_DENIED: i32 = 7;
@@ -48,7 +48,7 @@ impl Gate {
             is_trusted: true,
             ..peer.clone()
         };
-        let response = self.serve(parts, None, Source::Described(Asker::Envoy), &client).await;
+        let response = self.handle_described(parts, Asker::Envoy, &client).await;
         let (mut head, body) = response.into_parts();
         // Bodies made here are whole, and their end is that of the request's line in the log.
         let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tollgate_gate::{charge_context::ChargeContext, respond::Reply};
+use tollgate_gate::{charge_context::ChargeContext, judge::JudgeInput, respond::Reply};
 use tollgate_identity::{
     Auth, Caller, CallerKey, Credential, CredentialKind, CredentialSource, Identity, IdentityRules,
     KnownToken, Scheme, TierSource, TokenSources, texts,
@@ -77,10 +77,11 @@ fn rule_of<'p>(identity: &Identity<'_>, rules: &'p IdentityRules) -> Option<&'p 
 }
 
 fn credential(context: &ChargeContext<'_, '_>) -> Option<String> {
-    let ChargeContext { policy, route, client, dry_run, .. } = context;
+    let ChargeContext { policy, route, input, .. } = context;
     if route.is_some_and(|route| route.auth == Auth::None) {
         return Some("not read: the route has `auth: none`".into());
     }
+    let JudgeInput { client, dry_run, .. } = input;
     if dry_run.is_some_and(|dry_run| dry_run.token.is_some()) {
         return Some("given as claims, which count as verified".into());
     }

@@ -72,7 +72,7 @@ pub(super) fn found(context: &ChargeContext<'_, '_>, state: &RequestState<'_>) -
         Some(identity) => (identity, false),
         None if state.tally.is_some() => {
             unidentified =
-                identifier.unidentified(&context.policy.identity, context.client.address);
+                identifier.unidentified(&context.policy.identity, context.input.client.address);
             (&unidentified, true)
         }
         None => return Vec::new(),
@@ -247,13 +247,13 @@ fn key_in_words(
             caller.map(|caller| format!("{}:{}", caller.kind, caller.value))
         }
         KeyPart::ClientIp => Some(network(context, &per)),
-        KeyPart::Host => context.head.host().map(str::to_owned),
-        KeyPart::Path => Some(context.head.path.to_string()),
+        KeyPart::Host => context.input.head.host().map(str::to_owned),
+        KeyPart::Path => Some(context.input.head.path.to_string()),
         KeyPart::PathParameter(name) => context
             .route
-            .and_then(|route| route.path.parameter(name, &context.head.path))
+            .and_then(|route| route.path.parameter(name, &context.input.head.path))
             .map(str::to_owned),
-        KeyPart::Method => Some(context.head.method.as_str().to_ascii_uppercase()),
+        KeyPart::Method => Some(context.input.head.method.as_str().to_ascii_uppercase()),
         KeyPart::Claim(name) => identity
             .token
             .as_ref()
@@ -270,7 +270,7 @@ fn key_in_words(
 
 /// The addresses that are counted as one with the client's.
 fn network(context: &ChargeContext<'_, '_>, per: &Per) -> String {
-    let address = context.client.address;
+    let address = context.input.client.address;
     let length = if address.is_ipv4() { per.ipv4_prefix } else { per.ipv6_prefix };
     let network = IpNet::new(address, length).map(|network| network.trunc());
     match network {

@@ -1,0 +1,41 @@
+//! A request whose form is sound, and whose client has shown no bad certificate: what is judged.
+
+use http::request::Parts;
+use tollgate_clock::Timestamp;
+use tollgate_identity::Client;
+use tollgate_policy::{Policies, Policy};
+use tollgate_response::Rejection;
+
+use super::{forward::Inbound, head::Head};
+
+/// What is known about such a request before it is judged.
+pub(super) struct SoundRequest<'r, 'p> {
+    pub(super) head: Head<'r>,
+    /// The policy for the host, if any.
+    pub(super) policy: Option<&'p Policy>,
+    pub(super) client: Client<'r>,
+}
+
+impl<'r, 'p> SoundRequest<'r, 'p> {
+    /// Checks the form of a request's head, and then its client's certificate, as of `now`.
+    ///
+    /// # Errors
+    /// A [`Rejection`] of the head, or of the certificate.
+    pub(super) fn check(
+        parts: &'r Parts,
+        policies: &'p Policies,
+        inbound: Inbound<'r>,
+        now: Timestamp,
+    ) -> Result<Self, Rejection> {
+        let (head, policy) = Head::read(parts, policies)?;
+        let certificate = inbound.peer.certificate(now)?;
+        let client = Client {
+            address: inbound.address,
+            // That of a proxy that asks is not its client's.
+            certificate: certificate.filter(|_| inbound.asker.is_none()),
+            headers: &parts.headers,
+            query: parts.uri.query(),
+        };
+        Ok(SoundRequest { head, policy, client })
+    }
+}
