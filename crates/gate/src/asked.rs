@@ -3,6 +3,8 @@
 //! The request is judged like one that came in here. It is forwarded by the proxy that asks, so its
 //! response is never seen: nothing is given back, no cost is read, and no lease lasts.
 
+use std::ops::ControlFlow;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 use tollgate_response::{Body, Rejection};
 use tollgate_upstream::downstream::Peer;
@@ -11,7 +13,7 @@ use tollgate_wire::asked::{AskError, Asker, restore};
 use super::{
     head_changes::HeadChanges,
     prepare::name_caller,
-    request_state::{Action, RequestState},
+    request_state::{Action, Forward, RequestState},
     respond::Reply,
 };
 
@@ -29,16 +31,18 @@ pub(super) fn asked_about(parts: &mut Parts, peer: &Peer) -> Result<Option<Asker
     Ok(Some(restore(parts)?))
 }
 
-/// What the proxy that asks gets for a judged request.
-pub(super) fn reply_to(
-    asker: Asker,
-    action: Action<'_>,
+/// What a client, or the proxy that asks, gets for a judged request; else, where the request is
+/// forwarded to.
+pub(super) fn reply_to<'p>(
+    asker: Option<Asker>,
+    action: Action<'p>,
     state: &RequestState<'_>,
     fields: &HeaderMap,
-) -> Reply {
-    match action {
-        // The answer to a preflight is left to the server: a proxy that asks would take any answer
-        // of ours for a denial, or for leave to forward.
+) -> ControlFlow<Reply, Forward<'p>> {
+    let Some(asker) = asker else { return Reply::to(action, state, fields) };
+    ControlFlow::Break(match action {
+        // The answer to a preflight is left to the server: a proxy that asks would treat any
+        // answer of ours as a denial, or as permission to forward.
         Action::Forward(_) | Action::Preflight(_) => {
             let mut response = Response::new(Body::empty());
             match asker {
@@ -58,7 +62,7 @@ pub(super) fn reply_to(
             Reply::Refused(Rejection::NoRoute)
         }
         Action::Refuse(rejection) => Reply::Refused(rejection),
-    }
+    })
 }
 
 /// Marks a response to a request that the store could not decide about, though it had to.

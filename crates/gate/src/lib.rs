@@ -68,7 +68,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, request::Parts};
 use tollgate_clock::Timestamp;
-use tollgate_identity::{PublishedKeys, address_behind};
+use tollgate_identity::address_behind;
 use tollgate_observe::{
     access_log::LogBuffer,
     metrics::{MethodLabel, PolicySeries, RequestMeter},
@@ -285,8 +285,7 @@ impl Gate {
                     (Action::Refuse(rejection), audience)
                 }
                 Ok(request) => {
-                    let (keys, now) = (&snapshot.keys, arrival.now);
-                    let action = self.decide(&request, inbound, keys, now, state).await;
+                    let action = self.decide(&request, inbound, &snapshot, arrival, state).await;
                     let head = Some(&request.head);
                     (action, Audience::of(&parts, head, state, request_id, address))
                 }
@@ -294,13 +293,9 @@ impl Gate {
             self.note_decision(&mut guard, &action, &parts, inbound, arrival.now);
 
             let reply = 'reply: {
-                let (state, fields) = (&guard.state, &parts.headers);
-                let forward = match asker {
-                    Some(asker) => break 'reply reply_to(asker, action, state, fields).into(),
-                    None => match Reply::to(action, state, fields) {
-                        ControlFlow::Break(reply) => break 'reply reply.into(),
-                        ControlFlow::Continue(forward) => forward,
-                    },
+                let forward = match reply_to(asker, action, &guard.state, &parts.headers) {
+                    ControlFlow::Break(reply) => break 'reply reply.into(),
+                    ControlFlow::Continue(forward) => forward,
                 };
                 let upstream = forward.upstream;
                 let Some(destination) = snapshot.groups.destination(upstream) else {
@@ -317,12 +312,7 @@ impl Gate {
                 };
                 guard.send(&self.upstreams, &snapshot, destination, outgoing).await
             };
-            let is_undecided = reply.reply.rejection().is_some_and(Rejection::is_undecided);
-            let mut response = self.conclude(guard, reply, arrival, &audience);
-            if let Some(asker) = asker {
-                translate(asker, is_undecided, &mut response);
-            }
-            response
+            self.conclude(guard, reply, inbound, arrival, &audience)
         }
     }
 
@@ -353,19 +343,20 @@ impl Gate {
         }
     }
 
-    /// Decides what is to be done with a request at `now`.
+    /// Decides what is to be done with a request.
     async fn decide<'p>(
         &self,
         request: &SoundRequest<'_, 'p>,
         inbound: Inbound<'_>,
-        published_keys: &PublishedKeys,
-        now: Timestamp,
+        snapshot: &Snapshot,
+        arrival: Arrival,
         state: &mut RequestState<'p>,
     ) -> Action<'p> {
         let &SoundRequest { ref head, policy, client } = request;
         if let Some(elsewhere) = inbound.peer.listener.redirect {
             return redirect(head, elsewhere);
         }
+        let (published_keys, now) = (&snapshot.keys, arrival.now);
         let input = JudgeInput { head, client, published_keys, now, dry_run: None };
         match self.recorded(inbound.trace) {
             None => self.judge.judge(&input, policy, state).await,
@@ -432,6 +423,7 @@ impl Gate {
         &self,
         mut guard: RequestGuard<'_, '_>,
         reply: TimedReply,
+        inbound: Inbound<'_>,
         arrival: Arrival,
         audience: &Audience<'_>,
     ) -> Response<Body> {
@@ -452,11 +444,11 @@ impl Gate {
             let added = arrival.started.elapsed().saturating_sub(upstream_time);
             series.own.added.record(added);
         }
+        let is_undecided = reply.rejection().is_some_and(Rejection::is_undecided);
         let rejection = reply.rejection().filter(|_| self.log.is_some());
         let error = rejection.map(ToString::to_string);
         let denied = rejection.and_then(DeniedBy::of);
         let http_status = rejection.map(|rejection| rejection.status(state.responses()));
-        let is_undecided = rejection.is_some_and(Rejection::is_undecided);
         let note = ResponseNote { error, denied, is_undecided, upstream_time };
         let mut response = self.judge.respond(reply, state, audience, series);
         let leases = guard.leases.take();
@@ -472,6 +464,9 @@ impl Gate {
             body.set_account(account);
         }
         body.set_leases(leases);
+        if let Some(asker) = inbound.asker {
+            translate(asker, note.is_undecided, &mut response);
+        }
         response
     }
 }
