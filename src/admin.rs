@@ -51,7 +51,7 @@ use tollgate_observe::access_log::AccessLog;
 use tollgate_settings::{AdminSettings, ListenerSettings, ReadyStore};
 
 use self::{
-    asked::Asked,
+    asked::AdminRequest,
     endpoint::Page,
     exposition::TextFormat,
     live::{EventBody, EventStream, Live},
@@ -213,7 +213,7 @@ impl Drop for Admin {
 
 impl Context {
     /// What is at an endpoint, for a request that may ask for it.
-    async fn answer(&self, page: Page, asked: &Asked, live: &Live) -> Response<AnswerBody> {
+    async fn answer(&self, page: Page, asked: &AdminRequest, live: &Live) -> Response<AnswerBody> {
         let page = match page {
             Page::Events => return self.events(live),
             Page::History => json_response(StatusCode::OK, &live.history(self)),

@@ -16,5 +16,5 @@ mod throttle;
 
 pub use self::{
     engine::{Engine, Served, Session},
-    listener::{Counted, DecisionListener, Drained},
+    listener::{Accounting, DecisionListener, Drained},
 };

@@ -7,7 +7,7 @@ use http::{HeaderMap, Uri};
 use tollgate_settings::Permission;
 
 /// A request that may be answered.
-pub(super) struct Asked {
+pub(super) struct AdminRequest {
     pub(super) uri: Uri,
     pub(super) headers: HeaderMap,
     /// The client's address.

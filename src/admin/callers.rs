@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_settings::Permission;
 
-use super::{Context, asked::Asked, json_response, message};
+use super::{Context, asked::AdminRequest, json_response, message};
 use crate::callers::{CallerError, CallerQuery, ResetReport, look, reset};
 
 /// What paths begin with.
@@ -50,7 +50,7 @@ fn caller_in(path: &str) -> Option<String> {
 
 impl Context {
     /// How the counters of a caller stand.
-    pub(super) async fn caller(&self, asked: &Asked) -> Response<Full<Bytes>> {
+    pub(super) async fn caller(&self, asked: &AdminRequest) -> Response<Full<Bytes>> {
         let Some(caller) = caller_in(asked.uri.path()) else { return bad_name() };
         let mut query = CallerQuery { caller, ..CallerQuery::default() };
         let parameters = asked.uri.query().unwrap_or_default();
@@ -73,7 +73,7 @@ impl Context {
     }
 
     /// Resets the counters of a caller, and logs who did it.
-    pub(super) async fn reset_caller(&self, asked: &Asked) -> Response<Full<Bytes>> {
+    pub(super) async fn reset_caller(&self, asked: &AdminRequest) -> Response<Full<Bytes>> {
         let Some(caller) = caller_in(asked.uri.path()) else { return bad_name() };
         let asker = Asker { peer: asked.peer, token: asked.token };
         let order: ResetOrder = match serde_json::from_slice(&asked.body) {

@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use self::{
-    counted::{Counted, Recent},
+    counted::{CountTotals, Recent},
     steps::Steps,
 };
 use super::Context;
@@ -58,7 +58,7 @@ impl Live {
     /// From now on.
     pub(super) fn new(context: &Context) -> Live {
         let now = Instant::now();
-        let counted = Counted::of(&context.shared);
+        let counted = CountTotals::of(&context.shared);
         let observed = Observed {
             steps: Steps::new(now),
             recent: Recent::new(now, counted),
@@ -106,8 +106,8 @@ impl Live {
 
     /// Counts what there was meanwhile. The event about it, if it is wanted.
     fn observe(&self, context: &Context, is_heard: bool) -> Option<Bytes> {
-        let counted = Counted::of(&context.shared);
-        let mut observed = self.observed.lock();
+        let counted = CountTotals::of(&context.shared);
+        let mut observed = self.observed();
         let Observed { steps, recent, events, latest } = &mut *observed;
         let now = Instant::now();
         steps.take(now, &counted);

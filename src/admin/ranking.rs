@@ -7,7 +7,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use tollgate_gate::{DenialFilter, KEPT_DENIALS};
 
-use super::{Context, asked::Asked, json_response, message};
+use super::{Context, asked::AdminRequest, json_response, message};
 use crate::callers::{
     denials,
     top::{RankBy, TopError, TopQuery, top},
@@ -21,7 +21,7 @@ const USUAL_DENIALS: usize = 100;
 
 impl Context {
     /// The callers that use limits most.
-    pub(super) fn top_callers(&self, asked: &Asked) -> Response<Full<Bytes>> {
+    pub(super) fn top_callers(&self, asked: &AdminRequest) -> Response<Full<Bytes>> {
         let query = match top_query(asked.uri.query().unwrap_or_default()) {
             Ok(query) => query,
             Err(mistake) => return message(StatusCode::BAD_REQUEST, &mistake),
@@ -36,7 +36,7 @@ impl Context {
     }
 
     /// The latest denials.
-    pub(super) fn latest_denials(&self, asked: &Asked) -> Response<Full<Bytes>> {
+    pub(super) fn latest_denials(&self, asked: &AdminRequest) -> Response<Full<Bytes>> {
         match denials_query(asked.uri.query().unwrap_or_default()) {
             Ok((after, filter, most)) => {
                 json_response(StatusCode::OK, &denials(&self.shared, after, &filter, most))

@@ -13,7 +13,7 @@ use tollgate_settings::{AdminSettings, Permission};
 use super::{
     AnswerBody, Context,
     access::{Access, Refusal},
-    asked::Asked,
+    asked::AdminRequest,
     endpoint::{Endpoint, Verb},
     guard::{Hosts, Suspicion, check_action},
     live::Live,
@@ -101,7 +101,7 @@ impl Reception {
         &self,
         request: Request<Incoming>,
         ends: Ends,
-    ) -> Result<(&'static Endpoint, Asked), Refused> {
+    ) -> Result<(&'static Endpoint, AdminRequest), Refused> {
         let (parts, body) = request.into_parts();
         self.hosts.check(&parts.uri, &parts.headers, ends.own).map_err(Refused::Suspicion)?;
         let endpoint = find(&parts, ends.offer)?;
@@ -130,7 +130,7 @@ impl Reception {
         };
         let token = endpoint.needs.filter(|_| is_closed);
         let Parts { uri, headers, .. } = parts;
-        Ok((endpoint, Asked { uri, headers, peer: ends.peer, token, body, may_read }))
+        Ok((endpoint, AdminRequest { uri, headers, peer: ends.peer, token, body, may_read }))
     }
 }
 

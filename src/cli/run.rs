@@ -36,7 +36,7 @@ use self::{
 use super::Failure;
 use crate::{
     admin::Phase,
-    decisions::{Counted, DecisionListener},
+    decisions::{Accounting, DecisionListener},
     reload::{Origin, announce},
     server::{
         Listener, Server, Stopped,
@@ -148,12 +148,12 @@ pub(super) fn serve(
         }
         let starting = decisions.into_iter().zip(&askable);
         for (number, (listener, settings)) in starting.enumerate() {
-            let counted = Counted {
+            let accounting = Accounting {
                 worker: workers + number,
                 shared: Arc::clone(&reported),
                 log: commands_log.clone(),
             };
-            let listener = DecisionListener::start(listener, settings, counted)?;
+            let listener = DecisionListener::start(listener, settings, accounting)?;
             let address = listener.address();
             tracing::info!(%address, protocol = "redis", "decisions listener is open");
             asked.push(listener);

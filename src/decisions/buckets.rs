@@ -9,7 +9,7 @@
 use tollgate_limit::KeyHasher;
 
 use super::{
-    refill::{Bucket, Request, Taken, Verb},
+    refill::{Bucket, Request, Verb, Withdrawal},
     table::{Fading, Table},
 };
 
@@ -46,7 +46,13 @@ impl Buckets {
     }
 
     /// Takes from the bucket of this name, and of these parameters.
-    pub(super) fn take(&mut self, name: &[u8], verb: Verb, request: &Request, now: i64) -> Taken {
+    pub(super) fn take(
+        &mut self,
+        name: &[u8],
+        verb: Verb,
+        request: &Request,
+        now: i64,
+    ) -> Withdrawal {
         let key = self.key(name, verb, request);
         let table = if request.at.is_some() { &self.client_timed } else { &self.clocked };
         let taken = request.take(table.find(key), now);

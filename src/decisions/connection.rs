@@ -88,7 +88,7 @@ pub(super) async fn serve(
     mut draining: watch::Receiver<bool>,
 ) {
     desk.bench.borrow_mut().engine.connections += 1;
-    let _counted = Counted(Rc::clone(&desk));
+    let _counted = ConnectionCount(Rc::clone(&desk));
     let session = Session::new(id);
     let mut client =
         Client { stream, address, session, desk, waiting: Vec::new(), unsent: Vec::new() };
@@ -265,9 +265,9 @@ impl Client {
 }
 
 /// A connection that there is.
-struct Counted(Rc<Desk>);
+struct ConnectionCount(Rc<Desk>);
 
-impl Drop for Counted {
+impl Drop for ConnectionCount {
     fn drop(&mut self) {
         if let Ok(mut bench) = self.0.bench.try_borrow_mut() {
             bench.engine.connections = bench.engine.connections.saturating_sub(1);

@@ -38,8 +38,8 @@ pub struct DecisionListener {
     thread: JoinHandle<usize>,
 }
 
-/// Under what number, of what is shared, and in which log a listener's commands are counted.
-pub struct Counted {
+/// Under what number, of what is shared, and in which log a listener's commands are accounting.
+pub struct Accounting {
     /// A number that no worker has.
     pub worker: usize,
     /// What all workers share.
@@ -76,9 +76,9 @@ impl DecisionListener {
     pub fn start(
         listener: Listener,
         settings: &DecisionSettings,
-        counted: Counted,
+        accounting: Accounting,
     ) -> io::Result<DecisionListener> {
-        let Counted { worker, shared, log } = counted;
+        let Accounting { worker, shared, log } = accounting;
         let clock = shared.clock.clone();
         let Ok(ListenAddress::Tcp(address)) = listener.address() else {
             return Err(io::ErrorKind::Unsupported.into());

@@ -58,7 +58,7 @@ pub(super) struct Bucket {
 
 /// What is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Taken {
+pub(super) struct Withdrawal {
     /// What there was.
     pub(super) before: i64,
     pub(super) session_started: i64,
@@ -135,7 +135,7 @@ impl Request {
 
     /// Takes from a bucket; none: it is new, and full. `now` is the server's time. An instant before
     /// the bucket's mark counts as the mark: a bucket never goes back in time.
-    pub(super) fn take(&self, bucket: Option<&Bucket>, now: i64) -> Taken {
+    pub(super) fn take(&self, bucket: Option<&Bucket>, now: i64) -> Withdrawal {
         let at = self.at.unwrap_or(now);
         let at = bucket.map_or(at, |bucket| bucket.mark.max(at));
         let (before, mark) = match bucket {
@@ -151,7 +151,7 @@ impl Request {
             let mark = if self.strict && amount == 0 { at } else { mark };
             Bucket { amount, mark, full_at: at.saturating_add(self.full_after()), session_started }
         });
-        Taken { before, session_started, bucket }
+        Withdrawal { before, session_started, bucket }
     }
 
     /// What a bucket holds at an instant, and from when its refills are counted then.

@@ -11,8 +11,8 @@ use std::{
 
 use http::{HeaderMap, HeaderValue, Method, Request, Response};
 
-pub use self::call::{Answer, Answered, Call, CallError, DeniedCall, NamedStanding, Program};
-pub(super) use self::call::{DENIED, Endpoint};
+pub use self::call::{Answer, Call, CallAnswer, CallError, DeniedCall, NamedStanding, Program};
+pub(super) use self::call::{DENIED, Operation};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Outcome, Retry, Standing};
 use tollgate_observe::metrics::{MethodLabel, RequestMeter};
@@ -25,7 +25,10 @@ use super::{
     charge_plan::ChargeRole,
     counting::{CountedSender, count_adjustment, count_charges},
     denials::DeniedRequest,
-    named::{Asked, ChargeTime, NamedCharge, NamedPlan, Part, Redeemed, Redemption, redeem, sign},
+    named::{
+        ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, RedeemRequest, Redemption, redeem,
+        sign,
+    },
     request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_state::{Action, RequestState},
     stamp::stamp,
@@ -34,71 +37,77 @@ use super::{
 
 impl Gate {
     /// Answers a call of a program.
-    pub async fn answer(&self, call: Call<'_>, program: Program<'_>) -> Answered {
+    pub async fn answer(&self, call: Call<'_>, program: Program<'_>) -> CallAnswer {
         let now = self.shared().clock.now();
         let arrival = Arrival { now, started: Instant::now() };
         let snapshot = self.shared().snapshot();
         let request_id = &self.request_ids.fresh();
-        let endpoint = call.endpoint();
-        let (method, path) = (endpoint.method(), endpoint.path());
-        let begun = &Begun { method, path, program, arrival, snapshot: &snapshot, request_id };
+        let operation = call.operation();
+        let (method, path) = (operation.method(), operation.path());
+        let open_call =
+            &OpenCall { method, path, program, arrival, snapshot: &snapshot, request_id };
+        let end = self.carry_out(call, open_call).await;
+        let end = end.unwrap_or_else(|error| self.end_uncharged(open_call, None, Err(error)));
+        let (answer, headers, account) = end;
+        CallAnswer { answer, headers, account, request_id: request_id.clone() }
+    }
+
+    async fn carry_out(
+        &self,
+        call: Call<'_>,
+        open_call: &OpenCall<'_, '_>,
+    ) -> Result<CallEnd, CallError> {
+        let (policies, now) = (&open_call.snapshot.policies, open_call.arrival.now);
         let hasher = &self.shared().identifier.hasher;
-        let (answer, headers, account) = match call {
+        Ok(match call {
             Call::Charge(charges, time) => {
-                match NamedPlan::of(&snapshot.policies, hasher, charges, time.at(), now) {
-                    Ok(plan) => self.charge_named(begun, plan, time).await,
-                    Err(error) => self.end_uncharged(begun, None, Err(error.into())),
-                }
+                let plan = NamedPlan::of(policies, hasher, charges, time.at(), now)?;
+                self.charge_named(open_call, plan, time).await
             }
             Call::Standing(limit, key, at) => {
-                let asked = [NamedCharge { limit, key, cost: Some(0) }];
-                match NamedPlan::of(&snapshot.policies, hasher, &asked, at, now) {
-                    Ok(plan) => self.look_at(begun, plan, at).await,
-                    Err(error) => self.end_uncharged(begun, None, Err(error.into())),
-                }
+                let query = [NamedCharge { limit, key, cost: Some(0) }];
+                let plan = NamedPlan::of(policies, hasher, &query, at, now)?;
+                self.look_at(open_call, plan, at).await
             }
             Call::Settle(receipt, limit, cost) => {
-                self.correct(begun, Asked { receipt, part: Part::Units, limit }, cost).await
+                let request = RedeemRequest { receipt, part: Part::Units, limit };
+                self.correct(open_call, request, cost).await?
             }
             Call::Release(receipt) => {
-                self.correct(begun, Asked { receipt, part: Part::Slots, limit: None }, 0).await
+                let request = RedeemRequest { receipt, part: Part::Slots, limit: None };
+                self.correct(open_call, request, 0).await?
             }
             Call::Reset(limit, key) => {
-                let asked = [NamedCharge { limit, key, cost: Some(0) }];
-                match NamedPlan::of(&snapshot.policies, hasher, &asked, None, now) {
-                    Ok(plan) => {
-                        let reset = self.reset_named(&plan).await;
-                        self.end_uncharged(begun, Some(plan.policy), reset)
-                    }
-                    Err(error) => self.end_uncharged(begun, None, Err(error.into())),
-                }
+                let counters = [NamedCharge { limit, key, cost: Some(0) }];
+                let plan = NamedPlan::of(policies, hasher, &counters, None, now)?;
+                let reset = self.reset_named(&plan).await;
+                self.end_uncharged(open_call, Some(plan.policy), reset)
             }
-        };
-        Answered { answer, headers, account, request_id: request_id.clone() }
+        })
     }
 
     async fn charge_named<'p>(
         &self,
-        begun: &Begun<'_, 'p>,
+        open_call: &OpenCall<'_, 'p>,
         named: NamedPlan<'p>,
         time: ChargeTime,
-    ) -> Ended {
+    ) -> CallEnd {
         let NamedPlan { policy, plan, who } = named;
         let shared = self.shared();
         let store = &self.judge.store;
         // From here on the program may go away during a wait.
-        let mut guard = self.guard(begun, Some(policy));
+        let mut guard = self.guard(open_call, Some(policy));
         guard.state.policy = Some(policy);
         let charges = &plan.charges;
         let decision = match time {
             ChargeTime::Now(wait) => {
                 shared.waiting.charge(store, &shared.clock, charges, wait).await
             }
-            ChargeTime::At(at) => store.charge_at(charges, at, begun.arrival.now),
+            ChargeTime::At(at) => store.charge_at(charges, at, open_call.arrival.now),
         };
         let now = shared.clock.now();
         let tally = decision.map(|decision| Tally::charged(plan, decision, now, store.unsettled()));
-        let rejection = self.conclude_charge(begun, &mut guard, tally, who, now);
+        let rejection = self.conclude_charge(open_call, &mut guard, tally, who, now);
         let mut response = Response::new(Body::empty());
         stamp(&mut response, &guard.state, shared);
         let tally = guard.state.tally.as_ref();
@@ -121,14 +130,14 @@ impl Gate {
 
     async fn look_at<'p>(
         &self,
-        begun: &Begun<'_, 'p>,
+        open_call: &OpenCall<'_, 'p>,
         named: NamedPlan<'p>,
         at: Option<Timestamp>,
-    ) -> Ended {
+    ) -> CallEnd {
         let NamedPlan { policy, plan, .. } = named;
-        let mut guard = self.guard(begun, Some(policy));
+        let mut guard = self.guard(open_call, Some(policy));
         guard.state.policy = Some(policy);
-        let now = begun.arrival.now;
+        let now = open_call.arrival.now;
         let store = &self.judge.store;
         let decision = match at {
             None => store.peek_latest(&plan.charges, now).await,
@@ -144,26 +153,28 @@ impl Gate {
     }
 
     /// Corrects what a receipt is for.
-    async fn correct(&self, begun: &Begun<'_, '_>, asked: Asked<'_>, cost: u32) -> Ended {
-        let (shared, now) = (self.shared(), begun.arrival.now);
+    async fn correct(
+        &self,
+        open_call: &OpenCall<'_, '_>,
+        request: RedeemRequest<'_>,
+        cost: u32,
+    ) -> Result<CallEnd, CallError> {
+        let (shared, now) = (self.shared(), open_call.arrival.now);
         let store = &self.judge.store;
-        let policies = &begun.snapshot.policies;
+        let policies = &open_call.snapshot.policies;
         let hasher = &shared.identifier.hasher;
-        let redeemed = match redeem(asked, policies, hasher, store, now).await {
-            Ok(redeemed) => redeemed,
-            Err(error) => return self.end_uncharged(begun, None, Err(error.into())),
-        };
-        let Redemption { policy, charges: all, at } = redeemed;
+        let Redemption { policy, charges: all, at } =
+            redeem(request, policies, hasher, store, now).await?;
         let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
         let looked = match at {
             None => store.peek_latest(&charges, now).await,
             Some(at) => store.client_timed().peek(&charges, at),
         };
-        let series = self.series(begun.snapshot, Some(policy));
+        let series = self.series(open_call.snapshot, Some(policy));
         let tier = policy.identity.tiers.default;
         let mut standings = Vec::new();
         for (own, outcome) in all.iter().zip(&looked.outcomes) {
-            let Redeemed { limit, window_secs, charge, receipt, decided_by } = own;
+            let ReceiptCharge { limit, window_secs, charge, receipt, decided_by } = own;
             let outcome = Outcome { decided_by: *decided_by, ..*outcome };
             let mut standing = outcome.standing;
             if let Some((adjustment, units)) = adjustment(charge.cost, cost, Some(*receipt)) {
@@ -182,7 +193,8 @@ impl Gate {
             }
             standings.push(named_standing(&limit.name, *window_secs, charge, &standing));
         }
-        self.end_uncharged(begun, Some(policy), Ok(Answer { standings, ..Answer::default() }))
+        let answer = Ok(Answer { standings, ..Answer::default() });
+        Ok(self.end_uncharged(open_call, Some(policy), answer))
     }
 
     async fn reset_named(&self, named: &NamedPlan<'_>) -> Result<Answer, CallError> {
@@ -198,11 +210,11 @@ impl Gate {
     /// An answer without charges, with its line in the log.
     fn end_uncharged(
         &self,
-        begun: &Begun<'_, '_>,
+        open_call: &OpenCall<'_, '_>,
         policy: Option<&Policy>,
         answer: Result<Answer, CallError>,
-    ) -> Ended {
-        let guard = self.guard(begun, policy);
+    ) -> CallEnd {
+        let guard = self.guard(open_call, policy);
         let error = answer.as_ref().err().map(ToString::to_string);
         let note = ResponseNote { error, ..ResponseNote::default() };
         let account = guard.account(status_of(&answer), &note);
@@ -212,7 +224,7 @@ impl Gate {
     /// Counts a charge and keeps a denial. Returns why it was denied, if it was.
     pub(super) fn conclude_charge<'p>(
         &self,
-        begun: &Begun<'_, '_>,
+        open_call: &OpenCall<'_, '_>,
         guard: &mut RequestGuard<'_, 'p>,
         tally: Result<Tally<'p>, StoreError>,
         who: String,
@@ -232,7 +244,7 @@ impl Gate {
         };
         let action = rejection.map_or(Action::Options, Action::Refuse);
         // Also if it was admitted: a limit that only counts may have denied it.
-        self.note_denial(begun, &guard.state, &action, now);
+        self.note_denial(open_call, &guard.state, &action, now);
         match action {
             Action::Refuse(rejection) => Some(rejection),
             _ => None,
@@ -241,10 +253,10 @@ impl Gate {
 
     pub(super) fn guard<'g, 'p>(
         &'g self,
-        begun: &Begun<'g, 'p>,
+        open_call: &OpenCall<'g, 'p>,
         policy: Option<&Policy>,
     ) -> RequestGuard<'g, 'p> {
-        let &Begun { ref method, path, program, arrival, snapshot, request_id } = begun;
+        let &OpenCall { ref method, path, program, arrival, snapshot, request_id } = open_call;
         let series = self.series(snapshot, policy);
         let label = MethodLabel::of(method);
         let logged = self.log.as_ref().map(|log| {
@@ -267,12 +279,12 @@ impl Gate {
     /// Keeps a denied call among the latest denials.
     fn note_denial<'p>(
         &self,
-        begun: &Begun<'_, '_>,
+        open_call: &OpenCall<'_, '_>,
         state: &RequestState<'p>,
         action: &Action<'p>,
         now: Timestamp,
     ) {
-        let &Begun { ref method, path, program, request_id, .. } = begun;
+        let &OpenCall { ref method, path, program, request_id, .. } = open_call;
         let request = Request::builder().method(method).uri(path).body(());
         let Ok((parts, ())) = request.map(Request::into_parts) else { return };
         let address = program.address;
@@ -282,7 +294,7 @@ impl Gate {
 }
 
 /// A call that is being answered.
-pub(super) struct Begun<'g, 'p> {
+pub(super) struct OpenCall<'g, 'p> {
     /// As the log has it.
     pub(super) method: Method,
     pub(super) path: &'g str,
@@ -293,7 +305,7 @@ pub(super) struct Begun<'g, 'p> {
 }
 
 /// How a call ends: its answer, the limit headers, and what ends with the response.
-type Ended = (Result<Answer, CallError>, HeaderMap, Option<Account>);
+type CallEnd = (Result<Answer, CallError>, HeaderMap, Option<Account>);
 
 /// What the log has of a charge that was denied or admitted.
 pub(super) fn note_of(rejection: Option<&Rejection>) -> ResponseNote {

@@ -39,7 +39,7 @@ pub(super) struct CountedSender<'c> {
 }
 
 /// What is noted of a limit's caller.
-pub(super) struct Noted {
+pub(super) struct CallerNote {
     /// Units that it has used.
     pub(super) units: u32,
     pub(super) decision: LimitDecision,
@@ -115,7 +115,7 @@ pub(super) fn count_charges(sender: &CountedSender<'_>, tally: &Tally<'_>, now: 
         let units = tally.cost_of(&first);
         counters.count(decision);
         counters.charged.add(units.into());
-        sender.note(&first, tally.tier(), Noted { units, decision, now });
+        sender.note(&first, tally.tier(), CallerNote { units, decision, now });
     }
 }
 
@@ -139,7 +139,7 @@ impl<'c> CountedSender<'c> {
         &self,
         own: &DecidedCharge<'_, '_>,
         tier: usize,
-        Noted { units, decision, now }: Noted,
+        CallerNote { units, decision, now }: CallerNote,
     ) {
         let limit = own.planned.limit;
         let is_noted = own.planned.role != ChargeRole::Candidate && decision != LimitDecision::Skip;

@@ -103,7 +103,7 @@ use self::{
 
 pub use self::charge_context::keys::{hash_descriptor, hash_named_key};
 pub use self::{
-    called::{Answer, Answered, Call, CallError, DeniedCall, NamedStanding, Program},
+    called::{Answer, Call, CallAnswer, CallError, DeniedCall, NamedStanding, Program},
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
     named::{
         ChargeTime, MAX_WAIT, NamedCharge, NamedError, ReceiptError, WaitingLines, parse_instant,

@@ -14,7 +14,7 @@ pub(super) use self::{
     client_time::instant_of,
     descriptors::{Afterwards, DescriptorError, DescriptorPlan},
     plan::NamedPlan,
-    receipt::{Asked, Part, Redeemed, Redemption, redeem, sign},
+    receipt::{Part, ReceiptCharge, RedeemRequest, Redemption, redeem, sign},
 };
 pub use self::{
     client_time::{ChargeTime, parse_instant},

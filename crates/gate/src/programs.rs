@@ -11,7 +11,7 @@ use tollgate_upstream::{ClientBody, downstream::Peer};
 
 use super::{
     Gate, X_REQUEST_ID,
-    called::{Answer, Answered, Call, CallError, DENIED, Endpoint, Program},
+    called::{Answer, Call, CallAnswer, CallError, DENIED, Operation, Program},
     named::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
     whole_body::{WholeBodyError, whole},
 };
@@ -63,7 +63,7 @@ struct ResetCall {
 }
 
 /// What a query for a standing asks.
-struct Asked {
+struct StandingQuery {
     limit: String,
     key: String,
     at: Option<Timestamp>,
@@ -77,19 +77,14 @@ struct Refusal {
 
 impl From<WholeBodyError> for Refusal {
     fn from(error: WholeBodyError) -> Refusal {
-        let status = match error {
-            WholeBodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-            WholeBodyError::Malformed => StatusCode::BAD_REQUEST,
-            WholeBodyError::Late => StatusCode::REQUEST_TIMEOUT,
-        };
-        Refusal { status, detail: format!("The body is no call: {error}.") }
+        Refusal { status: error.status(), detail: format!("The body is no call: {error}.") }
     }
 }
 
-impl Endpoint {
+impl Operation {
     /// What is called at this path; none: it is no call of a program.
-    pub(super) fn of(path: &str) -> Option<Endpoint> {
-        Endpoint::ALL.into_iter().find(|endpoint| endpoint.path() == path)
+    pub(super) fn of(path: &str) -> Option<Operation> {
+        Operation::ALL.into_iter().find(|operation| operation.path() == path)
     }
 }
 
@@ -97,7 +92,7 @@ impl Gate {
     /// Answers a call of a program.
     pub(super) async fn answer_program(
         &self,
-        endpoint: Endpoint,
+        operation: Operation,
         parts: &Parts,
         body: ClientBody,
         peer: &Peer,
@@ -107,12 +102,12 @@ impl Gate {
             protocol: PROTOCOL,
             user_agent: parts.headers.get(header::USER_AGENT),
         };
-        let answered = match self.called(endpoint, parts, body, program).await {
+        let answered = match self.called(operation, parts, body, program).await {
             Ok(answered) => answered,
             Err(Refusal { status, detail }) => {
                 let mut response = problem(status, &detail);
                 if status == StatusCode::METHOD_NOT_ALLOWED
-                    && let Ok(allow) = HeaderValue::from_str(endpoint.method().as_str())
+                    && let Ok(allow) = HeaderValue::from_str(operation.method().as_str())
                 {
                     response.headers_mut().insert(header::ALLOW, allow);
                 }
@@ -124,23 +119,26 @@ impl Gate {
 
     async fn called(
         &self,
-        endpoint: Endpoint,
+        operation: Operation,
         parts: &Parts,
         body: ClientBody,
         program: Program<'_>,
-    ) -> Result<Answered, Refusal> {
-        if parts.method != endpoint.method() {
-            let detail = format!("{} takes {}.", endpoint.path(), endpoint.method());
+    ) -> Result<CallAnswer, Refusal> {
+        if parts.method != operation.method() {
+            let detail = format!("{} takes {}.", operation.path(), operation.method());
             return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail });
         }
-        if endpoint == Endpoint::Standing {
-            let Asked { limit, key, at } = asked(parts.uri.query().unwrap_or_default())?;
+        if operation == Operation::Standing {
+            let StandingQuery { limit, key, at } =
+                standing_query(parts.uri.query().unwrap_or_default())?;
             return Ok(self.answer(Call::Standing(&limit, key.as_bytes(), at), program).await);
         }
         let body = whole(body, MAX_BODY).await?;
-        Ok(match endpoint {
-            Endpoint::Standing => return Err(bad("standing is asked for without a body")),
-            Endpoint::Charge => {
+        Ok(match operation {
+            Operation::Standing => {
+                return Err(bad("standing is standing_query for without a body"));
+            }
+            Operation::Charge => {
                 let ChargeCall { charges, wait, at } = parse(&body)?;
                 let time = match (wait, at) {
                     (None, None) => ChargeTime::Now(Duration::ZERO),
@@ -158,7 +156,7 @@ impl Gate {
                     .collect();
                 self.answer(Call::Charge(&charges, time), program).await
             }
-            Endpoint::Settle => {
+            Operation::Settle => {
                 let SettleCall { receipt, give_back, cost, limit } = parse(&body)?;
                 let cost = match (give_back, cost) {
                     (Some(true), None) => 0,
@@ -167,11 +165,11 @@ impl Gate {
                 };
                 self.answer(Call::Settle(&receipt, limit.as_deref(), cost), program).await
             }
-            Endpoint::Release => {
+            Operation::Release => {
                 let ReleaseCall { receipt } = parse(&body)?;
                 self.answer(Call::Release(&receipt), program).await
             }
-            Endpoint::Reset => {
+            Operation::Reset => {
                 let ResetCall { limit, key } = parse(&body)?;
                 self.answer(Call::Reset(&limit, key.as_bytes()), program).await
             }
@@ -180,8 +178,8 @@ impl Gate {
 }
 
 /// The response with an answer.
-fn respond(answered: Answered) -> Response<Body> {
-    let Answered { answer, headers, account, request_id } = answered;
+fn respond(answered: CallAnswer) -> Response<Body> {
+    let CallAnswer { answer, headers, account, request_id } = answered;
     let mut response = match answer {
         Ok(Answer { denied: Some(denied), standings, .. }) => {
             let retry_after = denied.retry_after.map(|wait| wait.as_secs_f64());
@@ -273,7 +271,7 @@ fn no_instant(at: impl Display) -> Refusal {
 }
 
 /// From a query such as `limit=zendesk&key=acct-7`.
-fn asked(query: &str) -> Result<Asked, Refusal> {
+fn standing_query(query: &str) -> Result<StandingQuery, Refusal> {
     const FORM: &str = "?limit=…&key=…, and &at=… for an instant";
     let (mut limit, mut key, mut at) = (None, None, None);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
@@ -289,5 +287,5 @@ fn asked(query: &str) -> Result<Asked, Refusal> {
     }
     let (limit, key) = limit.zip(key).ok_or_else(|| bad(format!("Write {FORM}.")))?;
     let at = at.map(|at| parse_instant(&at).ok_or_else(|| no_instant(format!("{at:?}"))));
-    Ok(Asked { limit, key, at: at.transpose()? })
+    Ok(StandingQuery { limit, key, at: at.transpose()? })
 }

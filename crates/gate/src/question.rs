@@ -4,12 +4,12 @@ use http::{Request, Response};
 use tollgate_response::Body;
 use tollgate_upstream::{ClientBody, downstream::Peer};
 
-use super::{Gate, called::Endpoint, remote::RemoteCall};
+use super::{Gate, called::Operation, remote::RemoteCall};
 
 /// A question that a request of HTTP asks.
 pub enum Question {
     /// A program calls.
-    Program(Endpoint),
+    Program(Operation),
     /// Envoy calls by gRPC.
     Remote(RemoteCall),
 }
@@ -18,7 +18,7 @@ impl Question {
     /// What a request to this path asks of a listener; none: it is a request as any other.
     pub fn of(path: &str, peer: &Peer) -> Option<Question> {
         let asked = peer.listener.asked.as_ref()?;
-        let program = Endpoint::of(path).filter(|_| asked.askers.contains(peer.address));
+        let program = Operation::of(path).filter(|_| asked.askers.contains(peer.address));
         program
             .map(Question::Program)
             .or_else(|| RemoteCall::of(path, asked.protocol).map(Question::Remote))
@@ -33,7 +33,9 @@ impl Question {
     ) -> Response<Body> {
         let (parts, body) = request.into_parts();
         match self {
-            Question::Program(endpoint) => gate.answer_program(endpoint, &parts, body, peer).await,
+            Question::Program(operation) => {
+                gate.answer_program(operation, &parts, body, peer).await
+            }
             Question::Remote(call) => gate.answer_remote(call, &parts, body, peer).await,
         }
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::StatusCode;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use tollgate_upstream::ClientBody;
 
@@ -21,6 +22,17 @@ pub(super) enum WholeBodyError {
     /// It took too long.
     #[error("it did not arrive in time")]
     Late,
+}
+
+impl WholeBodyError {
+    /// The status of a response without such a body.
+    pub(super) fn status(self) -> StatusCode {
+        match self {
+            WholeBodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
+            WholeBodyError::Malformed => StatusCode::BAD_REQUEST,
+            WholeBodyError::Late => StatusCode::REQUEST_TIMEOUT,
+        }
+    }
 }
 
 /// A body of at most `max` bytes.

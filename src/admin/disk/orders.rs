@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_store::{CheckResult, Damage, Disk};
 
-use crate::admin::{Context, asked::Asked, json_response, message};
+use crate::admin::{Context, asked::AdminRequest, json_response, message};
 
 /// Where a copy of the store is to be.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
@@ -76,7 +76,10 @@ type Answer = Result<Response<Full<Bytes>>, (StatusCode, String)>;
 
 impl Context {
     /// Copies the store to another folder.
-    pub(in crate::admin) async fn back_up_store(&self, asked: &Asked) -> Response<Full<Bytes>> {
+    pub(in crate::admin) async fn back_up_store(
+        &self,
+        asked: &AdminRequest,
+    ) -> Response<Full<Bytes>> {
         let order: BackupOrder = match serde_json::from_slice(&asked.body) {
             Ok(order) => order,
             Err(_) => {

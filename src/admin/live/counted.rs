@@ -16,7 +16,7 @@ const RECENT: Duration = Duration::from_secs(5);
 
 /// All requests since the start of the process.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Counted {
+pub(super) struct CountTotals {
     pub(super) requests: RequestCounts,
     /// Requests that have begun and not ended.
     pub(super) in_flight: u64,
@@ -77,7 +77,7 @@ pub(super) struct AddedTimes {
 /// What was counted at the instants of the last few seconds, and of the last minute.
 pub(super) struct Recent {
     /// The oldest first; never empty.
-    all: VecDeque<(Instant, Counted)>,
+    all: VecDeque<(Instant, CountTotals)>,
 }
 
 /// Requests a second.
@@ -102,10 +102,10 @@ pub(in crate::admin) struct AddedQuantiles {
     pub(super) p99: Option<f64>,
 }
 
-impl Counted {
+impl CountTotals {
     /// So far.
-    pub(super) fn of(shared: &Shared) -> Counted {
-        let mut counted = Counted::default();
+    pub(super) fn of(shared: &Shared) -> CountTotals {
+        let mut counted = CountTotals::default();
         (counted.requests.denied, counted.requests.would_be_denied) = shared.denials.totals();
         for PolicyTotal { policy, in_flight, added, routes, limits, .. } in shared.series.totals() {
             counted.in_flight += in_flight;
@@ -196,12 +196,12 @@ impl AddedTimes {
 }
 
 impl Recent {
-    pub(super) fn new(now: Instant, counted: Counted) -> Recent {
+    pub(super) fn new(now: Instant, counted: CountTotals) -> Recent {
         Recent { all: VecDeque::from([(now, counted)]) }
     }
 
     /// Adds what was counted until now, and forgets what is too old.
-    pub(super) fn take(&mut self, now: Instant, counted: Counted) {
+    pub(super) fn take(&mut self, now: Instant, counted: CountTotals) {
         self.all.push_back((now, counted));
         while self.all.get(1).is_some_and(|(then, _)| now - *then >= RECENT) {
             self.all.pop_front();
@@ -209,12 +209,12 @@ impl Recent {
     }
 
     /// The latest.
-    pub(super) fn latest(&self) -> Counted {
+    pub(super) fn latest(&self) -> CountTotals {
         self.all.back().map(|(_, counted)| counted.clone()).unwrap_or_default()
     }
 
     /// What was counted some seconds ago, and how many they are.
-    pub(super) fn earlier(&self) -> (f64, Counted) {
+    pub(super) fn earlier(&self) -> (f64, CountTotals) {
         match (self.all.front(), self.all.back()) {
             (Some((then, earlier)), Some((now, _))) => {
                 ((*now - *then).as_secs_f64(), earlier.clone())
@@ -271,9 +271,9 @@ mod tests {
     #[test]
     fn rates_are_of_the_last_seconds_only() {
         let start = Instant::now();
-        let counted = |ended| Counted {
+        let counted = |ended| CountTotals {
             requests: RequestCounts { ended, ..RequestCounts::default() },
-            ..Counted::default()
+            ..CountTotals::default()
         };
         let mut recent = Recent::new(start, counted(0));
         for second in 1..=60 {

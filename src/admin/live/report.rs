@@ -10,7 +10,9 @@ use tollgate_preview::diff::words;
 
 use super::{
     Recent,
-    counted::{AddedQuantiles, Counted, RequestCounts, RequestRates, TierCounts, TierName, rate},
+    counted::{
+        AddedQuantiles, CountTotals, RequestCounts, RequestRates, TierCounts, TierName, rate,
+    },
     steps::{MAX_TIERS, STEP, Step, Steps, TierStep},
 };
 use crate::admin::{Context, Phase, RefusedReload, UpstreamStatus, upstreams};
@@ -237,7 +239,7 @@ fn live_tiers(
     shared: &Shared,
     snapshot: &Snapshot,
     steps: &Steps,
-    (seconds, earlier, latest): (f64, &Counted, &Counted),
+    (seconds, earlier, latest): (f64, &CountTotals, &CountTotals),
 ) -> Vec<LiveTier> {
     let now = shared.clock.now();
     let mut near: Option<(LimitRef, Vec<_>)> = None;

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::counted::{AddedQuantiles, Counted, RequestCounts, TierCounts, TierName};
+use super::counted::{AddedQuantiles, CountTotals, RequestCounts, TierCounts, TierName};
 
 /// The length of a step.
 pub(super) const STEP: Duration = Duration::from_secs(5);
@@ -25,7 +25,7 @@ pub(super) struct Steps {
     /// When the last one ended.
     at: Instant,
     /// What was counted until then.
-    counted: Counted,
+    counted: CountTotals,
     /// How many there were so far.
     pub(super) number: u64,
     /// The oldest first.
@@ -67,7 +67,7 @@ impl Steps {
     pub(super) fn new(now: Instant) -> Steps {
         Steps {
             at: now,
-            counted: Counted::default(),
+            counted: CountTotals::default(),
             number: 0,
             all: VecDeque::new(),
             tiers: BTreeMap::new(),
@@ -81,7 +81,7 @@ impl Steps {
 
     /// Ends the steps that have ended by now. If there are several, the process was halted
     /// meanwhile: all but the last one are empty.
-    pub(super) fn take(&mut self, now: Instant, counted: &Counted) {
+    pub(super) fn take(&mut self, now: Instant, counted: &CountTotals) {
         let ended = (now - self.at).as_secs() / STEP.as_secs();
         let Some(empty) = ended.checked_sub(1) else { return };
         self.number += ended;
@@ -156,12 +156,12 @@ mod tests {
         TierName { policy: "api".into(), limit, tier: "free".into() }
     }
 
-    fn counted(ended: u64, denied: &[u64]) -> Counted {
+    fn counted(ended: u64, denied: &[u64]) -> CountTotals {
         let of = |denied: &u64| TierCounts { denied: *denied, ..TierCounts::default() };
-        Counted {
+        CountTotals {
             requests: RequestCounts { ended, ..RequestCounts::default() },
             limits: denied.iter().enumerate().map(|(at, own)| (name(at), of(own))).collect(),
-            ..Counted::default()
+            ..CountTotals::default()
         }
     }
 

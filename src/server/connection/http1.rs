@@ -47,7 +47,7 @@ const USUAL_FIELDS: usize = 100;
 static CLOSE: HeaderValue = HeaderValue::from_static("close");
 
 /// Why a connection is no more the engine's.
-enum Ended {
+enum ConnectionEnd {
     /// It was closed, or is to be something else.
     Closed,
     /// It broke.
@@ -113,8 +113,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
                 }
             }
             match connection.poll(context) {
-                Poll::Ready(Ok(())) => return Poll::Ready(Ended::Closed),
-                Poll::Ready(Err(_)) => return Poll::Ready(Ended::Broken),
+                Poll::Ready(Ok(())) => return Poll::Ready(ConnectionEnd::Closed),
+                Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEnd::Broken),
                 Poll::Pending => {}
             }
             let framing = framing.borrow();
@@ -125,7 +125,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
                 (None, 0, Phase::Idle) => Step::Idle { served: number },
                 (None, 0, _) => match framing.refused_head() {
                     Some(violation) if number == framing.heads() => {
-                        return Poll::Ready(Ended::Refused(violation.into()));
+                        return Poll::Ready(ConnectionEnd::Refused(violation.into()));
                     }
                     _ => Step::Head { number },
                 },
@@ -149,33 +149,33 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
                 && framing.is_between()
                 && framing.heads() == number;
             if is_at_rest && rest.poll_passed(context) {
-                return Poll::Ready(Ended::Resting);
+                return Poll::Ready(ConnectionEnd::Resting);
             }
             if !deadline.poll_passed(context) {
                 return Poll::Pending;
             }
             Poll::Ready(match (step, framing.phase()) {
-                (Step::Head { .. }, Phase::Head) => Ended::Refused(Rejection::HeadTimeout),
-                _ => Ended::Late(step),
+                (Step::Head { .. }, Phase::Head) => ConnectionEnd::Refused(Rejection::HeadTimeout),
+                _ => ConnectionEnd::Late(step),
             })
         });
         let ended = ended.await;
         drop(rest);
         match ended {
-            Ended::Resting => {}
-            Ended::Closed => {
+            ConnectionEnd::Resting => {}
+            ConnectionEnd::Closed => {
                 let Some(tunnel) = exchange.tunnel.take() else { return };
                 let http1::Parts { io, read_buf, .. } = connection.into_parts();
                 let tunnel = tunnel.run(io.into_inner(), read_buf, deadline, timeouts.tunnel_idle);
                 return Box::pin(tunnel).await;
             }
-            Ended::Broken => return,
-            Ended::Late(Step::Stalled(_)) => return faults.count(Fault::SlowReader),
-            Ended::Late(Step::Head { .. } | Step::Idle { served: 0 }) => {
+            ConnectionEnd::Broken => return,
+            ConnectionEnd::Late(Step::Stalled(_)) => return faults.count(Fault::SlowReader),
+            ConnectionEnd::Late(Step::Head { .. } | Step::Idle { served: 0 }) => {
                 return faults.count(Fault::SlowHead);
             }
-            Ended::Late(_) => return,
-            Ended::Refused(rejection) => {
+            ConnectionEnd::Late(_) => return,
+            ConnectionEnd::Refused(rejection) => {
                 if let Rejection::HeadTimeout = rejection {
                     faults.count(Fault::SlowHead);
                 }

@@ -92,7 +92,7 @@ pub enum CallError {
 }
 
 /// An answer, and what goes with it.
-pub struct Answered {
+pub struct CallAnswer {
     /// The answer.
     pub answer: Result<Answer, CallError>,
     /// The limit headers of a response with this answer.
@@ -105,7 +105,7 @@ pub struct Answered {
 
 /// What a program calls, as HTTP has it; the log has it so whatever the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Endpoint {
+pub enum Operation {
     /// Takes all of this or nothing.
     Charge,
     /// Corrects what was charged.
@@ -118,29 +118,29 @@ pub enum Endpoint {
     Reset,
 }
 
-impl Endpoint {
-    pub(crate) const ALL: [Endpoint; 5] = [
-        Endpoint::Charge,
-        Endpoint::Settle,
-        Endpoint::Release,
-        Endpoint::Standing,
-        Endpoint::Reset,
+impl Operation {
+    pub(crate) const ALL: [Operation; 5] = [
+        Operation::Charge,
+        Operation::Settle,
+        Operation::Release,
+        Operation::Standing,
+        Operation::Reset,
     ];
 
     pub(crate) fn path(self) -> &'static str {
         match self {
-            Endpoint::Charge => "/v1/charge",
-            Endpoint::Settle => "/v1/settle",
-            Endpoint::Release => "/v1/release",
-            Endpoint::Standing => "/v1/standing",
-            Endpoint::Reset => "/v1/reset",
+            Operation::Charge => "/v1/charge",
+            Operation::Settle => "/v1/settle",
+            Operation::Release => "/v1/release",
+            Operation::Standing => "/v1/standing",
+            Operation::Reset => "/v1/reset",
         }
     }
 
     pub(crate) fn method(self) -> Method {
         match self {
-            Endpoint::Standing => Method::GET,
-            Endpoint::Charge | Endpoint::Settle | Endpoint::Release | Endpoint::Reset => {
+            Operation::Standing => Method::GET,
+            Operation::Charge | Operation::Settle | Operation::Release | Operation::Reset => {
                 Method::POST
             }
         }
@@ -148,13 +148,13 @@ impl Endpoint {
 }
 
 impl Call<'_> {
-    pub(super) fn endpoint(&self) -> Endpoint {
+    pub(super) fn operation(&self) -> Operation {
         match self {
-            Call::Charge(..) => Endpoint::Charge,
-            Call::Settle(..) => Endpoint::Settle,
-            Call::Release(_) => Endpoint::Release,
-            Call::Standing(..) => Endpoint::Standing,
-            Call::Reset(..) => Endpoint::Reset,
+            Call::Charge(..) => Operation::Charge,
+            Call::Settle(..) => Operation::Settle,
+            Call::Release(_) => Operation::Release,
+            Call::Standing(..) => Operation::Standing,
+            Call::Reset(..) => Operation::Reset,
         }
     }
 }

@@ -8,7 +8,7 @@ use crate::charge_plan::{ChargePlan, ChargeRole, PlannedLimit};
 
 /// What is asked of a limit.
 #[derive(Clone, Copy)]
-pub(super) struct Asked {
+pub(super) struct ChargeTerms {
     /// Hash of whose counters.
     pub(super) owner: u128,
     /// Units.
@@ -21,7 +21,7 @@ pub(super) struct Asked {
 pub(super) fn add<'p>(
     plan: &mut ChargePlan<'p>,
     limit: &'p Limit,
-    Asked { owner, cost, now }: Asked,
+    ChargeTerms { owner, cost, now }: ChargeTerms,
     is_for: impl Fn(&KeyValue) -> bool,
 ) {
     let mut overrides = limit.overrides.0.iter();

@@ -6,7 +6,7 @@ use tollgate_limit::{Hashing, Stance};
 use tollgate_policy::{DescriptorCharge, DescriptorRule, KeyValue, Policies, Policy};
 use tollgate_wire::envoy::rate_limit::{RateLimitDescriptor, RateLimitRequest};
 
-use super::charges::{Asked, add};
+use super::charges::{ChargeTerms, add};
 use crate::{charge_context::keys::hash_descriptor, charge_plan::ChargePlan};
 
 /// Why descriptors cannot be planned: Envoy has to ask otherwise.
@@ -147,7 +147,7 @@ impl<'p> DescriptorPlan<'p> {
                         matches!(value, KeyValue::Descriptor { name, value }
                             if pairs(descriptor).any(|pair| pair == (&**name, &**value)))
                     };
-                    add(&mut self.plan, limit, Asked { owner, cost, now }, is_for);
+                    add(&mut self.plan, limit, ChargeTerms { owner, cost, now }, is_for);
                     let charges = first..self.plan.charges.len();
                     if rule.charge == DescriptorCharge::Always {
                         // What has happened denies nothing else.

@@ -168,7 +168,7 @@ fn pause(charges: &[Charge<'_>], decision: &Decision) -> Option<Duration> {
     Some(longest)
 }
 
-/// The time to charge at for who has slept until `due`: that time, if a timer was only a little late.
+/// When to charge after waiting until `due`: then, if the timer was only a little late.
 ///
 /// Or else what timers are late by would add up, and a line would move slower than the limit allows.
 fn punctual(now: Timestamp, due: Option<Timestamp>) -> Timestamp {

@@ -6,7 +6,7 @@ use tollgate_limit::Hashing;
 use tollgate_policy::{KeyValue, Limit, Policies, Policy};
 
 use super::{
-    charges::{Asked, add},
+    charges::{ChargeTerms, add},
     client_time::MAX_AHEAD,
 };
 use crate::{charge_context::keys::hash_named_key, charge_plan::ChargePlan};
@@ -119,7 +119,7 @@ impl<'p> NamedPlan<'p> {
             let cost = charge.cost.unwrap_or(limit.cost.default);
             let is_for = |value: &KeyValue| matches!(value, KeyValue::Key(key) if key.as_bytes() == charge.key);
             let time = at.unwrap_or(now);
-            add(&mut plan, limit, Asked { owner, cost, now: time }, is_for);
+            add(&mut plan, limit, ChargeTerms { owner, cost, now: time }, is_for);
             if at.is_some() && plan.charges.iter().any(|charge| charge.quota.holds_leases()) {
                 return Err(NamedError::SlotAt(name()));
             }

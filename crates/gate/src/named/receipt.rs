@@ -52,7 +52,7 @@ struct Written {
     /// When it ends.
     e: u64,
     /// What was taken.
-    t: Vec<Taken>,
+    t: Vec<ReceiptEntry>,
     /// The program's instant; none: it was charged when it came.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     at: Option<u64>,
@@ -60,7 +60,7 @@ struct Written {
 
 /// What was taken of one window of a limit.
 #[derive(Serialize, Deserialize)]
-struct Taken {
+struct ReceiptEntry {
     /// The limit.
     l: Box<str>,
     /// The owner of the counter, and its entry.
@@ -86,7 +86,7 @@ pub(crate) enum Part {
 
 /// What a receipt is shown for.
 #[derive(Clone, Copy)]
-pub(crate) struct Asked<'r> {
+pub(crate) struct RedeemRequest<'r> {
     pub(crate) receipt: &'r str,
     pub(crate) part: Part,
     /// Only this limit; none: all.
@@ -96,13 +96,13 @@ pub(crate) struct Asked<'r> {
 /// What a receipt was made for, once it is redeemed.
 pub(crate) struct Redemption<'p> {
     pub(crate) policy: &'p Policy,
-    pub(crate) charges: Vec<Redeemed<'p>>,
+    pub(crate) charges: Vec<ReceiptCharge<'p>>,
     /// The program's instant; none: it was charged when it came.
     pub(crate) at: Option<Timestamp>,
 }
 
 /// A charge that a receipt was made for.
-pub(crate) struct Redeemed<'p> {
+pub(crate) struct ReceiptCharge<'p> {
     pub(crate) limit: &'p Limit,
     pub(crate) window_secs: Option<u64>,
     pub(crate) charge: Charge<'p>,
@@ -128,7 +128,7 @@ pub(crate) fn sign(
     at: Option<Timestamp>,
     now: Timestamp,
 ) -> Option<String> {
-    let taken: Vec<Taken> = tally.charges().filter_map(|own| taken_by(&own)).collect();
+    let taken: Vec<ReceiptEntry> = tally.charges().filter_map(|own| taken_by(&own)).collect();
     let ends = tally.charges().filter(|own| own.outcome.receipt.is_some());
     let ends = ends.map(|own| end_of(&own, now)).max()?;
     let mut nonce = [0; 16];
@@ -147,9 +147,9 @@ pub(crate) fn sign(
     Some(URL_SAFE_NO_PAD.encode(bytes))
 }
 
-fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<Taken> {
+fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<ReceiptEntry> {
     let receipt = own.outcome.receipt?;
-    Some(Taken {
+    Some(ReceiptEntry {
         l: own.planned.limit.name.clone(),
         o: own.charge.key.owner,
         k: own.charge.key.entry,
@@ -184,7 +184,7 @@ fn end_of(own: &DecidedCharge<'_, '_>, now: Timestamp) -> Timestamp {
 /// # Errors
 /// [`ReceiptError`].
 pub(crate) async fn redeem<'p>(
-    Asked { receipt, part, limit }: Asked<'_>,
+    RedeemRequest { receipt, part, limit }: RedeemRequest<'_>,
     policies: &'p Policies,
     hasher: &Hashing,
     store: &Rc<Store>,
@@ -267,7 +267,7 @@ fn signing_key(hasher: &Hashing) -> hmac::Key {
 }
 
 /// A charge as it was, by the policy that is in force now: its rate may be another one.
-fn redeemed<'p>(taken: &Taken, policy: &'p Policy) -> Option<Redeemed<'p>> {
+fn redeemed<'p>(taken: &ReceiptEntry, policy: &'p Policy) -> Option<ReceiptCharge<'p>> {
     let limit = policy.limits.iter().find(|limit| limit.name == taken.l && limit.is_named())?;
     let of_overrides = limit.overrides.0.iter().map(|own| &own.allowances);
     let mut allowances = limit.rates.iter().chain(of_overrides).flatten();
@@ -280,7 +280,7 @@ fn redeemed<'p>(taken: &Taken, policy: &'p Policy) -> Option<Redeemed<'p>> {
         full: limit.full,
         ..Charge::new(key, &allowance.quota, taken.c)
     };
-    Some(Redeemed {
+    Some(ReceiptCharge {
         limit,
         window_secs: allowance.window_secs,
         charge,

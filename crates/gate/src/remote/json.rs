@@ -10,11 +10,8 @@ use tollgate_wire::envoy::rate_limit::{
     DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
 };
 
-use super::rate_limit::{LimitError, Limited};
-use crate::{
-    Gate,
-    whole_body::{WholeBodyError, whole},
-};
+use super::rate_limit::{LimitError, RateLimitAnswer};
+use crate::{Gate, whole_body::whole};
 
 /// Where it is asked.
 pub(super) const PATH: &str = "/json";
@@ -102,12 +99,7 @@ impl Gate {
         let question = match whole(body, MAX_BODY).await {
             Ok(body) => serde_json::from_slice::<Question>(&body),
             Err(error) => {
-                let status = match error {
-                    WholeBodyError::TooLarge(_) => StatusCode::PAYLOAD_TOO_LARGE,
-                    WholeBodyError::Malformed => StatusCode::BAD_REQUEST,
-                    WholeBodyError::Late => StatusCode::REQUEST_TIMEOUT,
-                };
-                return problem(status, &format!("The body is no question: {error}."));
+                return problem(error.status(), &format!("The body is no question: {error}."));
             }
         };
         let request = match question {
@@ -117,7 +109,8 @@ impl Gate {
                 return problem(StatusCode::BAD_REQUEST, &detail);
             }
         };
-        let Limited { answer, account } = self.rate_limit(&request, PATH, parts, peer).await;
+        let RateLimitAnswer { answer, account } =
+            self.rate_limit(&request, PATH, parts, peer).await;
         let mut response = match answer {
             Ok(answer) => written(&answer),
             Err(LimitError::Descriptors(error)) => {

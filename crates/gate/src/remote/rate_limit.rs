@@ -23,7 +23,7 @@ use tollgate_wire::envoy::{
 use super::Fault;
 use crate::{
     Arrival, Gate,
-    called::{Begun, Program, note_of},
+    called::{OpenCall, Program, note_of},
     counting::count_adjustment,
     named::{Afterwards, DescriptorError, DescriptorPlan},
     request_guard::ResponseNote,
@@ -38,7 +38,7 @@ pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/Shou
 const PROTOCOL: &str = "rls";
 
 /// An answer, and what goes with it.
-pub(super) struct Limited {
+pub(super) struct RateLimitAnswer {
     pub(super) answer: Result<RateLimitResponse, LimitError>,
     /// To be ended with the response.
     pub(super) account: Option<Account>,
@@ -63,7 +63,7 @@ impl LimitError {
 }
 
 /// How a counter of a descriptor stands.
-struct Counted<'t, 'p> {
+struct CounterStanding<'t, 'p> {
     own: DecidedCharge<'t, 'p>,
     /// After all corrections.
     standing: Standing,
@@ -79,7 +79,8 @@ impl Gate {
         peer: &Peer,
     ) -> Result<Response<Body>, Fault> {
         let request: RateLimitRequest = frame::read(message)?;
-        let Limited { answer, account } = self.rate_limit(&request, PATH, parts, peer).await;
+        let RateLimitAnswer { answer, account } =
+            self.rate_limit(&request, PATH, parts, peer).await;
         let mut response = match answer {
             Ok(answer) => call_response(frame::written(&answer)),
             Err(error) => call_error(error.code(), &error.to_string()),
@@ -97,12 +98,12 @@ impl Gate {
         path: &'static str,
         parts: &Parts,
         peer: &Peer,
-    ) -> Limited {
+    ) -> RateLimitAnswer {
         let shared = self.shared();
         let now = shared.clock.now();
         let snapshot = shared.snapshot();
         let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
-        let begun = Begun {
+        let open_call = OpenCall {
             method: Method::POST,
             path,
             program: Program {
@@ -116,39 +117,39 @@ impl Gate {
         };
         let hasher = &shared.identifier.hasher;
         match DescriptorPlan::of(&snapshot.policies, hasher, request, now) {
-            Ok(Some(plan)) => self.charge_descriptors(&begun, plan).await,
+            Ok(Some(plan)) => self.charge_descriptors(&open_call, plan).await,
             Ok(None) => {
-                let guard = self.guard(&begun, None);
+                let guard = self.guard(&open_call, None);
                 let account = guard.account(200, &ResponseNote::default());
                 let statuses = vec![unlimited(); request.descriptors.len()];
-                Limited { answer: Ok(answer_with(statuses)), account }
+                RateLimitAnswer { answer: Ok(answer_with(statuses)), account }
             }
             Err(error) => {
-                let guard = self.guard(&begun, None);
+                let guard = self.guard(&open_call, None);
                 let note =
                     ResponseNote { error: Some(error.to_string()), ..ResponseNote::default() };
-                Limited { account: guard.account(400, &note), answer: Err(error.into()) }
+                RateLimitAnswer { account: guard.account(400, &note), answer: Err(error.into()) }
             }
         }
     }
 
     async fn charge_descriptors<'p>(
         &self,
-        begun: &Begun<'_, 'p>,
+        open_call: &OpenCall<'_, 'p>,
         planned: DescriptorPlan<'p>,
-    ) -> Limited {
+    ) -> RateLimitAnswer {
         let DescriptorPlan { policy, plan, parts, afterwards, who } = planned;
         let (shared, store) = (self.shared(), &self.judge.store);
         // From here on Envoy may go away during a wait.
-        let mut guard = self.guard(begun, Some(policy));
+        let mut guard = self.guard(open_call, Some(policy));
         guard.state.policy = Some(policy);
-        let now = begun.arrival.now;
+        let now = open_call.arrival.now;
         let decision = store.charge(&plan.charges, now).await;
         let mut standings: Vec<Option<Standing>> = vec![None; plan.charges.len()];
         let tally = decision.map(|decision| {
             let is_allowed = decision.verdict == Verdict::Allow;
             let tally = Tally::charged(plan, decision, now, store.unsettled());
-            let series = self.series(begun.snapshot, Some(policy));
+            let series = self.series(open_call.snapshot, Some(policy));
             for (at, later) in afterwards {
                 // What has happened is counted whatever becomes of the others.
                 let is_due = is_allowed || matches!(later, Afterwards::Take(_));
@@ -160,7 +161,7 @@ impl Gate {
             }
             tally
         });
-        let rejection = self.conclude_charge(begun, &mut guard, tally, who, now);
+        let rejection = self.conclude_charge(open_call, &mut guard, tally, who, now);
         let answer = match (&rejection, &guard.state.tally) {
             (Some(Rejection::Store(error)), _) => Err((*error).into()),
             (_, Some(tally)) => {
@@ -185,7 +186,7 @@ impl Gate {
             (Some(_), _) => 429,
             (None, _) => 200,
         };
-        Limited { account: guard.account(status, &note_of(rejection.as_ref())), answer }
+        RateLimitAnswer { account: guard.account(status, &note_of(rejection.as_ref())), answer }
     }
 
     /// Takes or gives back hits that need not fit. Returns how the limit stands then.
@@ -229,7 +230,7 @@ fn response_of(
         let standing = standings.get(*at).copied().flatten().unwrap_or(*own.standing());
         let is_over = standing.used > standing.limit;
         let has_room = !own.planned.role.is_enforced() || (own.outcome.fits() && !is_over);
-        Some(Counted { own, standing, has_room })
+        Some(CounterStanding { own, standing, has_room })
     };
     let status = |part: &[usize]| {
         // What denies comes first, then what has the least left.
@@ -246,7 +247,7 @@ fn unlimited() -> DescriptorStatus {
     DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() }
 }
 
-/// Never the code UNKNOWN, which Envoy takes for leave.
+/// Never the code UNKNOWN, which Envoy treats as OK.
 fn answer_with(statuses: Vec<DescriptorStatus>) -> RateLimitResponse {
     let is_over = statuses.iter().any(|status| status.code() == Code::OverLimit);
     let overall = if is_over { Code::OverLimit } else { Code::Ok };
@@ -257,9 +258,9 @@ fn answer_with(statuses: Vec<DescriptorStatus>) -> RateLimitResponse {
     }
 }
 
-impl Counted<'_, '_> {
+impl CounterStanding<'_, '_> {
     fn status(&self, now: Timestamp) -> DescriptorStatus {
-        let Counted { own, standing, has_room } = self;
+        let CounterStanding { own, standing, has_room } = self;
         let unit = own.planned.allowance.window_secs.and_then(Unit::of_seconds);
         let reset = standing.reset.saturating_since(now);
         DescriptorStatus {

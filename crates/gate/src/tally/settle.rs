@@ -13,7 +13,7 @@ use super::{ChargeRole, DecidedCharge, Tally};
 use crate::{
     Shared,
     awaited_cost::{AwaitedCost, AwaitedCosts, units_without_head},
-    counting::{CountedSender, Noted, count_adjustment},
+    counting::{CallerNote, CountedSender, count_adjustment},
     recent_costs::CostSource,
     request_state::RequestState,
 };
@@ -107,7 +107,7 @@ impl Tally<'_> {
                 // What is given back stays noted: a sketch can only grow.
                 if let Adjustment::Take = adjustment {
                     let (decision, now) = (LimitDecision::Allow, shared.clock.now());
-                    sender.note(&own, tier, Noted { units: cost, decision, now });
+                    sender.note(&own, tier, CallerNote { units: cost, decision, now });
                 }
             }
             let settling = Charge { cost, ..*charge };
