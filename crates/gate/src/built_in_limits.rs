@@ -4,7 +4,7 @@ use std::{sync::LazyLock, time::Duration};
 
 use http::HeaderValue;
 use tollgate_identity::Identity;
-use tollgate_limit::{Align, Charge, Fallback, FixedWindow, Key, LimitId, Quota, WhenFull};
+use tollgate_limit::{Align, Fallback, FixedWindow, Key, LimitId, Quota, WhenFull};
 use tollgate_policy::{
     Allowance, Cost, Enforcement, KeyPart, Limit, OnMissing, OpenParts, Overrides, Per, Refund,
     Statuses,
@@ -81,16 +81,8 @@ impl BuiltInLimit {
         let keys = KeyBuilder { context, per: &limit.per, identity };
         let Some((owner, entry)) = keys.hash() else { return };
         let role = ChargeRole::Secondary;
-        let charge = Charge {
-            key: Key::new(owner, entry, allowance.id),
-            quota: &allowance.quota,
-            cost: 1,
-            stance: role.stance(),
-            scope: limit.scope(),
-            fallback: limit.fallback,
-            full: limit.full,
-            origin: keys.origin(limit.open),
-        };
-        plan.add(PlannedLimit { limit, allowance, cost: &limit.cost, role }, charge);
+        let planned = PlannedLimit { limit, allowance, cost: &limit.cost, role };
+        let key = Key::new(owner, entry, allowance.id);
+        plan.add(planned, planned.charge(key, 1, keys.origin(limit.open)));
     }
 }

@@ -181,20 +181,13 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         let may_be_refunded =
             limit.refund.at_most.is_some() && self.may_be_refunded(limit, identity);
         for (allowance, role) in with_roles {
-            let charge = Charge {
-                key: key(allowance.id),
-                quota: &allowance.quota,
-                cost: match allowance.quota.holds_leases() {
-                    true => 1,
-                    false => cost.of(self.input.head.method),
-                },
-                stance: role.stance(),
-                scope: limit.scope(),
-                origin,
-                fallback: limit.fallback,
-                full: limit.full,
+            let planned = PlannedLimit { limit, allowance, cost, role };
+            let units = match allowance.quota.holds_leases() {
+                true => 1,
+                false => cost.of(self.input.head.method),
             };
-            plan.add(PlannedLimit { limit, allowance, cost, role }, charge);
+            let charge = planned.charge(key(allowance.id), units, origin);
+            plan.add(planned, charge);
             let bound = allowance.refunds.as_ref().filter(|_| may_be_refunded && charge.takes());
             if let Some(RefundBound { quota, id }) = bound {
                 let role = ChargeRole::Refund;

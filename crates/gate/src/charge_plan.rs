@@ -1,7 +1,7 @@
 //! The charges that a request is to be made, each with the limit that it is for.
 
 use smallvec::SmallVec;
-use tollgate_limit::{Charge, Stance};
+use tollgate_limit::{Charge, Key, Origin, Stance};
 use tollgate_policy::{Allowance, Cost, Limit};
 
 /// The charges of a request, and the limits that they are for, in the same order.
@@ -42,6 +42,23 @@ pub enum ChargeRole {
     /// It is of the bound on refunds of the charge before it. What is taken of that bound stays
     /// taken if the response's status gives that charge back.
     Refund,
+}
+
+impl<'p> PlannedLimit<'p> {
+    /// A charge of so many units on a counter that `origin` may have made up.
+    pub(super) fn charge(&self, key: Key, cost: u32, origin: Origin) -> Charge<'p> {
+        let PlannedLimit { limit, allowance, cost: _, role } = self;
+        Charge {
+            key,
+            quota: &allowance.quota,
+            cost,
+            stance: role.stance(),
+            scope: limit.scope(),
+            origin,
+            fallback: limit.fallback,
+            full: limit.full,
+        }
+    }
 }
 
 impl ChargeRole {

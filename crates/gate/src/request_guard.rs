@@ -86,9 +86,7 @@ impl LoggedRequest {
         let user_agent = parts.headers.get(USER_AGENT).cloned();
         LoggedRequest { method, host, path, address, user_agent, facts: None }
     }
-}
 
-impl LoggedRequest {
     /// A program's call, which is no request.
     pub(super) fn of_call(
         method: Method,

@@ -1,7 +1,7 @@
 //! The charges of a limit that is asked for by name.
 
 use tollgate_clock::Timestamp;
-use tollgate_limit::{Charge, Key, Origin};
+use tollgate_limit::{Key, Origin};
 use tollgate_policy::{Allowance, Enforcement, KeyValue, Limit};
 
 use crate::charge_plan::{ChargePlan, ChargeRole, PlannedLimit};
@@ -35,18 +35,11 @@ pub(super) fn add<'p>(
         _ => ChargeRole::Primary,
     };
     for allowance in allowances {
-        let charge = Charge {
-            key: Key::new(owner, owner, allowance.id),
-            quota: &allowance.quota,
-            // A slot is held or not.
-            cost: if allowance.quota.holds_leases() { cost.min(1) } else { cost },
-            stance: role.stance(),
-            scope: limit.scope(),
-            // Only who may ask makes up keys.
-            origin: Origin::Verified,
-            fallback: limit.fallback,
-            full: limit.full,
-        };
-        plan.add(PlannedLimit { limit, allowance, cost: &limit.cost, role }, charge);
+        let planned = PlannedLimit { limit, allowance, cost: &limit.cost, role };
+        let key = Key::new(owner, owner, allowance.id);
+        // A slot is held or not.
+        let units = if allowance.quota.holds_leases() { cost.min(1) } else { cost };
+        // Only who may ask makes up keys.
+        plan.add(planned, planned.charge(key, units, Origin::Verified));
     }
 }
