@@ -12,7 +12,7 @@ use tollgate_response::Rejection;
 use self::keys::{KeyBuilder, is_ambiguous};
 use super::{
     charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
-    judge::JudgeInput,
+    judge_input::JudgeInput,
     revalidation::is_revalidation,
     unfit_claims::warn_of_unfit_claim,
 };

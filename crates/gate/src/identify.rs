@@ -8,9 +8,7 @@ use tollgate_identity::{Auth, CredentialError, Identity, IdentityError};
 use tollgate_response::Rejection;
 
 use super::{
-    charge_context::ChargeContext,
-    judge::{Judge, JudgeInput},
-    tally::Tally,
+    charge_context::ChargeContext, judge::Judge, judge_input::JudgeInput, tally::Tally,
     unread_scheme::warn_of_unread_scheme,
 };
 

@@ -9,7 +9,7 @@ use std::{mem, rc::Rc, sync::Arc};
 
 use http::{HeaderMap, header};
 use tollgate_clock::Timestamp;
-use tollgate_identity::{Client, Identity, PublishedKeys};
+use tollgate_identity::Identity;
 use tollgate_limit::Verdict;
 use tollgate_policy::Policy;
 use tollgate_response::Rejection;
@@ -21,9 +21,9 @@ use super::{
     charge_context::ChargeContext,
     charge_plan::ChargePlan,
     cors::{Preflight, preflight},
-    dry_run::DryRun,
     foresee::foresee,
-    head::{Head, asks_for_standings},
+    head::asks_for_standings,
+    judge_input::JudgeInput,
     request_state::{Action, Forward, RequestState},
     revalidation::is_revalidation,
     tally::Tally,
@@ -34,17 +34,6 @@ pub struct Judge {
     /// What all workers share.
     pub shared: Arc<Shared>,
     pub(super) store: Rc<Store>,
-}
-
-/// What a request is judged by.
-pub(crate) struct JudgeInput<'r> {
-    pub(crate) head: &'r Head<'r>,
-    pub(crate) client: Client<'r>,
-    pub(crate) published_keys: &'r PublishedKeys,
-    /// The one instant at which it is judged.
-    pub now: Timestamp,
-    /// None: a client has really sent the request.
-    pub dry_run: Option<&'r DryRun>,
 }
 
 impl Judge {

@@ -24,7 +24,8 @@ pub mod head;
 mod head_changes;
 mod identify;
 mod ignored_chain;
-pub mod judge;
+pub(crate) mod judge;
+pub(crate) mod judge_input;
 mod limit_standing;
 mod named;
 mod overrides;
@@ -90,7 +91,8 @@ use self::{
     denials::{DenialNotes, DeniedRequest},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
     ignored_chain::warn_of_ignored_chain,
-    judge::{Judge, JudgeInput},
+    judge::Judge,
+    judge_input::JudgeInput,
     redirect::redirect,
     request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_id::RequestIds,

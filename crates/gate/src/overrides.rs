@@ -6,7 +6,7 @@ use tollgate_policy::{KeyValue, Limit, Override};
 use super::{
     charge_context::ChargeContext,
     charge_context::keys::{counted_claim, only_value},
-    judge::JudgeInput,
+    judge_input::JudgeInput,
 };
 
 impl ChargeContext<'_, '_> {

@@ -9,7 +9,7 @@ use tollgate_limit::{Hashing, Origin};
 use tollgate_policy::{KeyPart, Limit, OpenParts, Per};
 
 use super::ChargeContext;
-use crate::judge::JudgeInput;
+use crate::judge_input::JudgeInput;
 
 /// What a key is made from.
 pub struct KeyBuilder<'k, 'r, 'p> {

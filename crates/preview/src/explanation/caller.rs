@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
-use tollgate_gate::{charge_context::ChargeContext, judge::JudgeInput, respond::Reply};
+use tollgate_gate::{charge_context::ChargeContext, judge_input::JudgeInput, respond::Reply};
 use tollgate_identity::{
     Auth, Caller, CallerKey, Credential, CredentialKind, CredentialSource, Identity, IdentityRules,
     KnownToken, Scheme, TierSource, TokenSources, texts,
