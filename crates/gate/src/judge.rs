@@ -2,8 +2,8 @@
 //! they are charged.
 //!
 //! Real requests and dry runs take the same way. What a dry run does otherwise is in its
-//! [`DryRun`], which is read in three places: who the caller is, whether a charge is taken, and
-//! whether an address is remembered for its bad tokens.
+//! [`DryRun`](super::dry_run::DryRun), which is read in three places: who the caller is, whether a
+//! charge is taken, and whether an address is remembered for its bad tokens.
 
 use std::{mem, rc::Rc, sync::Arc};
 
