@@ -25,8 +25,8 @@ const DAY: Duration = Duration::from_secs(86_400);
 /// How much, and how it is counted. What is left to do is to take the numbers of a tier.
 pub(super) enum Measure {
     Rates {
-        /// Never empty, the shortest window first; `unlimited` only alone.
-        rates: ByTier<Vec<Spanned<Rate>>>,
+        /// The shortest window first; none: unlimited.
+        rates: ByTier<Vec<WindowRate>>,
         algorithm: RateAlgorithm,
     },
     Refill {
@@ -40,6 +40,14 @@ pub(super) enum Measure {
         lease: Duration,
         retry_after: Duration,
     },
+}
+
+/// So much in each window.
+#[derive(Clone, Copy)]
+pub(super) struct WindowRate {
+    pub(super) limit: u32,
+    pub(super) period: Period,
+    pub(super) span: Span,
 }
 
 /// The algorithm that counts rates, with its own fields.
@@ -290,38 +298,40 @@ impl Compiler<'_> {
     }
 
     /// One rate or several windows at once, the shortest first.
-    fn rates(&mut self, node: &Node) -> Option<Vec<Spanned<Rate>>> {
-        let Value::Sequence(nodes) = &node.value else { return Some(vec![self.rate(node)?]) };
+    fn rates(&mut self, node: &Node) -> Option<Vec<WindowRate>> {
+        let nodes = match &node.value {
+            Value::Sequence(nodes) => nodes.as_slice(),
+            _ => std::slice::from_ref(node),
+        };
         if nodes.is_empty() || nodes.len() > MAX_WINDOWS {
             let message = format!("{} windows", nodes.len());
             self.refuse(node.span, message, format!("write 1 to {MAX_WINDOWS} rates"));
             return None;
         }
-        let rates: Vec<Option<Spanned<Rate>>> = nodes.iter().map(|node| self.rate(node)).collect();
-        let rates: Vec<Spanned<Rate>> = rates.into_iter().collect::<Option<_>>()?;
-        let mut sorted = Vec::new();
-        for rate in &rates {
-            let Rate::Limited { period, .. } = rate.value else {
+        let rates: Vec<Option<Rate>> = nodes.iter().map(|node| self.rate(node)).collect();
+        let rates: Vec<Rate> = rates.into_iter().collect::<Option<_>>()?;
+        let mut windows: Vec<WindowRate> = Vec::new();
+        for (rate, Node { span, .. }) in rates.iter().zip(nodes) {
+            let &Rate::Limited { limit, period } = rate else {
                 if rates.len() > 1 {
-                    self.refuse(rate.span, "`unlimited` beside other rates", "remove it");
+                    self.refuse(*span, "`unlimited` beside other rates", "remove it");
                     return None;
                 }
-                return Some(rates);
+                return Some(Vec::new());
             };
-            if sorted.iter().any(|(earlier, _)| *earlier == period) {
-                self.refuse(rate.span, "two rates with the same window", "keep one");
+            if windows.iter().any(|earlier| earlier.period == period) {
+                self.refuse(*span, "two rates with the same window", "keep one");
                 return None;
             }
-            sorted.push((period, *rate));
+            windows.push(WindowRate { limit, period, span: *span });
         }
-        sorted.sort_by_key(|(period, _)| period.longest());
-        Some(sorted.into_iter().map(|(_, rate)| rate).collect())
+        windows.sort_by_key(|window| window.period.longest());
+        Some(windows)
     }
 
-    fn rate(&mut self, node: &Node) -> Option<Spanned<Rate>> {
-        let text = self.text(node)?;
-        match text.parse::<Rate>() {
-            Ok(value) => Some(Spanned { value, span: node.span }),
+    fn rate(&mut self, node: &Node) -> Option<Rate> {
+        match self.text(node)?.parse() {
+            Ok(rate) => Some(rate),
             Err(error) => {
                 self.refuse(node.span, error.to_string(), error.help());
                 None

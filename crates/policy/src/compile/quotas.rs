@@ -10,10 +10,10 @@ use tollgate_yaml::{Span, Spanned};
 
 use super::{
     Compiler,
-    measure::{Alignment, Measure, RateAlgorithm, Units},
+    measure::{Alignment, Measure, RateAlgorithm, Units, WindowRate},
     tiers::ByTier,
 };
-use crate::{Allowance, Allowances, Rate, RefundBound, rate::Period};
+use crate::{Allowance, Allowances, RefundBound, rate::Period};
 
 /// What the allowances of a measure are made for.
 #[derive(Clone, Copy)]
@@ -33,117 +33,69 @@ pub(super) struct AllowanceContext<'o> {
 /// The message for a month that begins with the first request. It is the same for each tier.
 pub(super) const NEEDS_CALENDAR: &str = "a window of a month or a year needs `align: calendar`";
 
-/// A rate of a tier, with what else the algorithm needs to know of the tier.
-struct TierRate {
-    limit: u32,
-    period: Period,
-    span: Span,
-}
-
-/// A quota, with the tag that separates its counters from others of the limit.
-struct TaggedQuota {
-    quota: Quota,
-    /// The algorithm and its alignment.
-    tag: String,
-    /// None: it has no window.
-    period: Option<Period>,
-}
-
-impl TaggedQuota {
-    fn of(quota: Quota, period: Option<Period>) -> TaggedQuota {
-        let name = quota.kind().name();
-        let tag = match alignment_of(&quota) {
-            None | Some(Align::FirstRequest(_)) => name.to_owned(),
-            Some(Align::Epoch(_)) => format!("{name} epoch"),
-            Some(Align::Calendar(calendar)) => {
-                format!("{name} {} {}", calendar.unit.name(), calendar.zone_name())
-            }
-        };
-        TaggedQuota { quota, tag, period }
-    }
-}
-
 impl Compiler<'_> {
-    /// What may be used. Empty: without limit.
-    pub(super) fn allowances(
-        &mut self,
-        measure: &Measure,
-        context: AllowanceContext<'_>,
-    ) -> Option<Allowances> {
-        let counted = match measure {
-            Measure::Rates { rates, algorithm } => self.counted_rates(rates, algorithm, context)?,
+    /// What the owner may use. Empty: without limit.
+    pub(super) fn allowances(&mut self, measure: &Measure, owner: AllowanceContext<'_>) -> Option<Allowances> {
+        let (quota, period) = match measure {
+            Measure::Rates { rates, algorithm } => {
+                return self.allowances_of_rates(rates, algorithm, owner);
+            }
             Measure::Refill { capacity, amount, interval, strict } => {
-                match self.of_tier(capacity, "capacity", context)?.value {
-                    Units::Unlimited => Vec::new(),
-                    Units::Limited(capacity) => {
-                        let bucket = TokenBucket {
-                            capacity,
-                            refill: *amount,
-                            interval: *interval,
-                            strict: *strict,
-                        };
-                        let period = Some(Period::Length(*interval));
-                        vec![TaggedQuota::of(Quota::TokenBucket(bucket), period)]
-                    }
-                }
+                let capacity = self.of_owner(capacity, "capacity", owner)?.value;
+                let Units::Limited(capacity) = capacity else { return Some(Vec::new()) };
+                let (interval, strict) = (*interval, *strict);
+                let bucket = TokenBucket { capacity, refill: *amount, interval, strict };
+                (Quota::TokenBucket(bucket), Some(Period::Length(interval)))
             }
             Measure::Concurrent { limit, lease, retry_after } => {
-                let limit = *self.of_tier(limit, "concurrent", context)?;
-                self.counted_leases(limit, *lease, *retry_after)?
+                let Spanned { value, span } = *self.of_owner(limit, "concurrent", owner)?;
+                let Units::Limited(limit) = value else { return Some(Vec::new()) };
+                self.check_leases(limit, span)?;
+                let (lease, retry_after) = (*lease, *retry_after);
+                (Quota::Concurrency(Concurrency { limit, lease, retry_after }), None)
             }
         };
-        let last = counted.len().saturating_sub(1);
-        let named = counted.into_iter().enumerate().map(|(at, counted)| {
-            let name = match counted.period {
-                Some(period) if at < last => format!("{}-{period}", context.limit),
-                _ => context.limit.to_owned(),
-            };
-            self.allowance(counted, name, context)
-        });
-        Some(named.collect())
+        Some(vec![self.allowance(quota, period, owner)])
     }
 
-    fn allowance(
-        &self,
-        counted: TaggedQuota,
-        name: String,
-        context: AllowanceContext<'_>,
-    ) -> Allowance {
-        let TaggedQuota { quota, tag, period } = counted;
-        let tag = if context.is_candidate { format!("candidate {tag}") } else { tag };
-        let follows_calendar =
-            alignment_of(&quota).is_some_and(|align| matches!(align, Align::Calendar(_)));
+    /// A quota of the owner; without a period, it has no window.
+    fn allowance(&self, quota: Quota, period: Option<Period>, owner: AllowanceContext<'_>) -> Allowance {
+        let tag = match (owner.is_candidate, tag(&quota)) {
+            (true, tag) => format!("candidate {tag}"),
+            (false, tag) => tag,
+        };
+        let follows_calendar = matches!(alignment_of(&quota), Some(Align::Calendar(_)));
         // A calendar's windows differ in length; the tag names the unit.
         let micros = match period {
             Some(Period::Length(length)) if !follows_calendar => length.as_micros() as u64,
             _ => 0,
         };
         let time_of_all = period.map(|period| time_of_all(&quota, period));
-        let refunds = context.refunds.zip(time_of_all).map(|(percent, time_of_all)| RefundBound {
+        let refunds = owner.refunds.zip(time_of_all).map(|(percent, time_of_all)| RefundBound {
             quota: refund_quota(&quota, percent, time_of_all),
-            id: LimitId::new(&self.name, context.limit, &format!("refunds of {tag}"), micros),
+            id: LimitId::new(&self.name, owner.limit, &format!("refunds of {tag}"), micros),
         });
         Allowance {
-            id: LimitId::new(&self.name, context.limit, &tag, micros),
+            id: LimitId::new(&self.name, owner.limit, &tag, micros),
             limit: quota.capacity().into(),
-            name: name.into(),
+            name: owner.limit.into(),
             window_secs: time_of_all.map(ceil_secs),
             refunds,
             quota,
         }
     }
 
-    /// What is written for the tier of `context`.
-    fn of_tier<'t, T>(
+    /// What is written for the owner's tier.
+    fn of_owner<'t, T>(
         &mut self,
         by_tier: &'t ByTier<T>,
         field: &str,
-        context: AllowanceContext<'_>,
+        owner: AllowanceContext<'_>,
     ) -> Option<&'t T> {
-        let found = by_tier.of(context.tier);
+        let found = by_tier.of(owner.tier);
         if found.is_none() {
             self.refuse(
-                context.place,
+                owner.place,
                 format!("the limit's `{field}` depends on the tier, which is not known here"),
                 format!("add `{field}`"),
             );
@@ -151,22 +103,13 @@ impl Compiler<'_> {
         found
     }
 
-    fn counted_rates(
+    fn allowances_of_rates(
         &mut self,
-        rates: &ByTier<Vec<Spanned<Rate>>>,
+        rates: &ByTier<Vec<WindowRate>>,
         algorithm: &RateAlgorithm,
-        context: AllowanceContext<'_>,
-    ) -> Option<Vec<TaggedQuota>> {
-        let rates: Vec<TierRate> = self
-            .of_tier(rates, "rate", context)?
-            .iter()
-            .filter_map(|rate| match rate.value {
-                Rate::Unlimited => None,
-                Rate::Limited { limit, period } => {
-                    Some(TierRate { limit, period, span: rate.span })
-                }
-            })
-            .collect();
+        owner: AllowanceContext<'_>,
+    ) -> Option<Allowances> {
+        let rates = self.of_owner(rates, "rate", owner)?;
         let room = match algorithm {
             RateAlgorithm::Gcra { burst: Some(burst) } => Some((burst, "burst")),
             RateAlgorithm::TokenBucket { capacity: Some(capacity), .. } => {
@@ -180,7 +123,7 @@ impl Compiler<'_> {
         };
         let room = match room {
             Some((by_tier, field)) if !rates.is_empty() => {
-                let room = *self.of_tier(by_tier, field, context)?;
+                let room = *self.of_owner(by_tier, field, owner)?;
                 if rates.len() > 1 {
                     self.refuse(
                         room.span,
@@ -192,22 +135,30 @@ impl Compiler<'_> {
             }
             _ => None,
         };
-        let counted: Vec<Option<TaggedQuota>> =
-            rates.iter().map(|rate| self.counted_rate(rate, room, algorithm)).collect();
-        counted.into_iter().collect()
+        let quotas: Vec<Option<Quota>> =
+            rates.iter().map(|rate| self.quota(rate, room, algorithm)).collect();
+        let quotas: Vec<Quota> = quotas.into_iter().collect::<Option<_>>()?;
+        let windows = quotas.into_iter().zip(rates);
+        let mut allowances: Allowances =
+            windows.map(|(quota, rate)| self.allowance(quota, Some(rate.period), owner)).collect();
+        // The longest window is the one that the limit is known for.
+        for (allowance, rate) in allowances.iter_mut().zip(rates).rev().skip(1) {
+            allowance.name = format!("{}-{}", owner.limit, rate.period).into();
+        }
+        Some(allowances)
     }
 
     /// A rate by its algorithm; `room` is what may come at once, if that is written.
-    fn counted_rate(
+    fn quota(
         &mut self,
-        rate: &TierRate,
+        rate: &WindowRate,
         room: Option<u32>,
         algorithm: &RateAlgorithm,
-    ) -> Option<TaggedQuota> {
+    ) -> Option<Quota> {
         let limit = rate.limit;
         // What may never come may not come at once either.
         let room = if limit == 0 { 0 } else { room.unwrap_or(limit) };
-        let quota = match algorithm {
+        Some(match algorithm {
             RateAlgorithm::FixedWindow(alignment) => {
                 let align = self.align(rate, alignment)?;
                 Quota::FixedWindow(FixedWindow { limit, align })
@@ -239,12 +190,11 @@ impl Compiler<'_> {
                 let meter = Gcra::new(limit, self.length(rate)?, room, room);
                 Quota::Gcra(self.exact(meter, rate, AlgorithmKind::Gcra)?)
             }
-        };
-        Some(TaggedQuota::of(quota, Some(rate.period)))
+        })
     }
 
     /// Where a fixed window begins and ends.
-    fn align(&mut self, rate: &TierRate, alignment: &Alignment) -> Option<Align> {
+    fn align(&mut self, rate: &WindowRate, alignment: &Alignment) -> Option<Align> {
         let zone = match (alignment, rate.period) {
             (Alignment::FirstRequest, Period::Length(length)) => {
                 return Some(Align::FirstRequest(length));
@@ -269,7 +219,7 @@ impl Compiler<'_> {
         Calendar::new(unit, zone).ok().map(Align::Calendar)
     }
 
-    fn length(&mut self, rate: &TierRate) -> Option<Duration> {
+    fn length(&mut self, rate: &WindowRate) -> Option<Duration> {
         match rate.period {
             Period::Length(length) => Some(length),
             Period::Month | Period::Year => {
@@ -282,7 +232,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn refuse_calendar(&mut self, rate: &TierRate, help: &str) {
+    fn refuse_calendar(&mut self, rate: &WindowRate, help: &str) {
         self.refuse(rate.span, NEEDS_CALENDAR, help);
     }
 
@@ -290,7 +240,7 @@ impl Compiler<'_> {
     fn exact<T>(
         &mut self,
         made: Option<T>,
-        rate: &TierRate,
+        rate: &WindowRate,
         algorithm: AlgorithmKind,
     ) -> Option<T> {
         if made.is_none() {
@@ -303,25 +253,26 @@ impl Compiler<'_> {
         made
     }
 
-    fn counted_leases(
-        &mut self,
-        limit: Spanned<Units>,
-        lease: Duration,
-        retry_after: Duration,
-    ) -> Option<Vec<TaggedQuota>> {
-        let (Units::Limited(number), most) = (limit.value, Concurrency::MAX_LIMIT) else {
-            return Some(Vec::new());
-        };
-        if number > most {
-            self.refuse(
-                limit.span,
-                format!("more than {most} requests at once"),
-                format!("write at most {most}, or unlimited"),
-            );
-            return None;
+    fn check_leases(&mut self, limit: u32, span: Span) -> Option<()> {
+        const MOST: u32 = Concurrency::MAX_LIMIT;
+        if limit <= MOST {
+            return Some(());
         }
-        let quota = Quota::Concurrency(Concurrency { limit: number, lease, retry_after });
-        Some(vec![TaggedQuota::of(quota, None)])
+        let message = format!("more than {MOST} requests at once");
+        self.refuse(span, message, format!("write at most {MOST}, or unlimited"));
+        None
+    }
+}
+
+/// What separates the counters of a quota from others of its limit: the algorithm and its alignment.
+fn tag(quota: &Quota) -> String {
+    let name = quota.kind().name();
+    match alignment_of(quota) {
+        None | Some(Align::FirstRequest(_)) => name.to_owned(),
+        Some(Align::Epoch(_)) => format!("{name} epoch"),
+        Some(Align::Calendar(calendar)) => {
+            format!("{name} {} {}", calendar.unit.name(), calendar.zone_name())
+        }
     }
 }
 
