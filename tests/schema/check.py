@@ -115,6 +115,20 @@ def check_settings(tally, schema):
         tally.expect(f"{what} is refused", True, bool(mistakes(schema, SETTINGS + line)))
 
 
+def check_examples(tally, whole, schema, place):
+    """Each example is good by the part of the schema that it stands in."""
+    if isinstance(schema, dict):
+        part = {**schema, "$defs": whole["$defs"]}
+        examples = schema.get("examples", [])
+        for example in examples if isinstance(examples, list) else []:
+            errors = jsonschema.Draft202012Validator(part).iter_errors(example)
+            tally.expect(f"example of {place}", [], [error.message for error in errors])
+    inner = schema.items() if isinstance(schema, dict) else enumerate(schema)
+    for name, value in inner:
+        if isinstance(value, (dict, list)):
+            check_examples(tally, whole, value, f"{place}/{name}")
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tollgate", required=True, help="the binary under test")
@@ -127,6 +141,8 @@ def main():
         kept = json.loads((CONFIG / "schema" / f"{kind}.json").read_text())
         tally.expect(f"{kind}.json is current", True, kept == schemas[kind])
         jsonschema.Draft202012Validator.check_schema(schemas[kind])
+    for kind, schema in schemas.items():
+        check_examples(tally, schema, schema, kind)
     check_shipped(tally, schemas)
     check_policies(tally, schemas["policy"])
     check_settings(tally, schemas["settings"])

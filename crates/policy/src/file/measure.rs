@@ -76,13 +76,15 @@ with_measure! {
     /// `default` for the tiers that are not named: `{ anonymous: 60/hour, default: 5000/hour }`.
     ///
     /// ```yaml
-    /// { rate: 5000/hour }                                             # fixed_window { rate:
-    /// [10/second, 5000/hour] }                                # both at once { rate:
-    /// 100_000/month, align: calendar, timezone: Europe/Berlin } { rate: 30/minute, algorithm:
-    /// sliding_window }                  # or sliding_log { rate: 30/minute, algorithm: gcra,
-    /// burst: 10 } { rate: 10/second, algorithm: token_bucket, capacity: 50 }      # 10 more each
-    /// second, up to 50 { refill: { amount: 10, interval: 1s }, algorithm: token_bucket, capacity:
-    /// { free: 50, default: 200 } } { concurrent: 20, lease: 60s }
+    /// { rate: 5000/hour }                               # fixed_window
+    /// { rate: [10/second, 5000/hour] }                  # both at once
+    /// { rate: { anonymous: 60/hour, default: 5000/hour } }
+    /// { rate: 100_000/month, align: calendar, timezone: Europe/Berlin }
+    /// { rate: 30/minute, algorithm: sliding_window }    # or sliding_log
+    /// { rate: 30/minute, algorithm: gcra, burst: 10 }
+    /// { rate: 10/second, algorithm: token_bucket, capacity: 50 }   # 10 more each second
+    /// { refill: { amount: 10, interval: 1s }, algorithm: token_bucket, capacity: 50 }
+    /// { concurrent: 20, lease: 60s }
     /// ```
     #[derive(Clone, Debug, Default, Deserialize, JsonSchema)]
     #[serde(deny_unknown_fields, rename = "candidate")]

@@ -22,6 +22,21 @@ fn fixed(limit: u32, length: Duration) -> Quota {
 }
 
 #[test]
+fn each_example_of_a_measure_in_the_schema_is_one() {
+    let schema = serde_json::to_value(crate::schema()).unwrap();
+    let candidate = schema.pointer("/$defs/candidate/description").and_then(|text| text.as_str());
+    let (_, examples) = candidate.unwrap().split_once("```yaml\n").unwrap();
+    let (examples, _) = examples.split_once("```").unwrap();
+    assert!(examples.lines().count() >= 9, "{examples}");
+    for example in examples.lines() {
+        let measure = example.split(" #").next().unwrap().trim();
+        let fields = measure.strip_prefix("{ ").and_then(|rest| rest.strip_suffix(" }"));
+        let fields = fields.unwrap_or_else(|| panic!("{example}"));
+        assert!(!limit(fields).rates[0].is_empty(), "{example}");
+    }
+}
+
+#[test]
 fn measures_become_quotas() {
     let calendar = |limit, unit, zone| {
         let align = Align::Calendar(Calendar::new(unit, zone).unwrap());
