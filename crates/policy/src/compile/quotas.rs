@@ -264,7 +264,7 @@ impl Compiler<'_> {
     }
 }
 
-/// What separates the counters of a quota from others of its limit: the algorithm and its alignment.
+/// What separates the counters of a quota from others of its limit.
 fn tag(quota: &Quota) -> String {
     let name = quota.kind().name();
     match alignment_of(quota) {
