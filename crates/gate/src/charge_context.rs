@@ -25,8 +25,8 @@ pub struct ChargeContext<'r, 'p> {
     /// The policy for the host.
     pub policy: &'p Policy,
     /// None: the caller queries its standings, on no route in particular.
-    pub(crate) route: Option<&'p Route>,
-    pub(crate) input: &'r JudgeInput<'r>,
+    pub route: Option<&'p Route>,
+    pub input: &'r JudgeInput<'r>,
 }
 
 /// Callers may query their standings with any good token, or with none.

@@ -24,10 +24,10 @@ use super::{Snapshot, request_state::RequestState, respond::Reply, upgrade};
 
 /// Where a request came from.
 #[derive(Clone, Copy)]
-pub(crate) struct Inbound<'r> {
-    pub(crate) peer: &'r Peer,
+pub struct Inbound<'r> {
+    pub peer: &'r Peer,
     /// The proxy that asks about it; none: a client has sent it here.
-    pub(crate) asker: Option<Asker>,
+    pub asker: Option<Asker>,
     /// The client's address: the peer's, or one that a trusted peer names.
     pub address: IpAddr,
     /// The ID in the log and in the headers.

@@ -47,7 +47,7 @@ pub struct Audience<'r> {
 impl Reply {
     /// What this proxy itself responds to a judged request with these header fields; else, where
     /// the request is forwarded to.
-    pub(crate) fn to<'p>(
+    pub fn to<'p>(
         action: Action<'p>,
         state: &RequestState<'_>,
         fields: &HeaderMap,
@@ -62,7 +62,7 @@ impl Reply {
         })
     }
 
-    pub(crate) fn rejection(&self) -> Option<&Rejection> {
+    pub fn rejection(&self) -> Option<&Rejection> {
         match self {
             Reply::Refused(rejection) => Some(rejection),
             Reply::Forwarded(_) | Reply::Made(_) | Reply::Admitted(_) => None,

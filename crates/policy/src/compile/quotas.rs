@@ -35,7 +35,11 @@ pub(super) const NEEDS_CALENDAR: &str = "a window of a month or a year needs `al
 
 impl Compiler<'_> {
     /// What the owner may use. Empty: without limit.
-    pub(super) fn allowances(&mut self, measure: &Measure, owner: AllowanceContext<'_>) -> Option<Allowances> {
+    pub(super) fn allowances(
+        &mut self,
+        measure: &Measure,
+        owner: AllowanceContext<'_>,
+    ) -> Option<Allowances> {
         let (quota, period) = match measure {
             Measure::Rates { rates, algorithm } => {
                 return self.allowances_of_rates(rates, algorithm, owner);
@@ -59,7 +63,12 @@ impl Compiler<'_> {
     }
 
     /// A quota of the owner; without a period, it has no window.
-    fn allowance(&self, quota: Quota, period: Option<Period>, owner: AllowanceContext<'_>) -> Allowance {
+    fn allowance(
+        &self,
+        quota: Quota,
+        period: Option<Period>,
+        owner: AllowanceContext<'_>,
+    ) -> Allowance {
         let tag = match (owner.is_candidate, tag(&quota)) {
             (true, tag) => format!("candidate {tag}"),
             (false, tag) => tag,
