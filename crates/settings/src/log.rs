@@ -182,7 +182,7 @@ mod tests {
             names.map(|name| format!("{section}.{name}")).collect::<Vec<_>>()
         };
         let settings = BTreeSet::from_iter([fields("access_log"), fields("log")].concat());
-        let page = include_str!("../../docs/log.md");
+        let page = include_str!("../../../docs/log.md");
         let (_, section) = page.split_once("\n## Settings\n").unwrap();
         let section = section.split("\n## ").next().unwrap();
         let rows = section.lines().filter_map(|line| line.strip_prefix("| `"));
