@@ -9,17 +9,19 @@ from dataclasses import dataclass, field
 
 from store import Asker, charge_request, standings_of
 
+# The most that a sliding log may be for.
+LOG_UNITS = 10_000
 # Of every algorithm, and too much to come to the end of it; nothing comes back within the hour.
 HUGE = {
     "fixed": {"rate": "1_000_000_000/day"},
     "sliding": {"rate": "1_000_000/30d", "algorithm": "sliding_window"},
-    "log": {"rate": "10_000/day", "algorithm": "sliding_log"},
+    "log": {"rate": f"{LOG_UNITS}/day", "algorithm": "sliding_log"},
     "bucket": {
         "algorithm": "token_bucket",
         "capacity": 1_000_000_000,
         "refill": {"amount": 1, "interval": "1d"},
     },
-    "gcra": {"rate": "24/day", "algorithm": "gcra", "burst": 10_000},
+    "gcra": {"rate": "24/day", "algorithm": "gcra", "burst": LOG_UNITS},
 }
 TIGHT = 7
 # A store that does not decide must not go unnoticed.
@@ -33,8 +35,6 @@ COLD = ("fixed", "gcra")
 DEPTH = 4
 HOT_KEYS = 6
 COLD_KEYS = 3000
-# After so many rounds other keys are hot: a sliding log is for 10,000 at most.
-ROUNDS_A_GENERATION = 20
 
 
 @dataclass
@@ -80,14 +80,22 @@ class Client(threading.Thread):
         kind = self.random.random()
         cost = self.random.randint(1, 3)
         if kind < 0.5:
-            generation = self.turn // ROUNDS_A_GENERATION
-            key = f"hot-{generation}-{self.number}-{self.random.randrange(HOT_KEYS)}"
-            return tuple(HUGE), key, cost
+            return tuple(HUGE), self.hot_key(cost), cost
         if kind < 0.9:
             return COLD, f"cold-{self.number}-{self.random.randrange(COLD_KEYS)}", cost
         # Each is charged until it is denied, and some more.
         key = f"tight-{self.turn}-{self.number}-{next(self.tight) // (TIGHT + 3)}"
         return ("tight", "fixed"), key, 1
+
+    def hot_key(self, cost):
+        """One of the keys that are charged all the time. The next one takes the place of a key whose
+        log is full: how soon that is depends on the machine."""
+        place = self.random.randrange(HOT_KEYS)
+        for generation in itertools.count():
+            key = f"hot-{generation}-{self.number}-{place}"
+            log = self.counters["log", key]
+            if log.used + sum(log.pending) + cost <= LOG_UNITS:
+                return key
 
     def run(self):
         waiting = collections.deque()
