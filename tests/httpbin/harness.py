@@ -69,17 +69,24 @@ def binary_under_test(description, seconds):
 PORTS = range(12_000, 32_000)
 # Scripts begin at different places.
 ASKED = itertools.count(os.getpid() * 7919)
+# A socket for each port that this script was given: the system lets no other script have its name, and
+# removes it with this process.
+CLAIMS = []
 
 
 def free_port():
-    """A loopback port that was free a moment ago, and that this script was not given before."""
+    """A loopback port that is free, and that no script that runs was given."""
     for number in itertools.islice(ASKED, len(PORTS)):
         port = PORTS[number % len(PORTS)]
+        claim = socket.socket(socket.AF_UNIX)
         with socket.socket() as probe, contextlib.suppress(OSError):
             # As servers do: a port of connections that have ended is free.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
+            claim.bind(f"\0tollgate-port-{port}")
+            CLAIMS.append(claim)
             return port
+        claim.close()
     raise RuntimeError("no port is free")
 
 

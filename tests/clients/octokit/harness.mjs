@@ -175,13 +175,26 @@ function writeSettings(folder, port, policy, secret) {
   return settings;
 }
 
-/** A loopback port that was free a moment ago. */
+/** A loopback port that is free, and that no script that runs was given: `free_port` of harness.py. */
 async function freePort() {
+  for (let number = process.pid * 7919; ; number += 1) {
+    const port = 12_000 + (number % 20_000);
+    const probe = await listening({ host: "127.0.0.1", port });
+    if (probe === null) continue;
+    await new Promise((closed) => probe.close(closed));
+    const claim = await listening({ path: `\0tollgate-port-${port}` });
+    if (claim === null) continue;
+    claim.unref();
+    return port;
+  }
+}
+
+/** A server at an address; null when the address is taken. */
+function listening(address) {
   const server = createServer();
-  await new Promise((ready) => server.listen(0, "127.0.0.1", ready));
-  const { port } = server.address();
-  await new Promise((closed) => server.close(closed));
-  return port;
+  return new Promise((tell) => {
+    server.once("error", () => tell(null)).listen(address, () => tell(server));
+  });
 }
 
 /** Returns when a connection is accepted; fails when the process ends or takes too long. */
