@@ -19,7 +19,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 CONFIG = TESTS.parent / "config"
 sys.path.insert(0, str(TESTS / "edge"))
-from stage import Plan, Tally, api, bearer, binary_under_test, free_port, proxy, running
+from stage import Plan, Tally, api, bearer, binary_under_test, eventually, free_port, proxy, running
 
 SCRAPE_SECONDS = 1
 PATIENCE_SECONDS = 60
@@ -134,9 +134,10 @@ def check_dashboard(tally, server):
     problems = []
     for expression in targets:
         filled = expression.replace("$__rate_interval", RATE_INTERVAL).replace("$policy", ".*")
-        # Only what is above zero is shown of these, and nothing may be.
-        found = server.query(filled.removesuffix(" > 0"))
-        if not found:
+        # Only what is above zero is shown of these, and nothing may be. A rate comes with the second
+        # scrape, which may be still to come.
+        filled = filled.removesuffix(" > 0")
+        if not eventually(lambda: server.query(filled)):
             problems.append(f"nothing: {filled}")
     tally.record(f"{len(targets)} queries of the dashboard have answers", problems)
 

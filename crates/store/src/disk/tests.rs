@@ -67,9 +67,13 @@ impl Subject {
     }
 
     fn try_open(folder: &Path, now: Timestamp) -> Result<Subject, OpenError> {
+        Subject::with_settings(&settings(folder), now)
+    }
+
+    fn with_settings(settings: &DiskSettings, now: Timestamp) -> Result<Subject, OpenError> {
         let time = std::sync::Arc::new(AtomicU64::new(now.as_micros()));
         let clock = Clock::Manual(std::sync::Arc::clone(&time));
-        let store = open(&settings(folder), MemoryBounds::from(100_000), None, clock)?;
+        let store = open(settings, MemoryBounds::from(100_000), None, clock)?;
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         Ok(Subject { store, time, runtime: runtime.unwrap() })
     }
@@ -409,8 +413,9 @@ fn idle_store_shrinks() {
     (0..5000).for_each(|owner| drop(subject.charge(&charge(owner, quota))));
     subject.store.disk().compact().unwrap();
     subject.close();
-    // Nobody asks for anything. The disk is looked through at the start.
-    let subject = Subject::open(folder.path(), START + 2 * HOUR);
+    // Nobody asks for anything. The disk is looked through after the first flush.
+    let settings = DiskSettings { flush: Duration::from_millis(10), ..settings(folder.path()) };
+    let subject = Subject::with_settings(&settings, START + 2 * HOUR).unwrap();
     let disk = subject.store.disk();
     let patience = std::time::Instant::now() + Duration::from_secs(60);
     while disk.report().tables_bytes > 0 {
