@@ -21,6 +21,7 @@ PARTS = {
     "unreadable": unreadable.run,
     "full": full.run,
     "torn": torn.run,
+    "crashes": torn.run_crashes,
     "damage": damage.run,
 }
 SECONDS = 300

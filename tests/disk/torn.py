@@ -256,9 +256,14 @@ def count_in(text):
 
 
 def run(site):
-    """All of them."""
+    """Those that go by how old a charge was."""
     if site.library:
         try_torn_writes(site)
         try_power_failures(site)
+
+
+def run_crashes(site):
+    """Those that go step by step."""
+    if site.library:
         try_crashes_of_a_new_store(site)
         try_crashes_of_a_merge(site)

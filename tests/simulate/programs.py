@@ -29,8 +29,9 @@ from harness import Tally, free_port, give_up_after, running
 
 SECONDS = 200
 PATIENCE_SECONDS = 20
-# How long the first request takes.
-SLOW_SECONDS = 2.5
+# How long the first request takes: so much longer than a busy machine takes to accept it that the end is
+# not taken for the arrival.
+SLOW_SECONDS = 4
 POLICY = """
 version: 1
 upstreams: {{ api: {{ servers: ["http://127.0.0.1:{api}"] }} }}
@@ -366,7 +367,7 @@ def try_program(program, binary, save, tally):
             # A grain of a second cuts off up to a second. If something was asked before, that is
             # the first one, and was sent a moment earlier.
             ahead = seconds_of(read["first"]) - sent
-            problems = [] if -1.1 - asked < ahead < 0.6 else [f"{ahead} s after it was sent"]
+            problems = [] if -1.1 - asked < ahead < SLOW_SECONDS - 1.1 else [f"{ahead} s after it was sent"]
             tally.record(f"{name}: the first one's arrival", problems)
 
 
