@@ -45,7 +45,7 @@ give_up() {
 }
 
 clean_up() {
-    rm -f "$part_output"
+    end_parts
     if grep -qF " $folder/" /proc/self/mountinfo; then give_up "something is mounted below $folder"; fi
     rm -rf --one-file-system "$folder"
 }
@@ -158,10 +158,7 @@ run_demo() {
 
 # As a newcomer runs it, with its totals as this script's own.
 run_tests() {
-    local status=0
-    in_root run_here tests/run.sh | tee "$part_output" || status=$?
-    count_by_last_line || status=1
-    return "$status"
+    counted in_root run_here tests/run.sh
 }
 
 run_here() {

@@ -1,19 +1,24 @@
 #!/usr/bin/env bash
 # Runs every test: Cargo's own, then the black-box scripts against the built binary.
 #
+#   tests/run.sh [cargo] [scripts]      these alone; both when none is named
+#
 # Needs cargo; installs what else is missing on Debian, as root or through sudo. Nothing is
 # installed when nothing is missing, and no Docker engine: the compose files are tried where one is
 # there. All parts run even when one fails. A table says how long each took and why one was skipped,
-# and the last line counts all tests and checks.
+# and the last line counts all tests and checks. Parts that wait run side by side, so that their times
+# add up to more than all of it took.
 #
-#   TOLLGATE_PROFILE    the Cargo profile of the binary under test (default: release)
+#   TOLLGATE_PROFILE    the Cargo profile of the binary under test (default: gate, as Cargo's tests)
 #   TOLLGATE_LATENCY    when set, how long good clients wait during attacks decides about checks
 #   TOLLGATE_SCANNERS   when set, testssl.sh and slowhttptest are tried too, which takes minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
 source tests/parts.sh
 
-profile="${TOLLGATE_PROFILE:-release}"
+# Cargo's tests and the scripts share it, so that all is built once.
+tests_profile=gate
+profile="${TOLLGATE_PROFILE:-$tests_profile}"
 target="${CARGO_TARGET_DIR:-target}"
 venv="$target/test-venv"
 octokit="$target/test-octokit"
@@ -24,17 +29,20 @@ decisions="$target/test-decisions"
 python=/usr/bin/python3
 
 main() {
+    local kinds=("$@") kind
+    if [ "$#" -eq 0 ]; then kinds=(cargo scripts); fi
+    for kind in "${kinds[@]}"; do
+        if [[ ! "$kind" =~ ^(cargo|scripts)$ ]]; then
+            echo "there is no $kind: name cargo, scripts or both" >&2
+            exit 1
+        fi
+    done
     command -v cargo >/dev/null || PATH="${HOME:-/root}/.cargo/bin:$PATH"
     find_rust
     # Without what the tests need there is nothing to try.
     install_everything || { conclude_parts; exit 1; }
 
-    part 'cargo test' cargo_test || true
-    if part "cargo build --profile $profile" cargo build --profile "$profile"; then
-        black_box
-    else
-        part 'black-box scripts' skip_part 'there is no binary to try'
-    fi
+    for kind in "${kinds[@]}"; do "run_$kind"; done
     conclude_parts
 }
 
@@ -122,10 +130,19 @@ install_node_folder() {
     find "$source" -maxdepth 1 -name '*.mjs' -exec cp {} "$folder" \;
 }
 
+# Units compute while the integration tests wait. What does not compile is shown by each.
+run_cargo() {
+    part 'cargo test: build' cargo test --profile "$tests_profile" --workspace --no-run || true
+    part_beside 'cargo test: integration' cargo_test --test integration
+    part_beside 'cargo test: units' cargo_test --workspace --lib --bins
+    part_beside 'cargo test: docs' cargo_test --workspace --doc
+    end_parts_beside
+}
+
 # Terse: the name of a test is printed when it fails.
 cargo_test() {
     local status=0
-    cargo test --no-fail-fast -- --quiet | tee "$part_output" || status=$?
+    cargo test --profile "$tests_profile" --no-fail-fast "$@" -- --quiet | tee "$part_output" || status=$?
     local passed failed ignored
     read -r passed failed ignored < <(
         awk '/^test result: / { passed += $4; failed += $6; ignored += $8 }
@@ -133,6 +150,14 @@ cargo_test() {
     )
     count_part "$passed" "$failed" "$ignored"
     return "$status"
+}
+
+run_scripts() {
+    if part "cargo build --profile $profile" cargo build --profile "$profile"; then
+        black_box
+    else
+        part 'black-box scripts' skip_part 'there is no binary to try'
+    fi
 }
 
 # Each script, against the built binary.
@@ -147,20 +172,28 @@ black_box() {
     export TOLLGATE_AXE="$dashboard/node_modules/axe-core/axe.min.js"
     # Clients of Redis that run in Node.
     export TOLLGATE_NODE_CLIENTS="$decisions"
-    local scripts=(tests/schema/check.py tests/schema/admin.py tests/httpbin/compare.py
-        tests/clients/pygithub/limits.py tests/clients/pygithub/waits.py "$octokit/limits.mjs"
+    # The long ones first. Each has ports and folders of its own.
+    local name=tests/disk/faults.py
+    part_beside "$name" run_script "$name" --tollgate "$binary" crashes damage broken unreadable full
+    local scripts=(tests/simulate/programs.py "$octokit/limits.mjs" tests/clients/pygithub/waits.py
+        tests/dashboard/views.py tests/beside/run.py tests/edge/bodies.py tests/beside/envoy.py tests/observe/prometheus.py
+        tests/edge/faults.py tests/simulate/judge.py tests/simulate/report.py tests/simulate/story.py
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
-        tests/edge/transports.py tests/edge/load.py tests/edge/sockets.py tests/edge/rpc.py
-        tests/edge/bodies.py tests/edge/slow.py tests/edge/floods.py tests/edge/faults.py
-        tests/edge/restarts.py tests/decisions/clients.py tests/decisions/examples.py
-        tests/disk/kill.py tests/disk/faults.py tests/beside/run.py tests/beside/envoy.py tests/observe/prometheus.py
-        tests/simulate/judge.py tests/simulate/programs.py tests/simulate/report.py
-        tests/simulate/story.py
-        tests/dashboard/views.py tests/deploy/systemd.py tests/compose/run.py)
+        tests/decisions/clients.py tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py
+        tests/httpbin/compare.py tests/clients/pygithub/limits.py tests/schema/check.py
+        tests/schema/admin.py)
+    for script in "${scripts[@]}"; do
+        part_beside "$script" run_script "$script" --tollgate "$binary"
+    done
+    end_parts_beside
+    # These measure time, load or memory, or need the machine.
+    scripts=(tests/edge/load.py tests/edge/slow.py tests/edge/floods.py tests/edge/restarts.py
+        tests/disk/kill.py tests/decisions/examples.py tests/deploy/systemd.py tests/compose/run.py)
     for script in "${scripts[@]}"; do
         part "$script" run_script "$script" --tollgate "$binary" || true
     done
-    # The others are run by hand, and take some minutes.
+    part "$name torn" run_script "$name" --tollgate "$binary" torn || true
+    # tests/all.sh runs the other drills.
     part drills run_script tests/drills/run.py --tollgate "$binary" short || true
     if [ -n "${TOLLGATE_SCANNERS:-}" ]; then
         script=tests/edge/scanners.py
@@ -181,4 +214,4 @@ run_script() {
     skip_part "${last#skipped: }"
 }
 
-main
+main "$@"
