@@ -32,7 +32,11 @@ const GUIDE_TITLE: &str = "Serving your own API";
 const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/key-rotation.md", "", "key_rotation.rs follows it"),
     ("docs/choosing-limits.md", "The way, step by step", "tests/simulate/story.py follows it"),
-    ("docs/outages.md", "Drills", "they take minutes: tests/run.sh runs the short one"),
+    (
+        "docs/outages.md",
+        "Drills",
+        "they take minutes: tests/run.sh runs the short one, tests/all.sh all",
+    ),
     ("docs/operations.md", "Docker Compose", "tests/compose/production.py follows it"),
     ("docs/operations.md", "systemd", "tests/deploy/systemd.py boots a systemd with its units"),
     ("docs/edge.md", "Client certificates", "it needs an authority with its files"),
@@ -61,7 +65,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tollgate store compact", "the same"),
     ("tests/disk/kill.py", "tests/run.sh runs it"),
     ("tests/disk/faults.py", "the same"),
-    ("tests/bench/instructions.sh", "it needs callgrind and minutes: the gate runs it"),
+    ("tests/bench/instructions.sh", "it needs callgrind and minutes: tests/all.sh runs it"),
 ];
 
 /// Commands that the pages name without their output, and how they are run in a folder with
