@@ -32,11 +32,7 @@ const GUIDE_TITLE: &str = "Serving your own API";
 const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/key-rotation.md", "", "key_rotation.rs follows it"),
     ("docs/choosing-limits.md", "The way, step by step", "tests/simulate/story.py follows it"),
-    (
-        "docs/outages.md",
-        "Drills",
-        "they take minutes: tests/run.sh runs the short one, tests/all.sh all",
-    ),
+    ("docs/outages.md", "Drills", "tests/run.sh runs the short one, tests/all.sh all"),
     ("docs/operations.md", "Docker Compose", "tests/compose/production.py follows it"),
     ("docs/operations.md", "systemd", "tests/deploy/systemd.py boots a systemd with its units"),
     ("docs/edge.md", "Client certificates", "it needs an authority with its files"),
