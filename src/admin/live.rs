@@ -107,7 +107,7 @@ impl Live {
     /// Counts what there was meanwhile. The event about it, if it is wanted.
     fn observe(&self, context: &Context, is_heard: bool) -> Option<Bytes> {
         let counted = CountTotals::of(&context.shared);
-        let mut observed = self.observed();
+        let mut observed = self.observed.lock();
         let Observed { steps, recent, events, latest } = &mut *observed;
         let now = Instant::now();
         steps.take(now, &counted);

@@ -26,6 +26,7 @@ pub struct ChargeContext<'r, 'p> {
     pub policy: &'p Policy,
     /// None: the caller queries its standings, on no route in particular.
     pub route: Option<&'p Route>,
+    /// What the request is judged by.
     pub input: &'r JudgeInput<'r>,
 }
 

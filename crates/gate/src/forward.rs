@@ -25,6 +25,7 @@ use super::{Snapshot, request_state::RequestState, respond::Reply, upgrade};
 /// Where a request came from.
 #[derive(Clone, Copy)]
 pub struct Inbound<'r> {
+    /// Who has sent it.
     pub peer: &'r Peer,
     /// The proxy that asks about it; none: a client has sent it here.
     pub asker: Option<Asker>,

@@ -7,8 +7,11 @@ use super::{dry_run::DryRun, head::Head};
 
 /// What a request is judged by.
 pub struct JudgeInput<'r> {
+    /// The head of the request.
     pub head: &'r Head<'r>,
+    /// What is known of the client before its token is read.
     pub client: Client<'r>,
+    /// The keys of issuers, as of this snapshot.
     pub published_keys: &'r PublishedKeys,
     /// The one instant at which it is judged.
     pub now: Timestamp,

@@ -62,6 +62,7 @@ impl Reply {
         })
     }
 
+    /// Why it is refused, if it is.
     pub fn rejection(&self) -> Option<&Rejection> {
         match self {
             Reply::Refused(rejection) => Some(rejection),

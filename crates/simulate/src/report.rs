@@ -22,4 +22,4 @@ mod tables;
 mod times;
 mod words;
 
-pub(crate) use self::safe::code_span;
+pub use self::safe::code_span;

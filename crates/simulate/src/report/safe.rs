@@ -45,7 +45,7 @@ pub(super) fn code(text: &str) -> String {
 }
 
 /// A code span of Markdown outside of a table, of text in one line.
-pub(crate) fn code_span(text: &str) -> String {
+pub fn code_span(text: &str) -> String {
     // An empty span would be two backticks.
     let text = if text.is_empty() { " " } else { text };
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
