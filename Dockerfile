@@ -8,9 +8,10 @@
 FROM rust:1.95-bookworm AS build
 WORKDIR /build
 
-# Dependencies in a layer of their own, made anew only when the lock file changes: a program that does
-# nothing stands in for ours. (Cache mounts would do it too, but older builders do not know them.)
+# Dependencies and our crates in a layer of their own, made anew only when one of them changes: a
+# program that does nothing stands in for the root package. (Cache mounts would do it too, but older builders do not know them.)
 COPY Cargo.toml Cargo.lock ./
+COPY crates crates
 RUN mkdir src \
     && echo 'fn main() {}' > src/main.rs \
     && touch src/lib.rs \

@@ -7,7 +7,8 @@
 mod repeats;
 
 use std::{
-    fmt, io,
+    borrow::Cow,
+    env, fmt, io,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -23,7 +24,11 @@ use tracing::{
 };
 use tracing_subscriber::{
     EnvFilter,
-    fmt::{FmtContext, FormatEvent, FormatFields, format::Writer},
+    fmt::{
+        FmtContext, FormatEvent, FormatFields,
+        format::Writer,
+        time::{FormatTime, SystemTime},
+    },
     layer::SubscriberExt,
     registry::LookupSpan,
 };
@@ -68,7 +73,7 @@ impl Unwritten {
 
 /// Events go to standard error, the access log to standard output; a full pipe holds up neither.
 pub fn log_to_stderr(format: Format) -> Events {
-    let filter = EnvFilter::try_from_env(FILTER).unwrap_or_else(|_| EnvFilter::new(DEFAULT_FILTER));
+    let filter = filter().unwrap_or_else(|| EnvFilter::new(DEFAULT_FILTER));
     let pipe = Pipe::start(io::stderr(), |lines| {
         UNREAD.fetch_add(lines, Ordering::Relaxed);
         tracing::warn!(lines, "events were dropped: standard error is read too slowly");
@@ -79,7 +84,10 @@ pub fn log_to_stderr(format: Format) -> Events {
     let bounded = Repeats(Arc::clone(&kinds));
     let registry = tracing_subscriber::registry();
     let dispatch = match format {
-        Format::Text => Dispatch::new(registry.with(layer).with(bounded).with(filter)),
+        Format::Text => {
+            let layer = layer.event_format(TextLines);
+            Dispatch::new(registry.with(layer).with(bounded).with(filter))
+        }
         Format::Json => {
             let layer = layer.event_format(JsonLines);
             Dispatch::new(registry.with(layer).with(bounded).with(filter))
@@ -109,7 +117,57 @@ impl Events {
 fn log_dropped(left_out: Vec<(LeftOut, Duration)>) {
     for (LeftOut { lines, message, target, .. }, time) in left_out {
         let seconds = time.as_secs().max(1);
+        let target = &*shown(target);
         tracing::warn!(lines, like = message, target, seconds, "more lines like this were dropped");
+    }
+}
+
+/// What the environment asks for, if it can be read.
+#[expect(clippy::disallowed_methods, reason = "events are logged before any settings are read")]
+fn filter() -> Option<EnvFilter> {
+    EnvFilter::try_new(directives(&env::var(FILTER).ok()?)).ok()
+}
+
+/// The filter with each directive about a part of this program, `tollgate::store=debug`, also for the
+/// crate that the part is: it is named as it is shown.
+fn directives(filter: &str) -> String {
+    let mut directives: Vec<Cow<'_, str>> = Vec::new();
+    for directive in filter.split(',') {
+        directives.push(directive.into());
+        if let Some(part) = directive.trim().strip_prefix("tollgate::") {
+            directives.push(format!("tollgate_{part}").into());
+            directives.push(format!("tollgate_observe::{part}").into());
+        }
+    }
+    directives.join(",")
+}
+
+/// The target of an event as users know it: the crates are parts of one program.
+fn shown(target: &str) -> Cow<'_, str> {
+    let part = target.strip_prefix("tollgate_observe::").or(target.strip_prefix("tollgate_"));
+    part.map_or(target.into(), |part| format!("tollgate::{part}").into())
+}
+
+/// A line for people: time, level, target, message and fields. As the subscriber's own, but for the
+/// target.
+struct TextLines;
+
+impl<S, N> FormatEvent<S, N> for TextLines
+where
+    S: Subscriber + for<'l> LookupSpan<'l>,
+    N: for<'w> FormatFields<'w> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let metadata = event.metadata();
+        SystemTime.format_time(&mut writer)?;
+        write!(writer, " {:>5} {}: ", metadata.level(), shown(metadata.target()))?;
+        context.format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
     }
 }
 
@@ -140,7 +198,7 @@ where
             "{{\"time\":\"{time}\",\"level\":\"{}\",\"target\":\"{}\",\"message\":{message},\
              \"fields\":{}}}",
             metadata.level(),
-            metadata.target(),
+            shown(metadata.target()),
             Value::Object(fields.others),
         )
     }
@@ -234,5 +292,22 @@ mod tests {
             "error": "line 1\nline \"2\"", "name": "a\u{1b}b", "times": 3, "level": -1, "is_new": true,
         });
         assert_eq!(event["fields"], fields);
+    }
+
+    #[test]
+    fn part_of_the_program_is_named_as_it_is_shown() {
+        for (target, expected) in [
+            ("tollgate::reload", "tollgate::reload"),
+            ("tollgate_store::redis", "tollgate::store::redis"),
+            ("tollgate_observe::trace", "tollgate::trace"),
+            ("hyper::proto", "hyper::proto"),
+        ] {
+            assert_eq!(shown(target), expected);
+        }
+        let asked = "error,tollgate=info,tollgate::trace=debug";
+        let expected = "error,tollgate=info,tollgate::trace=debug,tollgate_trace=debug,\
+                        tollgate_observe::trace=debug";
+        assert_eq!(directives(asked), expected);
+        assert!(EnvFilter::try_new(expected).is_ok());
     }
 }

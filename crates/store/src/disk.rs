@@ -28,7 +28,6 @@ mod upkeep;
 use std::{
     path::Path,
     sync::{
-        Mutex, PoisonError,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
@@ -37,6 +36,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_settings::{DiskSettings, SyncMode};
@@ -296,8 +296,8 @@ impl Disk {
 }
 
 /// A panic cannot leave what these locks protect half-written.
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock()
 }
 
 #[cfg(test)]

@@ -27,11 +27,12 @@ pub(crate) mod watermark;
 use std::{
     hint::black_box,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
     },
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 pub use self::residency::DiskStore;
@@ -342,7 +343,7 @@ impl MemoryStore {
         let mut seen = 0;
         for _ in 0..SHARDS {
             let index = self.sweep_at.fetch_add(1, Ordering::Relaxed) % SHARDS;
-            if let Some(Ok(mut shard)) = self.shards.get(index).map(Mutex::try_lock)
+            if let Some(Some(mut shard)) = self.shards.get(index).map(Mutex::try_lock)
                 && shard.is_due(now)
             {
                 seen += shard.len();
@@ -400,7 +401,7 @@ impl LockedShards<'_> {
 
 /// A panic cannot leave a shard half-written, so a poisoned lock is as good as any.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    mutex.lock()
 }
 
 #[cfg(test)]

@@ -5,11 +5,9 @@
 //! may come back with the next response. What is known here is this process' part: units that
 //! requests at other proxies hold are not in it.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::{collections::HashMap, sync::Arc};
 
+use parking_lot::{Mutex, MutexGuard};
 use tollgate_limit::Key;
 
 /// Units by counter. It has an entry for each request in flight at most.
@@ -41,7 +39,7 @@ impl Unsettled {
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<u128, u32>> {
-        self.units.lock().unwrap_or_else(PoisonError::into_inner)
+        self.units.lock()
     }
 }
 

@@ -38,10 +38,10 @@ const MAX_KINDS: usize = 1000;
 
 /// What an operator does, file by file and line by line, is logged in full.
 const WHOLE: [&str; 4] =
-    ["tollgate::reload", "tollgate::policy::diff", "tollgate::cli", "tollgate::admin::callers"];
+    ["tollgate::reload", "tollgate_preview::diff", "tollgate::cli", "tollgate::admin::callers"];
 
 /// The target of the events that report what was left out.
-const TALLY: &str = "tollgate::events";
+const TALLY: &str = "tollgate_observe::events";
 
 /// Fields that distinguish one kind from another: the configuration names each upstream and server,
 /// and this program names the schemes.

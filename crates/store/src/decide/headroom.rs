@@ -10,11 +10,9 @@
 //! only, since it does not know what the others do. Where the estimate is wrong, calls are made in
 //! vain, and a request may be denied needlessly.
 
-use std::{
-    num::NonZeroU32,
-    sync::{Mutex, MutexGuard, PoisonError},
-};
+use std::num::NonZeroU32;
 
+use parking_lot::{Mutex, MutexGuard};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, DecidedBy, Decision, Key, Stance, Standing};
 
@@ -110,7 +108,7 @@ impl Headrooms {
     }
 
     fn lock(&self) -> MutexGuard<'_, Recent<u128, Headroom>> {
-        self.by_entry.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_entry.lock()
     }
 }
 

@@ -6,11 +6,9 @@
 //! 1970): a counter that was used is never taken for new, and the few new ones that are taken for
 //! used do no harm.
 
-use std::{
-    rc::Rc,
-    sync::{Mutex, PoisonError},
-};
+use std::rc::Rc;
 
+use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Decision, Origin, Stance};
@@ -54,7 +52,7 @@ impl NewCounters {
     /// Whether a client may use a counter at `now`. If so, it counts as used.
     fn admit(&self, by: u128, entry: u128, now: Timestamp) -> bool {
         // A panic cannot leave the filter half-written.
-        let mut minute = self.minute.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut minute = self.minute.lock();
         minute.begin(now.as_micros() / MINUTE_MICROS);
         let pair_hash = entry ^ by.rotate_left(u64::BITS);
         if minute.has_seen(pair_hash) {

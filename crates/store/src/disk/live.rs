@@ -5,9 +5,9 @@ use std::{
     fs, io,
     ops::Range,
     path::{Path, PathBuf},
-    sync::Mutex,
 };
 
+use parking_lot::Mutex;
 use tollgate_limit::Bytes;
 
 use super::{

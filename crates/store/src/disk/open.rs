@@ -3,7 +3,7 @@
 use std::{
     io,
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize},
         mpsc,
     },
@@ -11,6 +11,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tollgate_clock::Clock;
 use tollgate_settings::{DiskSettings, MemoryBounds};

@@ -2,10 +2,11 @@
 //! disk.
 
 use std::sync::{
-    Arc, Mutex,
+    Arc,
     mpsc::{Receiver, SyncSender, TrySendError, sync_channel},
 };
 
+use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tollgate_clock::Throttle;
 

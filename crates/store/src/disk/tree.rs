@@ -14,7 +14,7 @@ use std::{
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
@@ -24,6 +24,7 @@ use lsm_tree::{
     compaction::Leveled,
     config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PinningPolicy},
 };
+use parking_lot::Mutex;
 use tollgate_clock::{Clock, Timestamp};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -288,7 +289,7 @@ impl Tree {
         &self,
         merge: impl FnOnce() -> Result<(), TreeError>,
     ) -> Result<(), TreeError> {
-        let merging = self.merging.lock().unwrap_or_else(PoisonError::into_inner);
+        let merging = self.merging.lock();
         self.settle(Some(&merging))?;
         let merged = guarded(merge);
         if merged.is_err() {

@@ -18,12 +18,10 @@ mod write_back;
 use std::{
     collections::{HashMap, VecDeque, hash_map::Entry},
     pin::pin,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicUsize, Ordering},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tollgate_limit::{AnyState, Charge, DecidedBy, OwnedCharge};
 
@@ -181,7 +179,7 @@ impl PendingCharges {
 
     /// Must be held no longer than it takes to decide or settle one request.
     pub(crate) fn lock(&self) -> MutexGuard<'_, PendingCounters> {
-        self.counters.lock().unwrap_or_else(PoisonError::into_inner)
+        self.counters.lock()
     }
 }
 

@@ -11,13 +11,11 @@
 use std::{
     collections::VecDeque,
     rc::Rc,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{AnyState, Charge, DecidedBy, Key, OwnedCharge};
@@ -151,7 +149,7 @@ impl Reseeding {
     }
 
     fn lock(&self) -> MutexGuard<'_, RememberedCharges> {
-        self.charges.lock().unwrap_or_else(PoisonError::into_inner)
+        self.charges.lock()
     }
 }
 

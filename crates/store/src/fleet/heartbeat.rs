@@ -6,12 +6,13 @@ use std::{
     hash::{BuildHasher, Hasher},
     rc::Rc,
     sync::{
-        Arc, Mutex, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tollgate_clock::Timestamp;
 
@@ -66,7 +67,7 @@ impl Duty {
         now: Instant,
         is_due: impl FnOnce(Duration) -> bool,
     ) -> Option<Turn> {
-        let mut begun = self.begun.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut begun = self.begun.lock();
         let is_due = begun.is_none_or(|begun| is_due(now.saturating_duration_since(begun)));
         let may_begin = is_due && !self.has_ended.load(Ordering::Relaxed);
         if !may_begin || self.is_busy.swap(true, Ordering::Relaxed) {

@@ -4,13 +4,11 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::atomic::{AtomicBool, Ordering},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 /// Time between two lines in the log about the same server.
@@ -119,6 +117,6 @@ impl Rivals {
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<String, KnownRival>> {
-        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+        self.known.lock()
     }
 }

@@ -9,12 +9,13 @@ use std::{
     collections::BTreeMap,
     rc::Rc,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::heartbeat::{Duty, Turn};
@@ -99,7 +100,7 @@ impl Fleet {
 
     /// A panic cannot leave the state half-written.
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

@@ -7,13 +7,11 @@
 
 use std::{
     fmt,
-    sync::{
-        Mutex, MutexGuard, PoisonError,
-        atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering},
-    },
+    sync::atomic::{AtomicBool, AtomicU16, AtomicU32, Ordering},
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tollgate_clock::{Throttle, Timestamp};
 use tollgate_settings::{MoveMode, Moving};
 
@@ -261,7 +259,7 @@ impl Move {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

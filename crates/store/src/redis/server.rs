@@ -8,12 +8,13 @@
 use std::{
     fmt,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc,
         atomic::{AtomicBool, AtomicU8, AtomicU32, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
@@ -274,7 +275,7 @@ impl Server {
 
     /// Its replication offsets, if it is a primary with replicas.
     pub(super) fn replication_marks(&self) -> MutexGuard<'_, ReplicationMarks> {
-        self.replication_marks.lock().unwrap_or_else(PoisonError::into_inner)
+        self.replication_marks.lock()
     }
 
     pub(super) fn report(&self) -> ServerReport {
@@ -295,7 +296,7 @@ impl Server {
     }
 
     fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+        self.status.lock()
     }
 }
 

@@ -4,9 +4,10 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+    sync::{Arc, Weak},
 };
 
+use parking_lot::{Mutex, MutexGuard};
 use tollgate_settings::Endpoint;
 
 use super::{server::Server, server_report::ServerReport};
@@ -59,11 +60,11 @@ impl Servers {
     }
 
     fn lock_lacks_primary(&self) -> MutexGuard<'_, Option<bool>> {
-        self.lacks_primary.lock().unwrap_or_else(PoisonError::into_inner)
+        self.lacks_primary.lock()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Endpoint, Weak<Server>>> {
-        self.by_endpoint.lock().unwrap_or_else(PoisonError::into_inner)
+        self.by_endpoint.lock()
     }
 }
 

@@ -12,12 +12,13 @@
 use std::{
     collections::BTreeMap,
     sync::{
-        Arc, Mutex, PoisonError, Weak,
+        Arc, Weak,
         atomic::{AtomicI64, AtomicU8, Ordering},
     },
     time::Duration,
 };
 
+use parking_lot::Mutex;
 use redis::{RedisError, Value, aio::MultiplexedConnection};
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_clock::{Clock, Timestamp};
@@ -117,7 +118,7 @@ impl Clocks {
         server: &Endpoint,
         configured: StoreClock,
     ) -> Arc<ServerClock> {
-        let mut servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut servers = self.servers.lock();
         let name = server.name();
         // A server may be in two stores, with different clocks.
         let key = format!("{name} {configured:?}");
@@ -153,7 +154,7 @@ impl Clocks {
     /// All skews that are known, by server. For a server in two stores, that of the store which is
     /// to go by this process' clock.
     pub(crate) fn all(&self) -> Vec<Skew> {
-        let servers = self.servers.lock().unwrap_or_else(PoisonError::into_inner);
+        let servers = self.servers.lock();
         let known = servers.values().filter_map(Weak::upgrade);
         let mut skews: Vec<Skew> = known.filter_map(|server| server.skew()).collect();
         // `Proxy` comes before `Redis` in the names of the map.

@@ -1,12 +1,9 @@
 //! Putting right what a change of the tables that failed has left on disk.
 
-use std::{
-    collections::HashSet,
-    fs, io,
-    sync::{MutexGuard, atomic::Ordering},
-};
+use std::{collections::HashSet, fs, io, sync::atomic::Ordering};
 
 use lsm_tree::AbstractTree;
+use parking_lot::MutexGuard;
 
 use super::{CURRENT, Tree, TreeError, digest, guarded};
 use crate::disk::sealed;
@@ -36,7 +33,7 @@ impl Tree {
         }
         let own = match merging {
             Some(_) => None,
-            None => self.merging.try_lock().ok(),
+            None => self.merging.try_lock(),
         };
         if merging.is_none() && own.is_none() {
             // Some of the tables are still written. The merge settles it if it has to wait.
