@@ -1,11 +1,14 @@
-//! The rooms of `src` stand on floors: what a room needs stands below it, never above.
+//! Crates stand on crates by Cargo's own graph; the rooms inside a crate stand on floors: what a
+//! room needs stands below it, never above.
 //!
-//! A circle of rooms cannot be read, moved or tested apart from the rest. So this test reads what
-//! each file of `src` names of other rooms, and holds it against [`FLOORS`]. A change that needs
-//! another arrow adds it here, with a thought: does what both rooms need belong to a room below
-//! both, or may the caller pass it in?
+//! A circle of rooms cannot be read, moved or tested apart from the rest. Cargo allows none between
+//! crates. Inside a crate this test reads what each file names of other rooms, and holds it against
+//! [`FLOORS`]. A change that needs another arrow adds it here, with a thought: does what both rooms
+//! need belong to a room below both, or may the caller pass it in?
 
-/// What the files of `src` name of each other.
+/// Whether each crate uses what it depends on.
+mod dependencies;
+/// What the files of the crates name of each other.
 mod imports;
 /// Whether each file is compiled.
 mod modules;
@@ -15,127 +18,159 @@ use std::{
     sync::LazyLock,
 };
 
-use self::imports::{File, Import, files};
+use self::imports::{File, Import, ROOT, files};
 
-/// A room: a module directly below the crate's root, with its files.
+/// A room: a module directly below its crate's root, with its files.
 struct Room {
+    /// The module, or modules if they may need each other. With the name of its crate, it is the
+    /// files that no other room has.
     name: &'static str,
-    /// The rooms that it may import: all of them stand above it in the list, which is a floor
-    /// below.
+    /// The rooms that it may import: those of its crate stand above it in the list, which is a
+    /// floor below. The rooms in `src` also list the crates that they may import, and those
+    /// rooms of crates that are public.
     below: &'static [&'static str],
     /// What it holds, for the reader of a failure.
     holds: &'static str,
 }
 
-/// The rooms from the lowest floor up.
+/// The crates that hold several rooms, each with its rooms from the lowest floor up. A file of no
+/// room, like each `lib.rs`, may import all of its crate, and all may import it.
 #[rustfmt::skip]
-const FLOORS: &[Room] = &[
-    Room { name: "clock", below: &[],
-           holds: "the time, and the only place that asks the system for it" },
-    Room { name: "pipe", below: &[],
-           holds: "output that never blocks a request" },
-    Room { name: "outbound", below: &[],
-           holds: "HTTP to servers beside the path of requests: issuers, the collector of traces" },
-    Room { name: "printable", below: &[],
-           holds: "text as people may see it: it drives no terminal" },
-    Room { name: "yaml", below: &["printable"],
-           holds: "text to typed values, every problem with its place, and the files it is read from" },
-    Room { name: "wire", below: &[],
-           holds: "the grammar of what clients send; bytes in, facts or violations out" },
-    Room { name: "resp", below: &[],
-           holds: "the Redis protocol: commands in, replies out" },
-    Room { name: "envoy", below: &[],
-           holds: "the messages that Envoy asks with, and the frames of gRPC" },
-    Room { name: "deadline", below: &[],
-           holds: "one timer a worker; it is made from durations, not from settings" },
-    Room { name: "panics", below: &["pipe"],
-           holds: "the panic hook, and what it logs" },
-    Room { name: "warning", below: &["clock", "yaml"],
-           holds: "the kinds of warnings; who has the settings decides whether one holds" },
-    Room { name: "sketch", below: &["clock"],
-           holds: "which callers use a limit most, in bounded memory, with error bounds" },
-    Room { name: "history", below: &["clock", "printable"],
-           holds: "access logs of the past, read and merged; it knows no policies" },
-    Room { name: "metrics", below: &["sketch"],
-           holds: "what each worker counts of requests, by words of the policy" },
-    Room { name: "trace", below: &["clock", "metrics", "outbound"],
-           holds: "spans of requests, and how they are exported; it knows no routes, servers or counters" },
-    Room { name: "limit", below: &["clock"],
-           holds: "the algorithms: pure functions of a state, a cost and an instant" },
-    Room { name: "access_log", below: &["clock", "metrics", "pipe"],
-           holds: "a line a request" },
-    Room { name: "events", below: &["access_log", "clock", "panics", "pipe"],
-           holds: "the log of events" },
-    Room { name: "identity", below: &["clock", "limit", "outbound", "yaml"],
-           holds: "who is calling; it knows tokens and addresses, not routes" },
-    Room { name: "policy", below: &["clock", "identity", "limit", "warning", "wire", "yaml"],
-           holds: "a policy file, compiled; it describes, and holds no state of servers or counters" },
-    Room { name: "settings", below: &["access_log", "clock", "deadline", "identity", "policy", "trace", "warning", "wire", "yaml"],
-           holds: "what needs a restart to change" },
-    Room { name: "store", below: &["clock", "limit", "metrics", "settings", "trace"],
-           holds: "the counters; it knows charges, not routes or requests" },
-    Room { name: "downstream", below: &["clock", "identity", "settings", "wire"],
-           holds: "what is known of a client's connection" },
-    Room { name: "upstream", below: &["deadline", "downstream", "identity", "metrics", "policy", "trace"],
-           holds: "the servers that requests are forwarded to, and their state" },
-    Room { name: "response", below: &["access_log", "clock", "downstream", "identity", "limit", "metrics", "policy", "store", "trace", "upstream", "wire"],
-           holds: "the only place that knows status codes and limit headers" },
-    Room { name: "gate", below: &["access_log", "clock", "downstream", "envoy", "identity", "limit", "metrics", "panics", "policy", "response", "settings", "sketch", "store", "trace", "upstream", "wire"],
-           holds: "the life of a request, and the calls of programs that charge limits by name" },
-    Room { name: "preview", below: &["clock", "downstream", "gate", "identity", "limit", "policy", "response", "settings", "store", "upstream", "wire", "yaml"],
-           holds: "what would happen: diff, explain and the tests of policies, without charging" },
-    Room { name: "simulate", below: &["clock", "gate", "history", "identity", "limit", "policy", "preview", "printable", "response", "settings", "store", "wire", "yaml"],
-           holds: "what limits would have done to requests of the past" },
-    Room { name: "callers", below: &["clock", "gate", "identity", "limit", "policy", "preview", "settings", "sketch", "store"],
-           holds: "the counters of one caller by its name: how they stand, and resetting them; the callers that use most" },
-    Room { name: "server", below: &["access_log", "deadline", "downstream", "gate", "identity", "panics", "response", "settings", "upstream", "wire"],
-           holds: "listeners, workers and connections" },
-    Room { name: "decisions", below: &["access_log", "clock", "deadline", "downstream", "gate", "identity", "limit", "metrics", "resp", "server", "settings", "upstream"],
-           holds: "listeners at which other programs ask, and the commands of each" },
-    Room { name: "reload", below: &["clock", "gate", "policy", "preview", "settings", "warning", "yaml"],
-           holds: "another configuration put in force under traffic" },
-    Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "metrics", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "wire", "yaml"],
-           holds: "metrics, health and inspection" },
-    Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "history", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "simulate", "store", "warning", "yaml"],
-           holds: "the commands, a file each" },
+const FLOORS: &[(&str, &[Room])] = &[
+    ("clock", &[
+        Room { name: "clock", below: &[],
+               holds: "the time, and the only place that asks the system for it" },
+        Room { name: "deadline", below: &[],
+               holds: "one timer a worker; it is made from durations, not from settings" },
+    ]),
+    ("yaml", &[
+        Room { name: "yaml", below: &[],
+               holds: "text to typed values, every problem with its place, and the files it is read from" },
+        Room { name: "warning", below: &["yaml"],
+               holds: "the kinds of warnings; who has the settings decides whether one holds" },
+    ]),
+    ("wire", &[
+        Room { name: "wire", below: &[],
+               holds: "the grammar of what clients send; bytes in, facts or violations out" },
+        Room { name: "resp", below: &[],
+               holds: "the Redis protocol: commands in, replies out" },
+        Room { name: "envoy", below: &[],
+               holds: "the messages that Envoy asks with, and the frames of gRPC" },
+    ]),
+    ("observe", &[
+        Room { name: "pipe", below: &[],
+               holds: "output that never blocks a request" },
+        Room { name: "panics", below: &["pipe"],
+               holds: "the panic hook, and what it logs" },
+        Room { name: "sketch", below: &[],
+               holds: "which callers use a limit most, in bounded memory, with error bounds" },
+        Room { name: "metrics", below: &["sketch"],
+               holds: "what each worker counts of requests, by words of the policy" },
+        Room { name: "trace", below: &["metrics"],
+               holds: "spans of requests, and how they are exported; it knows no routes, servers or counters" },
+        Room { name: "access_log", below: &["metrics", "pipe"],
+               holds: "a line a request" },
+        Room { name: "events", below: &["access_log", "panics", "pipe"],
+               holds: "the log of events" },
+    ]),
+    ("store", &[
+        Room { name: "memory disk", below: &[],
+               holds: "counters in the process, and on its disk: what is on disk comes into memory first" },
+        Room { name: "redis", below: &[],
+               holds: "counters in Redis, its servers, and the lists that proxies keep there" },
+        Room { name: "moving", below: &[],
+               holds: "callers moved from one store to another" },
+        Room { name: "fleet", below: &["moving", "redis"],
+               holds: "what proxies that share a Redis know of each other, and have in common" },
+        Room { name: "decide", below: &["memory disk", "moving", "redis"],
+               holds: "charges decided by one store or several" },
+        Room { name: "fallback", below: &["memory disk", "redis"],
+               holds: "going on while Redis does not answer" },
+    ]),
+    ("upstream", &[
+        Room { name: "downstream", below: &[],
+               holds: "what is known of a client's connection" },
+        Room { name: "upstream", below: &["downstream"],
+               holds: "the servers that requests are forwarded to, and their state" },
+    ]),
+    (ROOT, &[
+        Room { name: "callers", below: &["clock", "gate", "identity", "limit", "policy", "preview", "settings", "sketch", "store"],
+               holds: "the counters of one caller by its name: how they stand, and resetting them; the callers that use most" },
+        Room { name: "server", below: &["access_log", "deadline", "downstream", "gate", "identity", "panics", "response", "settings", "upstream", "wire"],
+               holds: "listeners, workers and connections" },
+        Room { name: "decisions", below: &["access_log", "clock", "deadline", "downstream", "gate", "identity", "limit", "metrics", "resp", "server", "settings", "upstream"],
+               holds: "listeners at which other programs ask, and the commands of each" },
+        Room { name: "reload", below: &["clock", "gate", "policy", "preview", "settings", "warning", "yaml"],
+               holds: "another configuration put in force under traffic" },
+        Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "keyword", "metrics", "observe", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "wire"],
+               holds: "metrics, health and inspection" },
+        Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "history", "identity", "pipe", "policy", "preview", "reload", "server", "settings", "simulate", "store", "warning", "yaml"],
+               holds: "the commands, a file each" },
+    ]),
 ];
 
-/// The files of `src`, read once for all tests.
+/// The files of all crates, read once for all tests.
 static FILES: LazyLock<Vec<File>> = LazyLock::new(files);
+
+/// The rooms of a crate; none: it is one room.
+fn floors(package: &str) -> &'static [Room] {
+    FLOORS.iter().find(|(name, _)| *name == package).map_or(&[], |(_, rooms)| rooms)
+}
+
+/// The room of a module; none: it is of no room.
+fn room(module: &[String]) -> Option<&'static Room> {
+    let named = |part: &String| {
+        let mut rooms = floors(&module[0]).iter();
+        rooms.find(|room| room.name.split(' ').any(|name| name == part))
+    };
+    module.get(1).and_then(named).or_else(|| named(&module[0]))
+}
+
+/// The room or the crate of an import, as [`FLOORS`] names it; none: all may import it.
+fn imported<'i>(file: &File, import: &'i Import) -> Option<&'i str> {
+    let other = FILES.iter().find(|other| other.shown == import.file)?;
+    if file.package() != other.package() {
+        let name = room(&import.path).map_or(import.path[0].as_str(), |room| room.name);
+        return (file.package() == ROOT).then_some(name);
+    }
+    room(&other.module).filter(|_| !other.is_head()).map(|room| room.name)
+}
 
 #[test]
 fn rooms_import_only_rooms_below_them() {
     let mut faults = Vec::new();
-    for file in FILES.iter() {
-        let Some(room) = FLOORS.iter().find(|room| room.name == file.room()) else {
-            faults.push(format!(
+    for file in FILES.iter().filter(|file| !file.is_head()) {
+        match room(&file.module) {
+            Some(room) => {
+                faults.extend(file.imports.iter().filter_map(|import| fault(room, file, import)));
+            }
+            None if file.package() == ROOT => faults.push(format!(
                 "{} is in the room `{}`, which is not in FLOORS of tests/integration/floors.rs: give \
                  it a floor, and say what it holds",
-                file.shown,
-                file.room()
-            ));
-            continue;
-        };
-        faults.extend(file.imports.iter().filter_map(|import| fault(room, file, import)));
+                file.shown, file.module[1]
+            )),
+            None => {}
+        }
     }
     assert!(faults.is_empty(), "{}", faults.join("\n\n"));
 }
 
 /// What is wrong with an import of a room's file, if anything is.
 fn fault(room: &Room, file: &File, import: &Import) -> Option<String> {
-    let other = import.path.first()?;
-    if other == room.name || room.below.contains(&other.as_str()) {
+    let other = imported(file, import)?;
+    if other == room.name || room.below.contains(&other) {
         return None;
     }
-    let holds = FLOORS.iter().find(|room| room.name == other).map_or("", |room| room.holds);
+    let mut rooms = FLOORS.iter().flat_map(|(_, rooms)| *rooms);
+    let holds = rooms.find(|room| room.name == other);
+    let holds = holds.map_or(String::new(), |room| format!("`{other}` holds {}; ", room.holds));
     Some(format!(
-        "{}:{}: `{}` may not import `{}` ({}).\n`{other}` holds {holds}; `{}` holds {}.\nMove what both \
-         need to a room below both, or have the caller pass it in. If the arrow is right, add it to \
-         FLOORS in tests/integration/floors.rs.",
+        "{}:{}: `{}` may not import `{other}` ({}).\n{holds}`{}` holds {}.\nMove what both need to a \
+         room below both, or have the caller pass it in. If the arrow is right, add it to FLOORS in \
+         tests/integration/floors.rs.",
         file.shown,
         import.line,
         room.name,
-        other,
         import.path.join("::"),
         room.name,
         room.holds,
@@ -144,38 +179,42 @@ fn fault(room: &Room, file: &File, import: &Import) -> Option<String> {
 
 #[test]
 fn floors_have_no_circle_and_no_unused_arrow() {
-    let mut used: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    for file in FILES.iter() {
-        let others = file.imports.iter().filter_map(|import| import.path.first().cloned());
-        used.entry(file.room().to_owned()).or_default().extend(others);
-    }
-    for (floor, room) in FLOORS.iter().enumerate() {
-        assert!(used.contains_key(room.name), "there is no room `{}` in src", room.name);
-        for below in room.below {
-            let stands = FLOORS.iter().position(|other| other.name == *below);
-            assert!(
-                stands.is_some_and(|stands| stands < floor),
-                "FLOORS lets `{}` import `{below}`, which does not stand below it",
-                room.name
-            );
-            assert!(
-                used[room.name].contains(*below),
-                "FLOORS lets `{}` import `{below}`, which it does not: remove the arrow",
-                room.name
-            );
+    for (package, rooms) in FLOORS {
+        let mut used: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for file in FILES.iter().filter(|file| file.package() == *package && !file.is_head()) {
+            let Some(room) = room(&file.module) else { continue };
+            let others = file.imports.iter().filter_map(|import| imported(file, import));
+            used.entry(room.name).or_default().extend(others);
+        }
+        for (floor, room) in rooms.iter().enumerate() {
+            let name = room.name;
+            // All of the crate may be in `lib.rs` and the other rooms.
+            let is_there = used.contains_key(name) || name == *package;
+            assert!(is_there, "there is no room `{name}` in the crate `{package}`");
+            for below in room.below {
+                let stands = rooms.iter().position(|other| other.name == *below);
+                assert!(
+                    stands.is_none_or(|stands| stands < floor),
+                    "FLOORS lets `{name}` import `{below}`, which does not stand below it",
+                );
+                assert!(
+                    used.get(name).is_some_and(|used| used.contains(below)),
+                    "FLOORS lets `{name}` import `{below}`, which it does not: remove the arrow",
+                );
+            }
         }
     }
 }
 
 /// Two files that need each other are one idea in two places. A file and those in the folder of its
-/// name are a type and its helpers, and may.
+/// name are a type and its helpers, and may; a crate's `lib.rs` and its files may too.
 #[test]
-fn files_of_a_room_form_no_circle() {
+fn files_of_a_crate_form_no_circle() {
     let arrows: BTreeMap<&str, BTreeSet<&str>> = FILES
         .iter()
         .map(|file| {
             let needed = FILES.iter().filter(|other| {
-                file.room() == other.room()
+                file.package() == other.package()
                     && !file.is_kin_of(other)
                     && file.imports.iter().any(|import| import.file == other.shown)
             });

@@ -11,7 +11,7 @@
 /// Fakes, clients and tokens that all tests share.
 mod support;
 
-/// Which room of `src` imports which.
+/// Which room of a crate imports which, and that each crate uses what it depends on.
 mod floors;
 
 /// Which route a request takes, and that no spelling of it takes another.

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::{NoRoom, Unanswered, fleet::rivals::Rivals};
+use super::{NoRoom, Rivals, Unanswered};
 
 /// Totals since the start, by event.
 #[derive(Debug, Default)]

@@ -3,6 +3,5 @@
 pub(crate) mod heartbeat;
 pub(crate) mod peers;
 pub(crate) mod resets;
-pub(crate) mod rivals;
 pub(crate) mod secret;
 pub(crate) mod summaries;

@@ -9,7 +9,7 @@
 //! - deciding: `groups`, `peek`, `memo`, `headroom`, `new_counters`, `client_time`, `thaw`,
 //!   `decisions`;
 //! - going on without Redis: `fallback`, `cache`, `pending`, `reseeding`, `degradation`;
-//! - what proxies share: `heartbeat`, `peers`, `fleet`, `resets`, `secret`, `rivals`;
+//! - what proxies share: `heartbeat`, `peers`, `fleet`, `resets`, `secret`;
 //! - from one store to another: `moving`;
 //! - where counters are: `memory` (with `saver`, `snapshot`, `watermark`), `disk` and `redis`.
 
@@ -28,6 +28,7 @@ mod recent;
 mod redis;
 mod stores;
 mod unanswered;
+mod undecided;
 mod unsettled;
 
 use std::{
@@ -57,11 +58,7 @@ pub use self::{
         open as open_disk,
     },
     fallback::degradation::Degradation,
-    fleet::{
-        resets::NotReset,
-        rivals::{Rival, Rivals},
-        summaries::{Fleet, OtherProxies},
-    },
+    fleet::summaries::{Fleet, OtherProxies},
     leases::{GrantedLease, HeldLeases, LeaseBook},
     memory::{
         DiskStore, MemoryStore,
@@ -69,7 +66,9 @@ pub use self::{
     },
     moving::{Move, Obstacle},
     no_room::NoRoom,
-    redis::{ReplicaLink, ServerHealth, ServerReport, ServerRole, Servers, Skew},
+    redis::{
+        NotReset, ReplicaLink, Rival, Rivals, ServerHealth, ServerReport, ServerRole, Servers, Skew,
+    },
     stores::Stores,
     unanswered::Unanswered,
     unsettled::{Unsettled, UnsettledUnits},

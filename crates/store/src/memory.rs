@@ -47,7 +47,7 @@ use self::{
     shard::{Admission, SWEEP_PAUSE, Shard, untaken},
     watermark::Watermark,
 };
-use super::{Adjustment, NoRoom, decide::groups::undecided};
+use super::{Adjustment, NoRoom, undecided::undecided};
 
 const SHARDS: usize = 1024;
 

@@ -19,6 +19,7 @@ mod refusal;
 mod replica_lag;
 mod replication_marks;
 mod resets;
+mod rivals;
 mod script;
 mod secret;
 mod server;
@@ -51,6 +52,7 @@ pub(super) use self::{
     announcements::{AnnounceError, ProxyAnnouncement, ProxyList},
     call::LateReply,
     peek::{PeekReply, PeekSource},
+    resets::{ListedReset, ResetList},
     script::Reply,
     secret::NoSecret,
     server_id::is_made_up,
@@ -58,6 +60,8 @@ pub(super) use self::{
     topology::Partition,
 };
 pub use self::{
+    resets::NotReset,
+    rivals::{Rival, Rivals},
     server_report::{ReplicaLink, ServerHealth, ServerReport, ServerRole},
     servers::Servers,
     skew::Skew,

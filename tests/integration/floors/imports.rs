@@ -1,7 +1,8 @@
-//! What each file of `src` names of others, read from its syntax; tests are left out.
+//! What each file of the workspace's crates names of others, read from its syntax; tests are left
+//! out.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     fs,
     path::{Path, PathBuf},
 };
@@ -13,47 +14,68 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// A file of `src` that belongs to a room.
+/// A file of a crate.
 pub(super) struct File {
     /// Its path, from the root of the repository.
     pub(super) shown: String,
-    /// Its module, from the crate's root.
+    /// Its module; the first part is the crate, as its folder in `crates` is called.
     pub(super) module: Vec<String>,
     pub(super) imports: Vec<Import>,
+    /// What its paths begin with: the crates that it names are among it.
+    pub(super) crates: BTreeSet<String>,
 }
 
-/// Something that a file names of the crate.
+/// Something that a file names of the workspace.
 pub(super) struct Import {
     pub(super) line: usize,
-    /// Where it is, from the crate's root.
+    /// Where it is; the first part is the crate.
     pub(super) path: Vec<String>,
     /// The file that it is defined in, or of the module that hands it on.
     pub(super) file: String,
 }
 
+/// The crate whose sources are in `src`; it needs those in `crates`.
+pub(super) const ROOT: &str = "tollgate";
+
 impl File {
-    pub(super) fn room(&self) -> &str {
+    pub(super) fn package(&self) -> &str {
         &self.module[0]
     }
 
-    /// Whether one of the two is in the folder of the other's name.
+    /// Whether it is the file that declares the modules of its crate.
+    pub(super) fn is_head(&self) -> bool {
+        self.module.len() == 1
+    }
+
+    /// Whether one of the two is in the folder of the other's name; a crate's `lib.rs` has all.
     pub(super) fn is_kin_of(&self, other: &File) -> bool {
         self.module.starts_with(&other.module) || other.module.starts_with(&self.module)
     }
 }
 
-/// Every file of every room, with what it imports.
+/// The crates of the workspace, each with its folder.
+pub(super) fn packages() -> BTreeMap<String, PathBuf> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = fs::read_dir(root.join("crates")).unwrap().map(|entry| entry.unwrap().path());
+    let name = |folder: &Path| folder.file_name().unwrap().to_str().unwrap().to_owned();
+    let mut packages: BTreeMap<String, PathBuf> =
+        folders.map(|folder| (name(&folder), folder)).collect();
+    packages.insert(ROOT.to_owned(), root.to_owned());
+    packages
+}
+
+/// Every file of every crate, with what it imports.
 pub(super) fn files() -> Vec<File> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-    let mut sources = Vec::new();
-    collect(&root, &mut sources);
-    sources.sort();
-    let read: BTreeMap<Vec<String>, Read> =
-        sources.iter().filter_map(|path| read(&root, path)).collect();
+    let mut read: BTreeMap<Vec<String>, Read> = BTreeMap::new();
+    for (package, folder) in packages() {
+        let folder = folder.join("src");
+        read.extend(sources(&folder).iter().filter_map(|path| read_file(&package, &folder, path)));
+    }
     read.iter()
         .map(|(module, own)| File {
             shown: own.shown.clone(),
             module: module.clone(),
+            crates: own.crates.clone(),
             imports: own
                 .named
                 .iter()
@@ -62,10 +84,18 @@ pub(super) fn files() -> Vec<File> {
                     path: path.clone(),
                     file: defined_in(&read, path).to_owned(),
                 })
-                .filter(|import| import.file != own.shown)
+                .filter(|import| !import.file.is_empty() && import.file != own.shown)
                 .collect(),
         })
         .collect()
+}
+
+/// The files of Rust in a folder and those below it.
+pub(super) fn sources(folder: &Path) -> Vec<PathBuf> {
+    let mut sources = Vec::new();
+    collect(folder, &mut sources);
+    sources.sort();
+    sources
 }
 
 fn collect(folder: &Path, sources: &mut Vec<PathBuf>) {
@@ -82,32 +112,40 @@ fn collect(folder: &Path, sources: &mut Vec<PathBuf>) {
 /// What a file says.
 struct Read {
     shown: String,
-    /// Paths from the crate's root, with their lines.
+    /// Paths that begin with their crate, with their lines.
     named: Vec<(usize, Vec<String>)>,
     /// Names that the file takes from others, and where those are.
     aliases: BTreeMap<String, Vec<String>>,
+    crates: BTreeSet<String>,
 }
 
-/// Reads a file; none: it is of no room, or a test.
-fn read(root: &Path, path: &Path) -> Option<(Vec<String>, Read)> {
-    let relative = path.strip_prefix(root).unwrap();
-    let module: Vec<String> = relative
-        .with_extension("")
-        .components()
-        .map(|part| part.as_os_str().to_str().unwrap().to_owned())
-        .collect();
-    let is_root = module == ["lib"] || module == ["main"];
-    if is_root || module.iter().any(|part| part == "tests" || part == "arbitrary") {
+/// Reads a file; none: it is a test, or only starts the program.
+fn read_file(package: &str, folder: &Path, path: &Path) -> Option<(Vec<String>, Read)> {
+    let relative = path.strip_prefix(folder).unwrap().with_extension("");
+    let parts = relative.components().map(|part| part.as_os_str().to_str().unwrap().to_owned());
+    let parts: Vec<String> = parts.filter(|part| part != "lib").collect();
+    if parts == ["main"] || parts.iter().any(|part| part == "tests" || part == "arbitrary") {
         return None;
     }
+    let module = [&[package.to_owned()], &parts[..]].concat();
+    let mut reader = Reader {
+        module: module.clone(),
+        crates: BTreeSet::new(),
+        named: Vec::new(),
+        aliases: BTreeMap::new(),
+    };
+    reader.visit_file(&syntax(path));
+    let Reader { crates, named, aliases, .. } = reader;
+    let shown = path.strip_prefix(env!("CARGO_MANIFEST_DIR")).unwrap().display().to_string();
+    Some((module, Read { shown, named, aliases, crates }))
+}
+
+/// The syntax of a file.
+pub(super) fn syntax(path: &Path) -> syn::File {
     let text = fs::read_to_string(path).unwrap();
-    let syntax = syn::parse_file(&text).unwrap_or_else(|error| {
+    syn::parse_file(&text).unwrap_or_else(|error| {
         panic!("{} is not valid Rust: {error}; remove it if no `mod` declares it", path.display())
-    });
-    let mut reader = Reader { module: module.clone(), named: Vec::new(), aliases: BTreeMap::new() };
-    reader.visit_file(&syntax);
-    let shown = format!("src/{}", relative.display());
-    Some((module, Read { shown, named: reader.named, aliases: reader.aliases }))
+    })
 }
 
 /// The file of the deepest module of a path; names that it hands on are followed.
@@ -126,30 +164,37 @@ fn defined_in<'r>(read: &'r BTreeMap<Vec<String>, Read>, path: &[String]) -> &'r
     ""
 }
 
-/// Collects what a file names of the crate.
+/// Collects what a file names of the workspace.
 struct Reader {
     module: Vec<String>,
+    crates: BTreeSet<String>,
     named: Vec<(usize, Vec<String>)>,
     aliases: BTreeMap<String, Vec<String>>,
 }
 
 impl Reader {
-    /// A path of the file as one from the crate's root; none: it is not of the crate.
+    /// A path of the file as one that begins with its crate; none: it is of no crate of ours.
     fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
         let supers = path.iter().take_while(|part| *part == "super").count();
         match path.first()?.as_str() {
-            "crate" => Some(path[1..].to_vec()),
+            "crate" => Some([&self.module[..1], &path[1..]].concat()),
             "self" => Some([&self.module[..], &path[1..]].concat()),
             "super" => {
                 let kept = self.module.len().checked_sub(supers)?;
                 Some([&self.module[..kept], &path[supers..]].concat())
             }
-            _ => None,
+            first => {
+                let package = first.strip_prefix("tollgate_")?.to_owned();
+                Some([&[package], &path[1..]].concat())
+            }
         }
     }
 
     fn name(&mut self, line: usize, path: &[String]) {
-        if let Some(path) = self.absolute(path).filter(|path| !path.is_empty()) {
+        if path.len() > 1 {
+            self.crates.extend(path.first().cloned());
+        }
+        if let Some(path) = self.absolute(path) {
             self.named.push((line, path));
         }
     }
@@ -179,6 +224,7 @@ impl Reader {
     }
 
     fn take(&mut self, line: usize, path: &[String], alias: Option<String>) {
+        self.crates.extend(path.first().cloned());
         self.name(line, path);
         if let (Some(alias), Some(path)) = (alias, self.absolute(path)) {
             self.aliases.insert(alias, path);
@@ -241,6 +287,11 @@ impl<'s> Visit<'s> for Reader {
         let parts: Vec<String> = path.segments.iter().map(|part| part.ident.to_string()).collect();
         self.name(path.span().start().line, &parts);
         visit::visit_path(self, path);
+    }
+
+    fn visit_meta_list(&mut self, list: &'s syn::MetaList) {
+        self.name_tokens(list.tokens.clone());
+        visit::visit_meta_list(self, list);
     }
 
     fn visit_macro(&mut self, own: &'s syn::Macro) {

@@ -3,7 +3,6 @@
 
 use std::{
     collections::BTreeSet,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -12,18 +11,27 @@ use syn::{
     visit::{self, Visit},
 };
 
-/// Files that are the root of a crate.
-const ROOTS: &[&str] = &["src/lib.rs", "src/main.rs", "tests/integration/main.rs"];
+use super::imports::{packages, sources, syntax};
 
 #[test]
 fn every_file_is_declared_as_a_module() {
     let mut missing = Vec::new();
-    for path in ["src", "tests/integration"].iter().flat_map(|folder| sources(Path::new(folder))) {
-        if ROOTS.iter().any(|root| path == Path::new(root)) {
+    let folders: Vec<PathBuf> = packages()
+        .values()
+        .flat_map(|folder| [folder.join("src"), folder.join("tests/integration")])
+        .filter(|folder| folder.is_dir())
+        .collect();
+    let roots: Vec<PathBuf> = folders
+        .iter()
+        .flat_map(|folder| [folder.join("lib.rs"), folder.join("main.rs")])
+        .filter(|root| root.is_file())
+        .collect();
+    for path in folders.iter().flat_map(|folder| sources(folder)) {
+        if roots.contains(&path) {
             continue;
         }
         let name = path.file_stem().unwrap().to_str().unwrap();
-        let parents = parents(&path);
+        let parents = parents(&path, &roots);
         let is_declared = parents.iter().any(|parent| declared(parent).contains(name));
         if !is_declared {
             let parents: Vec<String> =
@@ -39,11 +47,11 @@ fn every_file_is_declared_as_a_module() {
 }
 
 /// The files that may declare the module of a file: that of its folder, or the crate's root.
-fn parents(path: &Path) -> Vec<PathBuf> {
+fn parents(path: &Path, roots: &[PathBuf]) -> Vec<PathBuf> {
     let folder = path.parent().unwrap();
-    let roots = ROOTS.iter().map(Path::new).filter(|root| root.parent() == Some(folder));
+    let roots = roots.iter().filter(|root| root.parent() == Some(folder));
     let named = folder.with_extension("rs");
-    let mut parents: Vec<PathBuf> = roots.map(Path::to_owned).collect();
+    let mut parents: Vec<PathBuf> = roots.cloned().collect();
     if named.is_file() || parents.is_empty() {
         parents.push(named);
     }
@@ -52,11 +60,11 @@ fn parents(path: &Path) -> Vec<PathBuf> {
 
 /// The modules that a file declares; none if there is no such file.
 fn declared(path: &Path) -> BTreeSet<String> {
-    let Ok(text) = fs::read_to_string(path) else { return BTreeSet::new() };
-    let syntax = syn::parse_file(&text)
-        .unwrap_or_else(|error| panic!("{} is not valid Rust: {error}", path.display()));
+    if !path.is_file() {
+        return BTreeSet::new();
+    }
     let mut declared = Declared::default();
-    declared.visit_file(&syntax);
+    declared.visit_file(&syntax(path));
     declared.0
 }
 
@@ -70,17 +78,4 @@ impl Visit<'_> for Declared {
         }
         visit::visit_item_mod(self, item);
     }
-}
-
-fn sources(folder: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    for entry in fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_dir() {
-            found.extend(sources(&path));
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-    found
 }

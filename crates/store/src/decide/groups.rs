@@ -16,15 +16,14 @@ use futures_util::future::try_join_all;
 use smallvec::{SmallVec, smallvec};
 use tokio::time::Instant;
 use tollgate_clock::Timestamp;
-use tollgate_limit::{
-    Charge, DecidedBy, Decision, Outcome, Outcomes, Retry, Scope, Standing, Verdict,
-};
+use tollgate_limit::{Charge, DecidedBy, Decision, Outcomes, Scope, Verdict};
 
 use self::reservation::Reservation;
 use crate::{
     Backend, Store, StoreError, Unanswered,
     call_time::CallTime,
     redis::{Partition, RedisStore, Reply},
+    undecided::undecided,
 };
 
 /// Charges that one call decides.
@@ -310,12 +309,4 @@ impl ChargeGroup {
 pub(crate) fn unknown(charges: &[Charge<'_>], now: Timestamp) -> Decision {
     let outcomes: Outcomes = charges.iter().map(|charge| undecided(charge, now)).collect();
     Decision { verdict: Verdict::Allow, outcomes, now }
-}
-
-/// The outcome of a limit that no store has decided.
-pub(crate) fn undecided(charge: &Charge<'_>, now: Timestamp) -> Outcome {
-    let limit = charge.quota.capacity();
-    let standing =
-        Standing { limit, remaining: limit, used: 0, reset: now, next: now, retry: Retry::Now };
-    Outcome { standing, receipt: None, decided_by: DecidedBy::NoStore }
 }

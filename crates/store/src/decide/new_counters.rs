@@ -13,8 +13,7 @@ use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Decision, Origin, Stance};
 
-use super::groups::undecided;
-use crate::{Backend, NoRoom, Store, StoreError, moving::MoveState};
+use crate::{Backend, NoRoom, Store, StoreError, moving::MoveState, undecided::undecided};
 
 /// The counters by client-chosen values that were used in the current minute.
 pub(crate) struct NewCounters {

@@ -12,12 +12,12 @@ use tollgate_limit::{
     Charge, DecidedBy, Decision, Fallback, OwnedCharge, Stance, Standing, Verdict,
 };
 
-use super::groups::undecided;
 use crate::{
     Adjustment, DiskStore, Store, StoreError, Unanswered,
     call_time::CallTime,
     disk::{NotRead, Record},
     memory::{Cold, NotCharged, ThawOutcome},
+    undecided::undecided,
 };
 
 /// How often a counter is read again whose shard has lost others in the meantime.

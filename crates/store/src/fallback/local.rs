@@ -15,7 +15,7 @@ use tollgate_limit::{
 };
 
 use super::{cache::is_lease, pending::PendingCounters};
-use crate::{Adjustment, Backend, Store, StoreError, Unanswered, decide::groups::undecided};
+use crate::{Adjustment, Backend, Store, StoreError, Unanswered, undecided::undecided};
 
 /// Charges that are decided locally.
 struct LocalCharges<'l, 'q> {

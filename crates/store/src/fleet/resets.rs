@@ -30,39 +30,17 @@ use tokio::time::Instant;
 use tollgate_limit::Key;
 
 use super::heartbeat::Duty;
-use crate::{Backend, Store, redis::Partition};
+use crate::{
+    Backend, NotReset, Store,
+    redis::{ListedReset, Partition, ResetList},
+};
 
 /// Time between two reads of the list.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// How old the last read may be when a proxy copies a count: less than [`COPY_GUARD`] by more than
-/// a copy takes.
+/// How old the last read may be when a proxy copies a count: less than a marker lasts
+/// (`COPY_GUARD`) by more than a copy takes.
 const MAX_READ_AGE: Duration = Duration::from_secs(10);
-
-/// How long nothing is copied into a counter that was reset.
-pub(crate) const COPY_GUARD: Duration = Duration::from_secs(30);
-
-/// Why counters may not be reset.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NotReset {
-    /// A server does not answer in time.
-    #[error("redis does not answer")]
-    Away,
-    /// A server refused, with this message.
-    #[error("redis refused: {0} (docs/stores.md lists the rights that a reset needs)")]
-    Refused(String),
-}
-
-/// The list as a server has it: encoded counters, and when each was listed by the server's clock.
-pub(crate) type ResetList = HashMap<Vec<u8>, f64>;
-
-/// A counter that was reset, as proxies list it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct ListedReset {
-    key: Key,
-    /// The random name of the process that reset it.
-    by: u64,
-}
 
 /// What the workers of a process know of counters that were reset.
 #[derive(Debug)]
@@ -118,22 +96,6 @@ impl Resets {
         let keys = new.filter(|listed| listed.by != self.name).map(|listed| listed.key).collect();
         *before = list;
         keys
-    }
-}
-
-impl ListedReset {
-    /// Its bytes in the list.
-    pub(crate) fn encode(&self) -> Vec<u8> {
-        let Key { owner, entry } = self.key;
-        [&owner.to_be_bytes()[..], &entry.to_be_bytes(), &self.by.to_be_bytes()].concat()
-    }
-
-    /// None: no proxy wrote it.
-    fn decode(bytes: &[u8]) -> Option<ListedReset> {
-        let (owner, rest) = bytes.split_first_chunk()?;
-        let (entry, rest) = rest.split_first_chunk()?;
-        let key = Key { owner: u128::from_be_bytes(*owner), entry: u128::from_be_bytes(*entry) };
-        Some(ListedReset { key, by: u64::from_be_bytes(rest.try_into().ok()?) })
     }
 }
 
@@ -240,15 +202,6 @@ mod tests {
 
     fn listed(entry: u128, by: u64) -> ListedReset {
         ListedReset { key: Key { owner: entry << 64 | 1, entry }, by }
-    }
-
-    #[test]
-    fn listed_counter_survives_being_written_down() {
-        let reset = listed(u128::MAX - 3, u64::MAX - 5);
-        assert_eq!(ListedReset::decode(&reset.encode()), Some(reset));
-        for length in [0, 39, 41] {
-            assert_eq!(ListedReset::decode(&vec![1; length]), None, "{length}");
-        }
     }
 
     #[test]

@@ -4,14 +4,13 @@
 //!
 //! Each shard has the whole list, so proxies hear of a reset as long as one shard answers.
 
-use std::time::Duration;
+use std::{collections::HashMap, time::Duration};
 
 use redis::{Cmd, FromRedisValue};
 use tokio::time::{Instant, sleep};
 use tollgate_limit::Key;
 
 use super::{RedisStore, script, secret::NoSecret, topology::Partition};
-use crate::fleet::resets::{COPY_GUARD, ListedReset, NotReset, ResetList};
 
 /// How long the list keeps a counter. A proxy that has not reached Redis for longer may copy an
 /// earlier count back.
@@ -22,6 +21,47 @@ const MAX_LISTED: usize = 1000;
 
 /// Time between two attempts while a server cannot serve.
 const PAUSE: Duration = Duration::from_millis(20);
+
+/// How long nothing is copied into a counter that was reset.
+const COPY_GUARD: Duration = Duration::from_secs(30);
+
+/// Why counters may not be reset.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotReset {
+    /// A server does not answer in time.
+    #[error("redis does not answer")]
+    Away,
+    /// A server refused, with this message.
+    #[error("redis refused: {0} (docs/stores.md lists the rights that a reset needs)")]
+    Refused(String),
+}
+
+/// The list as a server has it: encoded counters, and when each was listed by the server's clock.
+pub(crate) type ResetList = HashMap<Vec<u8>, f64>;
+
+/// A counter that was reset, as proxies list it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct ListedReset {
+    pub(crate) key: Key,
+    /// The random name of the process that reset it.
+    pub(crate) by: u64,
+}
+
+impl ListedReset {
+    /// Its bytes in the list.
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        let Key { owner, entry } = self.key;
+        [&owner.to_be_bytes()[..], &entry.to_be_bytes(), &self.by.to_be_bytes()].concat()
+    }
+
+    /// None: no proxy wrote it.
+    pub(crate) fn decode(bytes: &[u8]) -> Option<ListedReset> {
+        let (owner, rest) = bytes.split_first_chunk()?;
+        let (entry, rest) = rest.split_first_chunk()?;
+        let key = Key { owner: u128::from_be_bytes(*owner), entry: u128::from_be_bytes(*entry) };
+        Some(ListedReset { key, by: u64::from_be_bytes(rest.try_into().ok()?) })
+    }
+}
 
 impl RedisStore {
     /// Deletes the counters of one owner, and lets nobody copy an earlier count into them for a
@@ -117,6 +157,21 @@ impl From<NoSecret> for NotReset {
             NoSecret::Away => NotReset::Away,
             NoSecret::Refused(message) => NotReset::Refused(message),
             NoSecret::Foreign => NotReset::Refused("its answer cannot be read".into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn listed_counter_survives_being_written_down() {
+        let key = Key { owner: u128::MAX - 2, entry: u128::MAX - 3 };
+        let reset = ListedReset { key, by: u64::MAX - 5 };
+        assert_eq!(ListedReset::decode(&reset.encode()), Some(reset));
+        for length in [0, 39, 41] {
+            assert_eq!(ListedReset::decode(&vec![1; length]), None, "{length}");
         }
     }
 }

@@ -13,7 +13,7 @@ use super::{
     Topology,
     queries::{Answer, is_outdated},
 };
-use crate::{fleet::rivals::Rival, redis::server_report::ServerRole};
+use crate::redis::{rivals::Rival, server_report::ServerRole};
 
 /// A service that Sentinels watch.
 pub(in crate::redis) struct Service {

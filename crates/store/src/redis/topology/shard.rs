@@ -15,10 +15,7 @@ use super::{
     lineage::{Lineage, Roster},
     queries::Answer,
 };
-use crate::{
-    fleet::rivals::Rival,
-    redis::{info::info, server_report::ServerRole},
-};
+use crate::redis::{info::info, rivals::Rival, server_report::ServerRole};
 
 /// How long a server with older data is not used in place of one that does not answer. Requests are
 /// decided without Redis meanwhile. A server that hangs, or is restarted with its data, is back by
