@@ -3,30 +3,49 @@
 //! The life of a request:
 //!
 //! 1. [`server`] accepts a connection and hands it to a worker. hyper parses requests; the framing
-//!    check of [`wire`] sees every byte first.
-//! 2. [`gate`] takes a request from there, and reads from top to bottom: its form ([`wire`]), its
-//!    route ([`policy`]), its caller ([`identity`]).
-//! 3. The route's limits become charges. The [`store`] takes all of them or none, by the pure rules of
-//!    [`limit`].
-//! 4. [`upstream`] forwards what was admitted and returns the response.
-//! 5. Refunds, and costs that the response names, are settled in the [`store`].
-//! 6. [`response`] writes limit headers, denials and errors: the only place with status codes.
-//! 7. [`access_log`] writes a line when the response has ended.
+//!    check of [`tollgate_wire`] sees every byte first.
+//! 2. [`tollgate_gate`] takes a request from there, and reads from top to bottom: its form
+//!    ([`tollgate_wire`]), its route ([`tollgate_policy`]), its caller ([`tollgate_identity`]).
+//! 3. The route's limits become charges. The [`tollgate_store`] takes all of them or none, by the
+//!    pure rules of [`tollgate_limit`].
+//! 4. [`tollgate_upstream`] forwards what was admitted and returns the response.
+//! 5. Refunds, and costs that the response names, are settled in the [`tollgate_store`].
+//! 6. [`tollgate_response`] writes limit headers, denials and errors: the only place with status
+//!    codes.
+//! 7. [`tollgate_observe::access_log`] writes a line when the response has ended.
 //!
-//! Beside that path: [`settings`] and [`yaml`] read configuration and report every mistake with its
-//! line; [`warning`] lists what is legal and unwise. [`clock`] is the only place that asks for the
-//! time, [`deadline`] is one timer a worker, [`downstream`] is what is known of a client's
-//! connection. [`metrics`] is what each worker counts for itself, [`sketch`] which callers use a
-//! limit most, and [`trace`] exports what happened to single requests. [`pipe`] is output that never
-//! blocks a request, [`events`] and [`panics`] write the log of events. [`preview`] finds out what
-//! would happen without charging, [`history`] reads access logs and [`simulate`] finds out what limits
-//! would have done to them, [`callers`] the counters of one caller. [`reload`] puts another
-//! configuration in force under traffic, [`decisions`] are listeners at which other programs ask, in
-//! the protocol of [`resp`]; [`envoy`] has the messages of gRPC by which Envoy asks. [`outbound`]
-//! calls servers beside that path, and [`printable`] is text that people may see. [`admin`] serves
-//! metrics and health, and [`cli`] is the command line.
+//! The crates in `crates/`, from the lowest up:
 //!
-//! A room may import only rooms below it: `docs/architecture.md` has the floors, and
+//! - `tollgate_printable`: text that people may see, which drives no terminal.
+//! - [`tollgate_keyword`]: enums each of whose variants has a keyword in files.
+//! - [`tollgate_clock`]: the only place that asks for the time, and one timer a worker.
+//! - `tollgate_outbound`: the HTTPS client for servers beside the path of requests.
+//! - [`tollgate_wire`]: the grammars of what clients send, of the Redis protocol and of Envoy.
+//! - [`tollgate_limit`]: the algorithms.
+//! - [`tollgate_yaml`]: text to typed values, every problem with its place; warnings of what is legal
+//!   and unwise.
+//! - [`tollgate_history`]: access logs of the past, read and merged.
+//! - [`tollgate_observe`]: metrics, the access log, the log of events and traces.
+//! - [`tollgate_identity`]: who is calling.
+//! - [`tollgate_policy`]: a policy file, compiled.
+//! - [`tollgate_settings`]: what needs a restart to change.
+//! - [`tollgate_store`]: counters, in the process, on disk or in Redis.
+//! - [`tollgate_upstream`]: servers and connections to them, and the connection of a client.
+//! - [`tollgate_response`]: status codes, limit headers and bodies.
+//! - [`tollgate_gate`]: the life of a request.
+//! - [`tollgate_preview`]: what would happen, found out without charging.
+//! - [`tollgate_simulate`]: what limits would have done to the requests of a history.
+//!
+//! The rooms in this package, from the lowest up:
+//!
+//! - [`server`]: listeners, workers and connections.
+//! - [`callers`]: the counters of one caller, and the callers that use limits most.
+//! - [`decisions`]: listeners at which other programs ask.
+//! - [`reload`]: another configuration put in force under traffic.
+//! - [`admin`]: metrics, health and inspection.
+//! - [`cli`]: the command line.
+//!
+//! A room may import only rooms and crates below it: `docs/architecture.md` has the floors, and
 //! `tests/integration/floors.rs` holds them.
 
 pub mod admin;

@@ -111,7 +111,8 @@ impl Context {
     }
 }
 
-/// The audit line of a reset. Lines of this file are never left out (`events/repeats.rs`).
+/// The audit line of a reset. Lines of this file are never left out
+/// (`crates/observe/src/events/repeats.rs`).
 fn log(asker: &Asker, query: &CallerQuery, why: &str, result: &Result<ResetReport, CallerError>) {
     let by = asker.peer.to_string();
     let token = match asker.token {

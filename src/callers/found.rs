@@ -340,7 +340,8 @@ impl<'p> OwnCounters<'p> {
         keys
     }
 
-    /// What a limit's counters of the caller are named by, as `gate/charge_context/keys.rs` has it.
+    /// What a limit's counters of the caller are named by, as
+    /// `crates/gate/src/charge_context/keys.rs` has it.
     fn hash(&self, limit: &Limit) -> u128 {
         match &self.who {
             Who::Caller(named) => named.caller.hash,

@@ -1,7 +1,18 @@
-//! Time as a value: the only file that asks the system what time it is.
+//! Time as a value: the only crate that asks the system what time it is.
 //!
 //! Everything that decides takes a [`Timestamp`] as an argument, so that a test passes an hour by
 //! adding one.
+//!
+//! This crate knows nothing of what is measured. [`deadline`] is one timer a worker, for all
+//! deadlines of its connections.
+//!
+//! The types to know first:
+//!
+//! - [`Clock`]: where the time comes from.
+//! - [`Timestamp`]: an instant.
+//! - [`Throttle`]: lets something happen at most once in a while.
+//! - [`deadline::Ticker`]: the timer of a worker.
+//! - [`deadline::Deadline`]: one deadline, kept with a connection.
 
 pub mod deadline;
 mod throttle;

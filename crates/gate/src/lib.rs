@@ -4,6 +4,16 @@
 //!
 //! A request reads one snapshot of the policies, and is judged at one instant. Whatever goes wrong
 //! becomes a [`Rejection`], and rejections become responses in one place.
+//!
+//! This crate knows no sockets and no files: requests, snapshots and connections are handed to it.
+//!
+//! The types to know first:
+//!
+//! - [`Gate`]: a worker's pipeline.
+//! - [`Shared`]: what all workers share.
+//! - [`Snapshot`]: the policies in force, and what a running proxy keeps for them.
+//! - [`judge::Judge`]: decides about requests.
+//! - [`request_state::RequestState`]: what is known about a request.
 
 mod abandoned;
 mod asked;

@@ -5,8 +5,19 @@
 //! log does not say of a request is `None` in its record.
 //!
 //! The way of a line: `source` decompresses, `lines` cuts, `reader` hands the line to its format,
-//! which fills a `draft`, `local_clock` follows clocks that are set, and `window` puts what came of it in
-//! order. `merge` gives out the earliest request of all files, and `ahead` reads while others judge.
+//! which fills a `draft`, `local_clock` follows clocks that are set, and `window` puts what came
+//! of it in order. `merge` gives out the earliest request of all files, and `ahead` reads while
+//! others judge.
+//!
+//! This crate knows no policies and no limits.
+//!
+//! The types to know first:
+//!
+//! - [`History`]: the requests of all logs, in the order of their time.
+//! - [`HistoryAhead`]: a history that is read by a thread of its own.
+//! - [`ReadOptions`]: how logs are to be read.
+//! - [`Record`]: a request, as a log describes it.
+//! - [`HistorySummary`]: what was read, skipped and bad.
 
 mod ahead;
 mod clf;

@@ -4,6 +4,16 @@
 //! [`Identifier`] does it by the [`IdentityRules`] of a policy. What a request may carry as a
 //! credential is found by `credential`, and verified with the keys of an `issuer`, by
 //! `introspection` or against the `api_keys`.
+//!
+//! This crate knows tokens, certificates and addresses, and no routes, limits or counters.
+//!
+//! The types to know first:
+//!
+//! - [`Identifier`]: identifies the callers of requests.
+//! - [`IdentityRules`]: how a policy identifies callers.
+//! - [`Issuer`]: an issuer whose tokens a policy accepts.
+//! - [`Identity`]: who sends one request.
+//! - [`IdentityError`]: why a sender could not be identified.
 
 mod address;
 mod api_keys;

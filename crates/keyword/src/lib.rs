@@ -1,7 +1,8 @@
 //! Enums each of whose variants has a keyword in files, in messages and in reports.
 //!
-//! [`Keyword`] is all there is. It stands below the crates that define such enums and the one that
-//! reads files, so that an algorithm or a path rule says its own words, and knows no YAML.
+//! [`Keyword`] and the macro that implements it, [`keywords!`], are all there is. They stand below
+//! the crates that define such enums and the one that reads files, so that an algorithm or a path
+//! rule says its own words, and knows no YAML.
 
 /// An enum each of whose variants has a keyword in files. Implement it with [`keywords!`].
 pub trait Keyword: Copy + 'static {

@@ -9,6 +9,16 @@
 //!
 //! The table of algorithms is in `kind`. To add one, add a line there and follow the compiler: no
 //! match on [`Quota`], [`Count`], [`AnyState`] or [`AlgorithmKind`] has a wildcard.
+//!
+//! Nothing here knows a request, a route or a store, or asks for the time.
+//!
+//! The types to know first:
+//!
+//! - [`Quota`]: how much a caller may use, and how that is counted.
+//! - [`AnyState`]: the state of a counter of any algorithm.
+//! - [`Charge`]: one limit, one key, one cost.
+//! - [`Decision`]: the verdict and how each limit stands, from one read.
+//! - [`Standing`]: how a limit stands for one key.
 
 mod algorithm;
 mod any_state;

@@ -2,6 +2,16 @@
 //!
 //! Nothing here decides about a request, and nothing here may hold one up: [`pipe`] drops lines
 //! rather than wait.
+//!
+//! This crate knows no policies, servers or counters: it is handed their names.
+//!
+//! The types to know first:
+//!
+//! - [`access_log::LogBuffer`]: a worker's lines about requests.
+//! - [`metrics::PolicyCounters`]: what a worker counts of a policy.
+//! - [`trace::RequestTrace`]: a request's part in its trace.
+//! - [`events::Events`]: the log of this process's events.
+//! - [`sketch::CallerBook`]: which callers use a limit most.
 
 pub mod access_log;
 pub mod events;

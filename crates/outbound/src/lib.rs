@@ -1,5 +1,9 @@
-//! HTTP/1.1 to servers that are called beside the path of requests: those of issuers, and the one that
-//! collects traces. Who calls them chooses whom to trust, and bounds time and bodies.
+//! HTTP/1.1 to servers that are called beside the path of requests: those of issuers, and the one
+//! that collects traces. Who calls them chooses whom to trust, and bounds time and bodies.
+//!
+//! This crate does not know who calls, or why. [`client`] makes an [`HttpClient`],
+//! [`public_authorities`] are those that browsers trust, and [`OUR_USER_AGENT`] is how our
+//! requests name us.
 
 use std::{sync::Arc, time::Duration};
 

@@ -2,6 +2,16 @@
 //!
 //! A request takes one snapshot of all policies and keeps it to its end. Counters live in the
 //! store, never here.
+//!
+//! It describes: it knows no connections, no state of servers and no counters.
+//!
+//! The types to know first:
+//!
+//! - [`Policies`]: every policy that is in force, found by host.
+//! - [`Policy`]: one policy file, compiled.
+//! - [`Route`]: what happens to the requests that match.
+//! - [`Limit`]: how much, by tier, and what it is counted per.
+//! - [`Upstream`]: a group of interchangeable servers.
 
 mod allowance;
 mod callers;

@@ -1,5 +1,8 @@
 //! Text from a file or a log, or the name of a file, as people may see it: it must not drive a
-//! terminal.
+//! terminal. This crate does not know where the text is shown.
+//!
+//! [`printable()`] escapes what people would not see, and [`is_hidden`] is the table of these
+//! characters.
 
 use std::borrow::Cow;
 

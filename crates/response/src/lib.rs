@@ -1,4 +1,14 @@
-//! Responses of this proxy: the only room that knows status codes, bodies and limit headers.
+//! Responses of this proxy: the only crate that knows status codes, bodies and limit headers.
+//!
+//! This crate decides nothing: what to respond is handed to it.
+//!
+//! The types to know first:
+//!
+//! - [`Rejection`]: why a request gets its response here and not from the upstream.
+//! - [`Body`]: a response's body, and what is to be done once it has ended.
+//! - [`Account`]: counts a request and ends its line in the log.
+//! - [`LimitHeaders`]: the `x-ratelimit-*` headers of one limit.
+//! - [`Format`]: a form that error bodies can have.
 
 mod account;
 mod body;

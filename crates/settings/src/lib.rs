@@ -1,4 +1,14 @@
 //! `tollgate.yaml`: what needs a restart to change. Policies, which do not, are files of their own.
+//!
+//! This crate says what is to be opened, and opens no socket and no store.
+//!
+//! The types to know first:
+//!
+//! - [`Configuration`]: the settings and the policies that they name.
+//! - [`Settings`]: the settings, checked.
+//! - [`ListenerSettings`]: a place where clients come in.
+//! - [`StoreSettings`]: where counters live.
+//! - [`AdminSettings`]: the admin listener for operators.
 
 mod admin;
 mod askers;

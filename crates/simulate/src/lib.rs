@@ -1,10 +1,20 @@
 //! What limits would have done to requests of the past: each is judged by the code that judges real
 //! requests, by the time of the log.
 //!
-//! [`Simulation::run`] reads a history, judges each request (`past_judge`) and counts what became of it:
-//! for each limit (`limits`), caller (`callers`) and moment (`timeline`). How many another limit would
-//! deny (`curve`) comes from what each caller has used in each window. [`report`] shows the answers,
-//! and [`suggest()`] makes a policy of them.
+//! [`Simulation::run`] reads a history, judges each request (`past_judge`) and counts what became
+//! of it: for each limit (`limits`), caller (`callers`) and moment (`timeline`). How many another
+//! limit would deny (`curve`) comes from what each caller has used in each window. [`report`]
+//! shows the answers, and [`suggest()`] makes a policy of them.
+//!
+//! This crate knows no format of logs: [`tollgate_history`] reads them.
+//!
+//! The types to know first:
+//!
+//! - [`Simulation`]: what is to be simulated.
+//! - [`PolicySet`]: policies to judge by.
+//! - [`Report`]: all answers of a simulation.
+//! - [`Curve`]: how many callers and requests another limit would deny.
+//! - [`CallerField`]: where a log has the names of callers.
 
 mod answers;
 mod caller_id;

@@ -6,12 +6,21 @@
 //! `on_store_error` (`fallback`).
 //!
 //! Its parts, by step:
-//! - deciding: `groups`, `peek`, `memo`, `headroom`, `new_counters`, `client_time`, `thaw`,
-//!   `decisions`;
-//! - going on without Redis: `fallback`, `cache`, `pending`, `reseeding`, `degradation`;
-//! - what proxies share: `heartbeat`, `peers`, `fleet`, `resets`, `secret`;
-//! - from one store to another: `moving`;
-//! - where counters are: `memory` (with `saver`, `snapshot`, `watermark`), `disk` and `redis`.
+//! - `decide`: one decision about all charges of a request, and corrections of it;
+//! - `fallback`: going on without Redis;
+//! - `fleet`: what proxies share;
+//! - `moving`: from one store to another;
+//! - `memory`, `disk` and `redis`: where counters are.
+//!
+//! This crate knows charges, and no routes, callers or requests.
+//!
+//! The types to know first:
+//!
+//! - [`Stores`]: what all workers share of the stores.
+//! - [`Store`]: the stores as one worker uses them.
+//! - [`StoreError`]: why a store could not decide.
+//! - [`LeaseBook`]: the leases that a worker holds.
+//! - [`Disk`]: the disk of a store.
 
 mod call_time;
 mod counts;

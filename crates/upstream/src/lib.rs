@@ -2,6 +2,17 @@
 //!
 //! Each worker has its own connections; workers share the number of connections and the state of
 //! the servers. A request is sent to one server, and retried, mostly at another, if that is safe.
+//!
+//! This crate knows no limits and no counters, and callers only by their hashes. [`downstream`]
+//! is what is known of a client's connection.
+//!
+//! The types to know first:
+//!
+//! - [`Upstreams`]: a worker's connections to all upstreams.
+//! - [`Destination`]: an upstream, and its servers as all workers see them.
+//! - [`Keeper`]: keeps the servers of all upstreams, across reloads.
+//! - [`UpstreamError`]: why there is no response.
+//! - [`downstream::Peer`]: the client at the other end.
 
 mod answers;
 mod balance;

@@ -4,7 +4,16 @@
 //! out. [`target`] reads the paths of requests, [`framing`] follows the messages of HTTP/1,
 //! [`frames`] counts the frames of HTTP/2, [`head_limits`] measures heads, and [`proxy_protocol`]
 //! reads the header that a load balancer sends first. [`asked`] reads what another proxy asks
-//! about, and [`accept`] which forms of a response a client takes.
+//! about, and [`accept`] which forms of a response a client takes. [`resp`] is the Redis protocol,
+//! and [`envoy`] has the messages of gRPC by which Envoy asks.
+//!
+//! The types to know first:
+//!
+//! - [`Framing`]: follows the messages of one HTTP/1 connection.
+//! - [`Violation`]: why a request is refused.
+//! - [`HeadLimits`]: how large the head of a request may be.
+//! - [`frames::Frames`]: follows the frames of one HTTP/2 connection.
+//! - [`target::Host`]: the host that a request is for.
 
 pub mod accept;
 pub mod asked;

@@ -17,6 +17,17 @@
 //! - `schema`: what editors check a file by.
 //! - `sources`: where files and environment variables are read from.
 //! - `suggest`: "did you mean".
+//!
+//! What a file is about, its reader brings: the types and the schema. Only [`warning`] knows
+//! more: it lists what is legal in policies and settings, and unwise.
+//!
+//! The types to know first:
+//!
+//! - [`Document`]: a YAML file that is well formed.
+//! - [`Problem`]: something that is wrong in a file, and what to write instead.
+//! - [`Spanned`]: a value and where it is written.
+//! - [`Sources`]: files and environment, with others laid over them.
+//! - [`warning::Warning`]: something that is most likely a mistake.
 
 mod conceal;
 mod decode;

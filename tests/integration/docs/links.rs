@@ -114,10 +114,7 @@ fn files_of_the_source_that_pages_name_are_there() {
             (span.ends_with(".rs") || span.ends_with('/')) && !span.contains(['{', ' ', 'N', '<'])
         });
         for file in files {
-            let is_there = [file.to_owned(), format!("src/{file}")]
-                .iter()
-                .any(|path| root().join(path).exists());
-            assert!(is_there, "{}: there is no {file}", page.path);
+            assert!(root().join(file).exists(), "{}: there is no {file}", page.path);
             named += 1;
         }
     }

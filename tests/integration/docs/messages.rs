@@ -35,18 +35,27 @@ fn is_message(quoted: &str) -> bool {
     words.len() >= 3 && words.iter().all(is_word) && !is_command
 }
 
-/// The names of metrics in a text.
+/// The text of all source files of the workspace.
+fn sources() -> String {
+    let crates = fs::read_dir(root().join("crates")).unwrap();
+    let folders = crates.map(|entry| entry.unwrap().path().join("src"));
+    folders.chain([root().join("src")]).map(|folder| source(&folder)).collect()
+}
+
+/// The names of metrics in a text, without those of crates, which paths begin with.
 fn metrics(text: &str) -> BTreeSet<String> {
     let is_name = |c: char| c.is_ascii_lowercase() || c == '_';
     text.match_indices("tollgate_")
-        .map(|(at, _)| text[at..].chars().take_while(|c| is_name(*c)).collect())
-        .filter(|name: &String| !name.ends_with('_'))
+        .map(|(at, _)| &text[at..])
+        .map(|text| text.split_at(text.find(|c| !is_name(c)).unwrap_or(text.len())))
+        .filter(|(name, rest)| !name.ends_with('_') && !rest.starts_with("::"))
+        .map(|(name, _)| name.to_owned())
         .collect()
 }
 
 #[test]
 fn messages_that_pages_quote_are_those_of_the_program() {
-    let source = source(&root().join("src"));
+    let source = sources();
     // A message may go over several lines of the source.
     let mut lines = source.split("\\\n");
     let first = lines.next().unwrap_or_default().to_owned();

@@ -279,7 +279,7 @@ mod tests {
         for key in 0..5_000_u64 {
             sketch.add(key, 0, 1, |name| name.extend(std::iter::repeat_n('é', 400)));
         }
-        // docs/operations.md states what that comes to.
+        // docs/admin.md states what that comes to.
         assert_eq!((size_of::<Entry>(), size_of::<Estimate>()), (56, 48));
         assert_eq!((sketch.entries.capacity(), sketch.heap.len()), (CAPACITY, CAPACITY));
         assert!(sketch.positions.len() == CAPACITY && sketch.positions.capacity() <= 4 * CAPACITY);

@@ -1,5 +1,5 @@
 -- The beginning of all scripts. After it come the algorithms of the call's counters, each the
--- mirror of the file of the same name in src/limit/, and then the operation on them.
+-- mirror of the file of the same name in crates/limit/src/, and then the operation on them.
 --
 -- ARGV[1] begins with the instant in microseconds, 0 for that of the server, and an opcode. A
 -- record for each key follows: the number of the algorithm, whether the charge is enforced (1), the
@@ -10,7 +10,7 @@
 local call, pack, unpack = redis.call, struct.pack, struct.unpack
 local floor, ceil, max, min = math.floor, math.ceil, math.max, math.min
 
--- MAX_SKEW and ORDINARY_SKEW of src/limit/skew.rs, in microseconds.
+-- MAX_SKEW and ORDINARY_SKEW of crates/limit/src/skew.rs, in microseconds.
 local MAX_SKEW, ORDINARY_SKEW = 5000000, 120000000
 -- The end of time. Doubles are exact below it.
 local NEVER = 9007199254740992
