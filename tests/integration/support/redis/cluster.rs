@@ -143,6 +143,15 @@ impl Cluster {
         self.up().next().expect("a node is up")
     }
 
+    /// Waits until all nodes know the epoch of this one.
+    pub(super) fn wait_until_all_know_epoch_of(&self, node: &Redis) {
+        let epoch_of = |seen: &[Seen]| {
+            seen.iter().find(|other| other.port == node.port()).map(|other| other.epoch)
+        };
+        let epoch = epoch_of(&see(node));
+        self.wait_until_all_see("an epoch", |seen| epoch_of(seen) == epoch);
+    }
+
     fn wait_until_all_see(&self, what: &str, is_so: impl Fn(&[Seen]) -> bool) {
         eventually(&format!("all nodes see {what}"), || {
             self.up().all(|node| is_so(&see(node))).then_some(())
@@ -179,6 +188,8 @@ struct Seen {
     flags: Vec<String>,
     /// The id of its primary.
     primary: String,
+    /// Of two that claim a slot, the one with the higher epoch is believed.
+    epoch: u64,
     /// First and last of each range.
     slots: Vec<(u16, u16)>,
 }
@@ -214,6 +225,7 @@ fn parse(line: &str) -> Seen {
         port: port.parse().unwrap(),
         flags: words[2].split(',').map(str::to_owned).collect(),
         primary: words[3].to_owned(),
+        epoch: words[6].parse().unwrap(),
         slots: words[8..].iter().filter(|word| !word.starts_with('[')).map(range).collect(),
     }
 }

@@ -52,13 +52,16 @@ impl Move<'_> {
     }
 
     /// Announces the new owner of the slot to all nodes; to the new owner first, lest no node owns
-    /// it.
+    /// it. Then waits until all know its epoch: a node that does not know the highest one does not
+    /// go beyond it when it takes a slot over, and gives the slot back, without its keys, to an
+    /// earlier owner that still claims it.
     pub(crate) fn finish(self) {
         let owner = id(self.to);
         let primaries = self.cluster.up().filter(|node| node.info("role") == "master");
         for node in [self.to, self.from].into_iter().chain(primaries) {
             node.command(&["CLUSTER", "SETSLOT", &self.slot, "NODE", &owner]);
         }
+        self.cluster.wait_until_all_know_epoch_of(self.to);
     }
 }
 
