@@ -128,7 +128,7 @@ pub(super) fn choices(choices: &[Choice<'_>]) -> Table {
 /// What another limit would deny.
 pub(super) fn curve(choice: &Choice<'_>, shares: &[f64]) -> Table {
     const COLUMNS: &[Column] =
-        &[figure("limit"), figure("callers denied"), figure("requests denied"), strong("")];
+        &[figure("limit"), figure("callers denied"), figure("requests denied"), strong("note")];
     let row = |row: choice::Row| {
         let point = row.point;
         vec![
