@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_identity::{CallerValue, Identity, ResolvedCaller};
 use tollgate_limit::{
-    Charge, DecidedBy, Decision, Key, Outcome, Outcomes, Quota, Retry, Standing, Verdict,
+    Charge, DecidedBy, Decision, Key, Outcome, Outcomes, Retry, Standing, Verdict,
 };
 use tollgate_response::{Denial, Rejection};
 use tollgate_store::{Decider, GrantedLease, Stores, Unsettled, UnsettledUnits};
@@ -279,16 +279,9 @@ impl<'p> Tally<'p> {
 
     /// The leases that were granted until the response ends.
     pub fn granted(&self) -> impl Iterator<Item = GrantedLease<'_>> {
-        self.charges().filter_map(|DecidedCharge { charge, outcome, .. }| match charge.quota {
-            Quota::Concurrency(algorithm) => {
-                let receipt = outcome.receipt?;
-                Some(GrantedLease { charge, outcome, receipt, duration: algorithm.lease })
-            }
-            Quota::FixedWindow(_)
-            | Quota::SlidingWindow(_)
-            | Quota::SlidingLog(_)
-            | Quota::TokenBucket(_)
-            | Quota::Gcra(_) => None,
+        self.charges().filter_map(|DecidedCharge { charge, outcome, .. }| {
+            let (duration, receipt) = (charge.quota.lease()?, outcome.receipt?);
+            Some(GrantedLease { charge, outcome, receipt, duration })
         })
     }
 }

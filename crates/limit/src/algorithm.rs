@@ -4,9 +4,14 @@ use std::{num::NonZeroU32, time::Duration};
 
 use tollgate_clock::Timestamp;
 
-use super::standing::{Retry, Standing};
+use super::{
+    fixed_window::Align,
+    standing::{Retry, Standing},
+    terms::Terms,
+};
 
-/// A way to count: pure functions of a state, a cost and an instant.
+/// A way to count: pure functions of a state, a cost and an instant, and what others must know of
+/// it.
 ///
 /// These functions neither panic nor overflow, whatever their arguments. A clock that is behind the
 /// state by no more than the [tolerated skew](super::skew::tolerated_skew) never moves a state
@@ -16,6 +21,18 @@ pub trait Algorithm: Sized {
     /// What is stored for a key. The default is the state of a key that was never charged, and a
     /// state that is over decides as the default does.
     type State: State;
+
+    /// Whether its state is made of leases. Only the holder of a lease can name it, so a store
+    /// neither saves leases nor copies them to another store, and a response neither refunds nor
+    /// reprices them.
+    const HOLDS_LEASES: bool = false;
+
+    /// Whether its [`Count`](super::Count) is a summary, which may count more than the state does.
+    const IS_SUMMARIZED: bool = false;
+
+    /// Whether a denied request is denied until the instant to retry at, unless something is given
+    /// back.
+    const DENIES_UNTIL_RETRY: bool = false;
 
     /// Units that can be taken at once from an unused key. A higher cost is never admitted.
     fn capacity(&self) -> u32;
@@ -58,7 +75,7 @@ pub trait Algorithm: Sized {
     fn mark(&self, state: &Self::State) -> Timestamp;
 
     /// Extends the lease that `receipt` names to its full time from `now`. An algorithm without
-    /// leases ([`holds_leases`](super::AlgorithmKind::holds_leases)) has nothing to extend.
+    /// leases has nothing to extend.
     fn renew(&self, _state: &mut Self::State, _receipt: Receipt, _now: Timestamp) {}
 
     /// What `state` holds at `now` beyond `base`, its earlier value; none if that is nothing.
@@ -77,6 +94,48 @@ pub trait Algorithm: Sized {
     /// The result is the greater of both, so that no charge is counted twice. Returns whether the
     /// state counts more units at present than before.
     fn join(&self, state: &mut Self::State, other: &Self::State, now: Timestamp) -> bool;
+
+    /// Its plain form: so many units in a window, or at once; none: too much to count exactly.
+    fn plain(units: u32, window: Duration) -> Option<Self>;
+
+    /// What a policy says of it.
+    fn terms(&self) -> Terms;
+
+    /// Where windows begin and end; none: they have no fixed ends.
+    fn align(&self) -> Option<&Align> {
+        None
+    }
+
+    /// The time in which all that can be used at once comes back; none: a window.
+    fn refill_time(&self) -> Option<Duration> {
+        None
+    }
+
+    /// How long a lease lasts unless it is renewed; none: there are no leases.
+    fn lease(&self) -> Option<Duration> {
+        None
+    }
+
+    /// Whether every denial changes the counter, and so has to reach its store.
+    fn writes_denials(&self) -> bool {
+        false
+    }
+
+    /// When `cost`, which does not fit a counter with this standing, will fit. Not always exact: for
+    /// a cost of several units it is the end of the window.
+    fn foresee(&self, standing: &Standing, cost: u32, _now: Timestamp) -> Retry {
+        match cost {
+            _ if cost > standing.limit => Retry::Never,
+            1 if standing.used <= standing.limit => Retry::At(standing.next),
+            _ => Retry::At(standing.reset),
+        }
+    }
+
+    /// A receipt for units of the window that is open at `now`, whoever took them; none: it knows
+    /// each charge apart. `standing` is that of the counter, and `cost` is what will be given back.
+    fn open_receipt(&self, _standing: &Standing, _cost: u32, _now: Timestamp) -> Option<Receipt> {
+        None
+    }
 }
 
 /// What is stored for a key.

@@ -11,33 +11,10 @@ use tollgate_clock::Timestamp;
 
 use super::{
     algorithm::{Algorithm, State},
-    concurrency::Leases,
-    fixed_window::Window,
-    gcra::Level,
-    quota::Quota,
-    sliding_log::Log,
-    sliding_window::Windows,
+    kind::{AnyState, Quota},
     standing::Standing,
-    token_bucket::Bucket,
     with_algorithm,
 };
-
-/// The state of a counter of any algorithm.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum AnyState {
-    /// Of a fixed window.
-    FixedWindow(Window),
-    /// Of a sliding window.
-    SlidingWindow(Windows),
-    /// Of a sliding log.
-    SlidingLog(Log),
-    /// Of a token bucket.
-    TokenBucket(Bucket),
-    /// Of a meter.
-    Gcra(Level),
-    /// Of leases.
-    Concurrency(Leases),
-}
 
 /// A state that [`AnyState`] has a variant for.
 pub trait StateVariant: State {
@@ -46,30 +23,6 @@ pub trait StateVariant: State {
 
     /// The wrapped state; none if it is another algorithm's.
     fn from_any(state: &AnyState) -> Option<&Self>;
-}
-
-macro_rules! state_variants {
-    ($($state:ident as $algorithm:ident),*) => {
-        $(impl StateVariant for $state {
-            fn to_any(&self) -> AnyState {
-                AnyState::$algorithm(Clone::clone(self))
-            }
-
-            fn from_any(state: &AnyState) -> Option<&Self> {
-                let AnyState::$algorithm(state) = state else { return None };
-                Some(state)
-            }
-        })*
-    };
-}
-
-state_variants! {
-    Window as FixedWindow,
-    Windows as SlidingWindow,
-    Log as SlidingLog,
-    Bucket as TokenBucket,
-    Level as Gcra,
-    Leases as Concurrency
 }
 
 impl Quota {

@@ -2,7 +2,7 @@
 
 use tollgate_keyword::keywords;
 
-use super::{key::Key, quota::Quota, when_full::WhenFull};
+use super::{key::Key, kind::Quota, when_full::WhenFull};
 
 /// One limit, one key, one cost.
 #[derive(Clone, Copy, Debug)]

@@ -12,6 +12,7 @@ use super::{
     algorithm::{Algorithm, Bytes, Receipt, State},
     skew::MAX_SKEW,
     standing::{Retry, Standing},
+    terms::{Detail, Terms},
 };
 
 /// `limit` leases at once.
@@ -110,6 +111,8 @@ impl Concurrency {
 impl Algorithm for Concurrency {
     type State = Leases;
 
+    const HOLDS_LEASES: bool = true;
+
     fn capacity(&self) -> u32 {
         self.limit
     }
@@ -185,6 +188,24 @@ impl Algorithm for Concurrency {
     /// Nothing, for the same reason.
     fn join(&self, _leases: &mut Leases, _other: &Leases, _now: Timestamp) -> bool {
         false
+    }
+
+    fn plain(units: u32, window: Duration) -> Option<Concurrency> {
+        Some(Concurrency { limit: units, lease: window, retry_after: window })
+    }
+
+    fn terms(&self) -> Terms {
+        let [lease, retry_after] = [self.lease, self.retry_after].map(Detail::Time);
+        let details = vec![("lease", lease), ("retry after", retry_after)];
+        Terms { units: self.limit, window: None, is_refilled: false, details }
+    }
+
+    fn lease(&self) -> Option<Duration> {
+        Some(self.lease)
+    }
+
+    fn foresee(&self, _standing: &Standing, cost: u32, now: Timestamp) -> Retry {
+        self.retry_of(cost, now)
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     calendar::Calendar,
     skew::{MAX_SKEW, tolerated_skew},
     standing::{Retry, Standing},
+    terms::Terms,
 };
 
 /// `limit` units in each window.
@@ -126,6 +127,8 @@ impl FixedWindow {
 impl Algorithm for FixedWindow {
     type State = Window;
 
+    const DENIES_UNTIL_RETRY: bool = true;
+
     fn capacity(&self) -> u32 {
         self.limit
     }
@@ -208,6 +211,22 @@ impl Algorithm for FixedWindow {
             *window = *other;
         }
         is_more
+    }
+
+    fn plain(units: u32, window: Duration) -> Option<FixedWindow> {
+        Some(FixedWindow { limit: units, align: Align::FirstRequest(window) })
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::of_windows(self.limit, self.align.max_length())
+    }
+
+    fn align(&self) -> Option<&Align> {
+        Some(&self.align)
+    }
+
+    fn open_receipt(&self, standing: &Standing, _cost: u32, _now: Timestamp) -> Option<Receipt> {
+        Some(Receipt { at: standing.reset, number: 0 })
     }
 }
 

@@ -18,6 +18,7 @@ use super::{
     algorithm::{Algorithm, Bytes, Receipt, State},
     skew::tolerated_skew,
     standing::{Retry, Standing},
+    terms::{Detail, Terms},
 };
 
 /// `burst` units at once, and `limit` units per window in the long run.
@@ -153,6 +154,8 @@ impl Gcra {
 impl Algorithm for Gcra {
     type State = Level;
 
+    const DENIES_UNTIL_RETRY: bool = true;
+
     fn capacity(&self) -> u32 {
         if self.limit == 0 { 0 } else { self.burst }
     }
@@ -256,6 +259,25 @@ impl Algorithm for Gcra {
             *level = other;
         }
         is_more
+    }
+
+    fn plain(units: u32, window: Duration) -> Option<Gcra> {
+        Gcra::new(units, window, units, units)
+    }
+
+    fn terms(&self) -> Terms {
+        let details = vec![("burst", Detail::Units(self.burst))];
+        Terms { units: self.limit, window: Some(self.window), is_refilled: true, details }
+    }
+
+    fn refill_time(&self) -> Option<Duration> {
+        let all = self.window.as_micros() * u128::from(self.burst);
+        let micros = all.checked_div(self.limit.into())?;
+        Some(Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX)))
+    }
+
+    fn open_receipt(&self, standing: &Standing, _cost: u32, _now: Timestamp) -> Option<Receipt> {
+        Some(Receipt { at: standing.reset, number: 0 })
     }
 }
 

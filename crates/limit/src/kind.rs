@@ -1,39 +1,109 @@
-//! The table of algorithms: the name of each in policies and its number in stored forms, written
-//! once, here.
+//! The table of algorithms: the name of each in policies, its number in stored forms, its state.
+//!
+//! What differs from algorithm to algorithm, each says in its own file, as
+//! [`Algorithm`](super::Algorithm) has it. Whatever must list them all is made from the table.
 //!
 //! A name is part of every counter's key and a number is part of Redis calls and of snapshots, so
 //! neither may change once it is released. A new algorithm gets the next number.
 
 use tollgate_keyword::Keyword;
 
-/// Makes [`AlgorithmKind`] of the table, so that none of its lists can miss an algorithm.
-macro_rules! algorithm_kinds {
-    ($($(#[$doc:meta])* $kind:ident = $number:literal, $name:literal;)*) => {
+use super::{
+    algorithm::Algorithm,
+    any_state::StateVariant,
+    concurrency::{Concurrency, Leases},
+    fixed_window::{FixedWindow, Window},
+    gcra::{Gcra, Level},
+    sliding_log::{Log, SlidingLog},
+    sliding_window::{SlidingWindow, Windows},
+    token_bucket::{Bucket, TokenBucket},
+};
+
+/// Calls a macro with some input and the table behind it. A row has what the algorithm is, its
+/// type, its number, its name and the type of its states.
+#[macro_export]
+macro_rules! algorithms {
+    ([$($then:tt)+] $($input:tt)*) => {
+        $($then)+! {
+            $($input)*
+            /// A number of units in a window with a stored end.
+            FixedWindow = 1, fixed_window, Window;
+            /// A number of units in the current window and the weighted one before it.
+            SlidingWindow = 2, sliding_window, Windows;
+            /// A number of units in the time just past, exactly.
+            SlidingLog = 3, sliding_log, Log;
+            /// A bucket that is refilled at intervals.
+            TokenBucket = 4, token_bucket, Bucket;
+            /// A meter that drains continuously.
+            Gcra = 5, gcra, Level;
+            /// A number of requests at once.
+            Concurrency = 6, concurrency, Leases;
+        }
+    };
+}
+
+/// Evaluates an expression with the algorithm of a [`Quota`].
+#[macro_export]
+macro_rules! with_algorithm {
+    (@ $quota:expr, $own:ident, $body:expr;
+        $($(#[$doc:meta])* $algorithm:ident = $number:literal, $name:ident, $state:ident;)*
+    ) => {
+        match $quota {
+            $($crate::Quota::$algorithm($own) => $body,)*
+        }
+    };
+    ($quota:expr, $own:ident => $body:expr) => {
+        $crate::algorithms! { [$crate::with_algorithm] @ $quota, $own, $body; }
+    };
+}
+
+/// Evaluates an expression with the type of an [`AlgorithmKind`]'s algorithm.
+#[macro_export]
+macro_rules! with_kind {
+    (@ $kind:expr, $own:ident, $body:expr;
+        $($(#[$doc:meta])* $algorithm:ident = $number:literal, $name:ident, $state:ident;)*
+    ) => {
+        match $kind {
+            $($crate::AlgorithmKind::$algorithm => {
+                type $own = $crate::$algorithm;
+                $body
+            })*
+        }
+    };
+    ($kind:expr, $own:ident => $body:expr) => {
+        $crate::algorithms! { [$crate::with_kind] @ $kind, $own, $body; }
+    };
+}
+
+macro_rules! enums {
+    ($($(#[$doc:meta])* $algorithm:ident = $number:literal, $name:ident, $state:ident;)*) => {
         /// Which algorithm a quota is counted by.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
         pub enum AlgorithmKind {
-            $($(#[$doc])* $kind,)*
+            $($(#[$doc])* $algorithm,)*
+        }
+
+        /// How much a caller may use, and how that is counted: the parameters of one algorithm.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Quota {
+            $($(#[$doc])* $algorithm($algorithm),)*
+        }
+
+        /// The state of a counter of any algorithm.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum AnyState {
+            $($(#[$doc])* $algorithm($state),)*
         }
 
         impl AlgorithmKind {
             /// All algorithms, in the order of their numbers.
-            pub const ALL: [AlgorithmKind; [$($number),*].len()] = [$(AlgorithmKind::$kind),*];
-
-            /// All algorithms with their names, in the same order.
-            pub const BY_NAME: [(&'static str, AlgorithmKind); [$($number),*].len()] =
-                [$(($name, AlgorithmKind::$kind)),*];
-
-            /// Its name in policies and in the keys of counters.
-            pub const fn name(self) -> &'static str {
-                match self {
-                    $(AlgorithmKind::$kind => $name,)*
-                }
-            }
+            pub const ALL: [AlgorithmKind; [$($number),*].len()] =
+                [$(AlgorithmKind::$algorithm),*];
 
             /// The algorithm with this number.
             pub const fn from_number(number: u8) -> Option<AlgorithmKind> {
                 match number {
-                    $($number => Some(AlgorithmKind::$kind),)*
+                    $($number => Some(AlgorithmKind::$algorithm),)*
                     _ => None,
                 }
             }
@@ -41,35 +111,51 @@ macro_rules! algorithm_kinds {
             /// Its number in Redis scripts and in snapshots. The first is 1, and none is left out.
             pub const fn number(self) -> u8 {
                 match self {
-                    $(AlgorithmKind::$kind => $number,)*
+                    $(AlgorithmKind::$algorithm => $number,)*
                 }
             }
         }
+
+        impl Keyword for AlgorithmKind {
+            const KEYWORDS: &'static [(&'static str, AlgorithmKind)] =
+                &[$((stringify!($name), AlgorithmKind::$algorithm)),*];
+
+            fn keyword(self) -> &'static str {
+                match self {
+                    $(AlgorithmKind::$algorithm => stringify!($name),)*
+                }
+            }
+        }
+
+        impl Quota {
+            /// Which algorithm it is of.
+            pub fn kind(&self) -> AlgorithmKind {
+                match self {
+                    $(Quota::$algorithm(_) => AlgorithmKind::$algorithm,)*
+                }
+            }
+        }
+
+        $(impl From<$algorithm> for Quota {
+            fn from(own: $algorithm) -> Quota {
+                Quota::$algorithm(own)
+            }
+        })*
+
+        $(impl StateVariant for $state {
+            fn to_any(&self) -> AnyState {
+                AnyState::$algorithm(Clone::clone(self))
+            }
+
+            fn from_any(state: &AnyState) -> Option<&Self> {
+                let AnyState::$algorithm(state) = state else { return None };
+                Some(state)
+            }
+        })*
     };
 }
 
-impl Keyword for AlgorithmKind {
-    const KEYWORDS: &'static [(&'static str, AlgorithmKind)] = &AlgorithmKind::BY_NAME;
-
-    fn keyword(self) -> &'static str {
-        self.name()
-    }
-}
-
-algorithm_kinds! {
-    /// A number of units in a window with a stored end.
-    FixedWindow = 1, "fixed_window";
-    /// A number of units in the current window and the weighted one before it.
-    SlidingWindow = 2, "sliding_window";
-    /// A number of units in the time just past, exactly.
-    SlidingLog = 3, "sliding_log";
-    /// A bucket that is refilled at intervals.
-    TokenBucket = 4, "token_bucket";
-    /// A meter that drains continuously.
-    Gcra = 5, "gcra";
-    /// A number of requests at once.
-    Concurrency = 6, "concurrency";
-}
+algorithms! { [enums] }
 
 // The set of a script's algorithms is a bit mask of their numbers.
 const _: () = {
@@ -83,29 +169,18 @@ const _: () = {
 };
 
 impl AlgorithmKind {
-    /// Whether its [`Count`](super::Count) is a summary, which may count more than the state does.
-    pub const fn is_summarized(self) -> bool {
-        match self {
-            AlgorithmKind::SlidingLog => true,
-            AlgorithmKind::FixedWindow
-            | AlgorithmKind::SlidingWindow
-            | AlgorithmKind::TokenBucket
-            | AlgorithmKind::Gcra
-            | AlgorithmKind::Concurrency => false,
-        }
+    /// Its name in policies and in the keys of counters.
+    pub fn name(self) -> &'static str {
+        self.keyword()
     }
 
-    /// Whether its state is made of leases. Only the holder of a lease can name it, so a store
-    /// neither saves leases nor copies them to another store, and a response neither refunds nor
-    /// reprices them.
+    /// As [`Algorithm::IS_SUMMARIZED`] says.
+    pub const fn is_summarized(self) -> bool {
+        with_kind!(self, Own => Own::IS_SUMMARIZED)
+    }
+
+    /// As [`Algorithm::HOLDS_LEASES`] says.
     pub const fn holds_leases(self) -> bool {
-        match self {
-            AlgorithmKind::FixedWindow
-            | AlgorithmKind::SlidingWindow
-            | AlgorithmKind::SlidingLog
-            | AlgorithmKind::TokenBucket
-            | AlgorithmKind::Gcra => false,
-            AlgorithmKind::Concurrency => true,
-        }
+        with_kind!(self, Own => Own::HOLDS_LEASES)
     }
 }

@@ -7,8 +7,7 @@
 //!
 //! States hold what was used, never what is left, so that a changed rate applies to them at once.
 //!
-//! The table of algorithms is in `kind`. To add one, add a line there and follow the compiler: no
-//! match on [`Quota`], [`Count`], [`AnyState`] or [`AlgorithmKind`] has a wildcard.
+//! The table of algorithms is in `kind`. To add one, add a row there and follow the compiler.
 //!
 //! Nothing here knows a request, a route or a store, or asks for the time.
 //!
@@ -39,12 +38,13 @@ mod sliding_window;
 mod standing;
 #[cfg(test)]
 mod suite;
+mod terms;
 mod token_bucket;
 mod when_full;
 
 pub use self::{
     algorithm::{Algorithm, Bytes, Receipt, State},
-    any_state::{AnyState, StateVariant},
+    any_state::StateVariant,
     calendar::{Calendar, CalendarUnit},
     charge::{Charge, Fallback, Origin, OwnedCharge, Scope, Stance},
     concurrency::{Concurrency, Leases},
@@ -54,12 +54,12 @@ pub use self::{
     gcra::{Gcra, Level},
     hashing::{Hashing, KeptSecret, SecretStatus},
     key::{Key, KeyHasher, LimitId},
-    kind::AlgorithmKind,
-    quota::Quota,
+    kind::{AlgorithmKind, AnyState, Quota},
     skew::{MAX_SKEW, tolerated_skew},
     sliding_log::{Entry, Log, SlidingLog, Tail},
     sliding_window::{SlidingWindow, Windows},
     standing::{Retry, Standing},
+    terms::{Detail, Terms},
     token_bucket::{Bucket, TokenBucket},
     when_full::WhenFull,
 };

@@ -11,6 +11,7 @@ use super::{
     algorithm::{Algorithm, Bytes, Receipt, State},
     skew::tolerated_skew,
     standing::{Retry, Standing},
+    terms::Terms,
 };
 
 /// `limit` units in any `window`.
@@ -238,6 +239,8 @@ impl SlidingLog {
 impl Algorithm for SlidingLog {
     type State = Log;
 
+    const IS_SUMMARIZED: bool = true;
+
     fn capacity(&self) -> u32 {
         self.limit
     }
@@ -384,6 +387,14 @@ impl Algorithm for SlidingLog {
         let charges = log.charges.max(other.charges);
         *log = Log::of_entries(joined.into_iter(), charges, self.window);
         units > ours
+    }
+
+    fn plain(units: u32, window: Duration) -> Option<SlidingLog> {
+        Some(SlidingLog { limit: units, window })
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::of_windows(self.limit, self.window)
     }
 }
 

@@ -14,6 +14,7 @@ use super::{
     algorithm::{Algorithm, Bytes, Receipt, State},
     skew::tolerated_skew,
     standing::{Retry, Standing},
+    terms::Terms,
 };
 
 /// `limit` units in any `window`, estimated.
@@ -175,12 +176,6 @@ impl SlidingWindow {
         Receipt { at: windows.expires, number: 0 }
     }
 
-    /// A receipt of the window that is open at `now`.
-    pub(super) fn open_receipt(&self, now: Timestamp) -> Receipt {
-        let nothing = Windows::default();
-        self.receipt(&self.store(&self.open(&nothing, now)))
-    }
-
     fn store(&self, open: &Open) -> Windows {
         let expires = self.instant(open, 2 * self.length());
         Windows { current: open.current, previous: open.previous, expires }
@@ -278,6 +273,19 @@ impl Algorithm for SlidingWindow {
             *windows = self.store(&Open { current, previous, ..open });
         }
         is_more
+    }
+
+    fn plain(units: u32, window: Duration) -> Option<SlidingWindow> {
+        SlidingWindow::new(units, window)
+    }
+
+    fn terms(&self) -> Terms {
+        Terms::of_windows(self.limit, self.window)
+    }
+
+    fn open_receipt(&self, _standing: &Standing, _cost: u32, now: Timestamp) -> Option<Receipt> {
+        let nothing = Windows::default();
+        Some(self.receipt(&self.store(&self.open(&nothing, now))))
     }
 }
 

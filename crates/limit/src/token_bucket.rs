@@ -19,6 +19,7 @@ use super::{
     algorithm::{Algorithm, Bytes, Receipt, State},
     skew::tolerated_skew,
     standing::{Retry, Standing},
+    terms::{Detail, Terms},
 };
 
 /// Up to `capacity` units, and `refill` more every interval.
@@ -243,6 +244,32 @@ impl Algorithm for TokenBucket {
             *bucket = other;
         }
         is_more
+    }
+
+    fn plain(units: u32, window: Duration) -> Option<TokenBucket> {
+        Some(TokenBucket { capacity: units, refill: units, interval: window, strict: false })
+    }
+
+    fn terms(&self) -> Terms {
+        let mut details = vec![("capacity", Detail::Units(self.capacity))];
+        details.extend(self.strict.then_some(("strict", Detail::Set)));
+        let window = Some(self.interval);
+        Terms { units: self.refill, window, is_refilled: true, details }
+    }
+
+    /// A bucket of 50 that gains 10 a second allows 50 in 5 seconds, and not 50 in one.
+    fn refill_time(&self) -> Option<Duration> {
+        let refills = self.capacity.div_ceil(self.refill.max(1)).max(1);
+        Some(self.interval.saturating_mul(refills).min(Duration::from_micros(u64::MAX)))
+    }
+
+    /// A denial starts the interval of a strict bucket over.
+    fn writes_denials(&self) -> bool {
+        self.strict
+    }
+
+    fn open_receipt(&self, _standing: &Standing, cost: u32, now: Timestamp) -> Option<Receipt> {
+        Some(Receipt { at: now, number: cost.into() })
     }
 }
 

@@ -3,7 +3,7 @@
 use tollgate_limit::Charge;
 use tollgate_store::Adjustment;
 
-use super::subject::{Home, fixed, one, places, quotas, receipt};
+use super::subject::{Home, fixed, fixed_windows, one, places, quotas, receipt, without_leases};
 use crate::support::{MINUTE, SECOND};
 
 for_each_store! {
@@ -36,7 +36,7 @@ fn what_is_given_back_can_be_taken_again(home: &Home) {
 
 fn whole_cost_is_given_back_and_no_more(home: &Home) {
     let store = home.open();
-    for (name, quota) in &quotas(10)[..8] {
+    for (name, quota) in &without_leases(10) {
         let charge = |cost| Charge { cost, ..one("alice", name, quota) };
         store.take(&charge(2));
         let outcome = store.take(&charge(5));
@@ -60,7 +60,7 @@ fn window_stays_where_the_charge_that_was_given_back_has_opened_it(home: &Home) 
 
 fn nothing_is_given_back_into_another_window(home: &Home) {
     let store = home.open();
-    for (name, quota) in &quotas(3)[..3] {
+    for (name, quota) in &fixed_windows(3) {
         let charge = one("alice", name, quota);
         let begun = store.now();
         let old = store.take(&charge);
@@ -74,7 +74,7 @@ fn nothing_is_given_back_into_another_window(home: &Home) {
 
 fn what_has_drained_is_not_given_back(home: &Home) {
     let store = home.open();
-    for (name, quota) in &quotas(3)[4..8] {
+    for (name, quota) in without_leases(3).iter().filter(|(_, quota)| quota.align().is_none()) {
         let charge = one("alice", name, quota);
         let begun = store.now();
         let old = store.take(&charge);
@@ -88,7 +88,7 @@ fn what_has_drained_is_not_given_back(home: &Home) {
 
 fn part_of_a_cost_can_be_given_back(home: &Home) {
     let store = home.open();
-    for (name, quota) in &quotas(10)[..8] {
+    for (name, quota) in &without_leases(10) {
         let reserve = Charge { cost: 5, ..one("alice", name, quota) };
         let outcome = store.take(&reserve);
         store.give_back(&Charge { cost: 3, ..reserve }, &outcome);
@@ -98,7 +98,7 @@ fn part_of_a_cost_can_be_given_back(home: &Home) {
 
 fn what_is_taken_later_counts_beyond_the_limit(home: &Home) {
     let store = home.open();
-    for (name, quota) in &quotas(2)[..8] {
+    for (name, quota) in &without_leases(2) {
         let charge = one("alice", name, quota);
         let taken = store.take(&charge);
         store.settle(&Charge { cost: 4, ..charge }, &taken, Adjustment::Take);

@@ -2,7 +2,7 @@
 
 use tollgate_limit::Retry;
 
-use super::subject::{Home, one, quotas};
+use super::subject::{Home, fixed_windows, one, quotas};
 
 for_each_store! {
     raised_limit_holds_at_once_and_keeps_the_count,
@@ -37,7 +37,7 @@ fn lowered_limit_denies_and_forgets_nothing(home: &Home) {
 
 fn raised_limit_moves_no_reset(home: &Home) {
     let store = home.open();
-    for ((name, low), (_, high)) in quotas(2)[..3].iter().zip(&quotas(5)) {
+    for ((name, low), (_, high)) in fixed_windows(2).iter().zip(&fixed_windows(5)) {
         let reset = store.take(&one("alice", name, low)).standing.reset;
         assert_eq!(store.take(&one("alice", name, high)).standing.reset, reset, "{name}");
     }

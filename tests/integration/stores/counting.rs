@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_limit::{Charge, Quota, Retry};
+use tollgate_limit::{Charge, Retry};
 
-use super::subject::{Home, fixed, one, places, quotas};
+use super::subject::{Home, fixed, fixed_windows, one, places, quotas, without_leases};
 use crate::support::{MINUTE, SECOND, eventually};
 
 for_each_store! {
@@ -42,9 +42,7 @@ fn charge_passes_after_the_reported_wait_and_not_a_moment_earlier(home: &Home) {
     const MOMENT: Duration = Duration::from_micros(1);
     let store = home.open();
     // A strict bucket also charges denied attempts, and the end of requests in flight is unknown.
-    let is_steady =
-        |(name, _): &&(&str, Quota)| !["strict token bucket", "concurrency"].contains(name);
-    for (name, quota) in quotas(3).iter().filter(is_steady) {
+    for (name, quota) in without_leases(3).iter().filter(|(_, quota)| !quota.writes_denials()) {
         let charge = one("alice", name, quota);
         store.take_times(3, &charge);
         let Retry::At(retry) = store.deny(&charge).retry else { panic!("{name}: no instant") };
@@ -96,7 +94,7 @@ fn window_reopens_at_its_reset_and_not_a_moment_earlier(home: &Home) {
 
 fn reset_does_not_wobble_within_a_window(home: &Home) {
     let store = home.open();
-    for (name, quota) in &quotas(20)[..3] {
+    for (name, quota) in &fixed_windows(20) {
         let charge = one("alice", name, quota);
         let begun = store.now();
         let reset = store.take(&charge).standing.reset;
@@ -111,7 +109,7 @@ fn reset_does_not_wobble_within_a_window(home: &Home) {
 
 fn costs_are_counted_in_units(home: &Home) {
     let store = home.open();
-    for (name, quota) in &quotas(10)[..8] {
+    for (name, quota) in &without_leases(10) {
         let charge = |cost| Charge { cost, ..one("alice", name, quota) };
         assert_eq!(store.take(&charge(7)).standing.remaining, 3, "{name}");
         assert_eq!(store.deny(&charge(4)).remaining, 3, "{name}");
@@ -183,7 +181,7 @@ fn peek_tells_what_was_charged_and_takes_nothing(home: &Home) {
 fn counter_of_the_largest_limit_is_exact(home: &Home) {
     const MOST: u32 = i32::MAX as u32;
     let store = home.open();
-    for (name, quota) in quotas(MOST).iter().filter(|(name, _)| !name.contains("log")).take(7) {
+    for (name, quota) in without_leases(MOST).iter().filter(|(name, _)| !name.contains("log")) {
         let charge = |cost| Charge { cost, ..one("alice", name, quota) };
         assert_eq!(store.take(&charge(MOST - 1)).standing.remaining, 1, "{name}");
         assert_eq!(store.deny(&charge(2)).remaining, 1, "{name}");

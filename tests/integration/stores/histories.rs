@@ -64,14 +64,9 @@ fn any_history_is_decided_as_in_the_process(home: &Home) {
 /// What two stores report alike: all but how the entries of a log and leases are numbered, which
 /// one of them may begin anew when it has forgotten what is over.
 fn alike(charge: &Charge<'_>, outcome: &Outcome) -> Outcome {
-    let is_numbered = match charge.quota {
-        Quota::SlidingLog(_) | Quota::Concurrency(_) => true,
-        Quota::FixedWindow(_)
-        | Quota::SlidingWindow(_)
-        | Quota::TokenBucket(_)
-        | Quota::Gcra(_) => false,
-    };
-    let receipt = outcome.receipt.map(|receipt| match is_numbered {
+    let Outcome { standing, receipt, .. } = outcome;
+    let is_numbered = charge.quota.open_receipt(standing, charge.cost, standing.reset).is_none();
+    let receipt = receipt.map(|receipt| match is_numbered {
         true => Receipt { number: 0, ..receipt },
         false => receipt,
     });
@@ -93,10 +88,10 @@ fn any_charges<'q>(
     below: &mut impl FnMut(usize) -> usize,
 ) -> Vec<Charge<'q>> {
     let owner = OWNERS[below(OWNERS.len())];
-    let first = below(9);
+    let first = below(rates[0].len());
     let charge = |index: usize| {
-        let (name, quota) = &rates[below(rates.len())][(first + index) % 9];
-        let cost = if *name == "concurrency" { 1 } else { below(4) as u32 };
+        let (name, quota) = &rates[below(rates.len())][(first + index) % rates[0].len()];
+        let cost = if quota.holds_leases() { 1 } else { below(4) as u32 };
         let stance = if below(5) == 0 { Stance::Observe } else { Stance::Enforce };
         Charge { cost, stance, ..one(owner, name, quota) }
     };

@@ -27,8 +27,8 @@ use tokio::{
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_limit::{
     AlgorithmKind, Align, Calendar, CalendarUnit, Charge, Concurrency, DecidedBy, Decision,
-    FixedWindow, Gcra, Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry,
-    SlidingLog, SlidingWindow, Standing, TokenBucket, Verdict,
+    FixedWindow, Key, KeyHasher, LimitId, Outcome, OwnedCharge, Quota, Receipt, Retry, Standing,
+    TokenBucket, Verdict,
 };
 use tollgate_settings::Settings;
 use tollgate_store::{Adjustment, MemoryStore, Store, Stores, open_disk};
@@ -437,39 +437,30 @@ pub(super) fn fixed(limit: u32) -> Quota {
 
 /// So many units a minute or so, by each algorithm and form of it, with a name.
 pub(super) fn quotas(limit: u32) -> Vec<(&'static str, Quota)> {
-    AlgorithmKind::ALL.into_iter().flat_map(|kind| forms(kind, limit)).collect()
-}
-
-/// The forms of an algorithm.
-fn forms(kind: AlgorithmKind, limit: u32) -> Vec<(&'static str, Quota)> {
+    let plain = AlgorithmKind::ALL
+        .map(|kind| (kind.name(), Quota::plain(kind, limit, MINUTE).expect("it is exact")));
     let window = |align| Quota::FixedWindow(FixedWindow { limit, align });
+    let hour = Calendar::new(CalendarUnit::Hour, "Asia/Kathmandu").unwrap();
     let bucket = |strict| {
         Quota::TokenBucket(TokenBucket { capacity: limit, refill: 1, interval: MINUTE, strict })
     };
-    match kind {
-        AlgorithmKind::FixedWindow => {
-            let hour = Calendar::new(CalendarUnit::Hour, "Asia/Kathmandu").unwrap();
-            vec![
-                ("fixed window", window(Align::FirstRequest(MINUTE))),
-                ("fixed window of the epoch", window(Align::Epoch(MINUTE))),
-                ("fixed window of the calendar", window(Align::Calendar(hour))),
-            ]
-        }
-        AlgorithmKind::SlidingWindow => {
-            let window = SlidingWindow::new(limit, MINUTE).unwrap();
-            vec![("sliding window", Quota::SlidingWindow(window))]
-        }
-        AlgorithmKind::SlidingLog => {
-            vec![("sliding log", Quota::SlidingLog(SlidingLog { limit, window: MINUTE }))]
-        }
-        AlgorithmKind::TokenBucket => {
-            vec![("token bucket", bucket(false)), ("strict token bucket", bucket(true))]
-        }
-        AlgorithmKind::Gcra => {
-            vec![("gcra", Quota::Gcra(Gcra::new(limit, MINUTE, limit, limit).unwrap()))]
-        }
-        AlgorithmKind::Concurrency => vec![("concurrency", places(limit))],
-    }
+    let forms = [
+        ("fixed window of the epoch", window(Align::Epoch(MINUTE))),
+        ("fixed window of the calendar", window(Align::Calendar(hour))),
+        ("slow token bucket", bucket(false)),
+        ("strict token bucket", bucket(true)),
+    ];
+    plain.into_iter().chain(forms).collect()
+}
+
+/// The same of fixed windows.
+pub(super) fn fixed_windows(limit: u32) -> Vec<(&'static str, Quota)> {
+    quotas(limit).into_iter().filter(|(_, quota)| quota.align().is_some()).collect()
+}
+
+/// The same without those that hold leases.
+pub(super) fn without_leases(limit: u32) -> Vec<(&'static str, Quota)> {
+    quotas(limit).into_iter().filter(|(_, quota)| !quota.holds_leases()).collect()
 }
 
 /// So many leases of a minute at once.

@@ -168,14 +168,7 @@ fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<ReceiptEntry> {
 
 /// When a charge cannot be given back any more.
 fn end_of(own: &DecidedCharge<'_, '_>, now: Timestamp) -> Timestamp {
-    match own.charge.quota {
-        Quota::Concurrency(algorithm) => now + algorithm.lease,
-        Quota::FixedWindow(_)
-        | Quota::SlidingWindow(_)
-        | Quota::SlidingLog(_)
-        | Quota::TokenBucket(_)
-        | Quota::Gcra(_) => own.standing().reset,
-    }
+    own.charge.quota.lease().map_or(own.standing().reset, |lease| now + lease)
 }
 
 /// Takes a receipt apart and uses up the part of it that is asked for, which may be narrowed to one

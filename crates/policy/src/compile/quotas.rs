@@ -73,13 +73,14 @@ impl Compiler<'_> {
             (true, tag) => format!("candidate {tag}"),
             (false, tag) => tag,
         };
-        let follows_calendar = matches!(alignment_of(&quota), Some(Align::Calendar(_)));
+        let follows_calendar = matches!(quota.align(), Some(Align::Calendar(_)));
         // A calendar's windows differ in length; the tag names the unit.
         let micros = match period {
             Some(Period::Length(length)) if !follows_calendar => length.as_micros() as u64,
             _ => 0,
         };
-        let time_of_all = period.map(|period| time_of_all(&quota, period));
+        let time_of_all =
+            period.map(|period| quota.refill_time().unwrap_or_else(|| period.longest()));
         let refunds = owner.refunds.zip(time_of_all).map(|(percent, time_of_all)| RefundBound {
             quota: refund_quota(&quota, percent, time_of_all),
             id: LimitId::new(&self.name, owner.limit, &format!("refunds of {tag}"), micros),
@@ -276,24 +277,12 @@ impl Compiler<'_> {
 /// What separates the counters of a quota from others of its limit.
 fn tag(quota: &Quota) -> String {
     let name = quota.kind().name();
-    match alignment_of(quota) {
+    match quota.align() {
         None | Some(Align::FirstRequest(_)) => name.to_owned(),
         Some(Align::Epoch(_)) => format!("{name} epoch"),
         Some(Align::Calendar(calendar)) => {
             format!("{name} {} {}", calendar.unit.name(), calendar.zone_name())
         }
-    }
-}
-
-/// Where the windows of a quota begin, if they are fixed.
-fn alignment_of(quota: &Quota) -> Option<&Align> {
-    match quota {
-        Quota::FixedWindow(window) => Some(&window.align),
-        Quota::SlidingWindow(_)
-        | Quota::SlidingLog(_)
-        | Quota::TokenBucket(_)
-        | Quota::Gcra(_)
-        | Quota::Concurrency(_) => None,
     }
 }
 
@@ -311,32 +300,11 @@ fn calendar_unit(period: Period) -> Option<CalendarUnit> {
     }
 }
 
-/// The time in which all that can be used at once comes back: a bucket of 50 that gains 10 a second
-/// allows 50 in 5 seconds, and not 50 in one.
-fn time_of_all(quota: &Quota, period: Period) -> Duration {
-    let times = |length: Duration, units: u32, each: u32| {
-        let micros = length.as_micros() * u128::from(units) / u128::from(each.max(1));
-        Duration::from_micros(u64::try_from(micros).unwrap_or(u64::MAX))
-    };
-    match quota {
-        Quota::TokenBucket(bucket) => {
-            let refills = bucket.capacity.div_ceil(bucket.refill.max(1));
-            times(bucket.interval, refills.max(1), 1)
-        }
-        Quota::Gcra(gcra) if gcra.limit > 0 => times(gcra.window, gcra.burst, gcra.limit),
-        Quota::FixedWindow(_)
-        | Quota::SlidingWindow(_)
-        | Quota::SlidingLog(_)
-        | Quota::Gcra(_)
-        | Quota::Concurrency(_) => period.longest(),
-    }
-}
-
 /// What may be given back: so many percent of all that can be used at once, in the time in which
 /// that comes back. Fixed windows are the same ones as the quota's.
 fn refund_quota(quota: &Quota, percent: u8, time_of_all: Duration) -> Quota {
     let limit = u64::from(quota.capacity()) * u64::from(percent) / 100;
-    let align = alignment_of(quota).cloned().unwrap_or(Align::FirstRequest(time_of_all));
+    let align = quota.align().cloned().unwrap_or(Align::FirstRequest(time_of_all));
     Quota::FixedWindow(FixedWindow { limit: limit.try_into().unwrap_or(u32::MAX), align })
 }
 

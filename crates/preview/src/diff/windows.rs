@@ -304,31 +304,21 @@ fn rescaled(before: &Quota, after: &Quota) -> String {
     };
     let old = before.capacity();
     let new = after.capacity();
-    let pace = pace(before).cmp(&pace(after));
+    // What comes back all at once does not come back faster.
+    let [pace, pace_after] =
+        [before, after].map(|quota| quota.terms()).map(|own| own.is_refilled.then_some(own.units));
     let mut words = vec![kept.to_owned()];
     if new > old {
         words.push(format!("{} more", new - old));
     } else if new < old {
         words.push(format!("{} fewer: callers that have used more wait", old - new));
     }
-    match pace {
+    match pace.cmp(&pace_after) {
         std::cmp::Ordering::Less => words.push("refills faster".into()),
         std::cmp::Ordering::Greater => words.push("refills more slowly".into()),
         std::cmp::Ordering::Equal => {}
     }
     words.join(", ")
-}
-
-/// How many units come back at a time, if that number is not the capacity.
-fn pace(quota: &Quota) -> Option<u32> {
-    match quota {
-        Quota::Gcra(meter) => Some(meter.limit),
-        Quota::TokenBucket(bucket) => Some(bucket.refill),
-        Quota::FixedWindow(_)
-        | Quota::SlidingWindow(_)
-        | Quota::SlidingLog(_)
-        | Quota::Concurrency(_) => None,
-    }
 }
 
 /// Equal changes, with the classes that they affect.

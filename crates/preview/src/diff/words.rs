@@ -5,7 +5,7 @@ use std::time::Duration;
 use tollgate_identity::{
     AcceptedIssuers, Auth, Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers,
 };
-use tollgate_limit::{Align, FixedWindow, Quota, WhenFull};
+use tollgate_limit::{Align, Detail, Quota, Terms, WhenFull};
 use tollgate_policy::{
     CallerName, Cors, Cost, Enforcement, HeaderEdits, HostPattern, KeyPart, OriginPattern, Origins,
     Per, Period, Policy, Preflight, Refund, Statuses,
@@ -15,56 +15,38 @@ use super::caller_classes::{CallerSource, claim_path};
 
 /// The quota and its algorithm: `5000/hour`, `30/minute by gcra, burst 10`.
 pub fn quota(quota: &Quota) -> String {
-    let name = quota.kind().name();
-    let length = length(quota).unwrap_or_default();
-    match quota {
-        Quota::FixedWindow(window) => match alignment(quota) {
-            Some(alignment) => format!("{}/{length} by {alignment}", window.limit),
-            None => format!("{}/{length}", window.limit),
-        },
-        Quota::SlidingWindow(window) => format!("{}/{length} by {name}", window.limit),
-        Quota::SlidingLog(log) => format!("{}/{length} by {name}", log.limit),
-        Quota::TokenBucket(bucket) => {
-            let strict = if bucket.strict { ", strict" } else { "" };
-            format!("{}/{length} by {name}, capacity {}{strict}", bucket.refill, bucket.capacity)
-        }
-        Quota::Gcra(gcra) => format!("{}/{length} by {name}, burst {}", gcra.limit, gcra.burst),
-        Quota::Concurrency(slots) => {
-            let [lease, retry] =
-                [slots.lease, slots.retry_after].map(|time| Period::Length(time).to_string());
-            format!("{} at once, lease {lease}, retry after {retry}", slots.limit)
-        }
-    }
+    let Terms { units, details, .. } = quota.terms();
+    let mut words = match length(quota) {
+        Some(length) => format!("{units}/{length}"),
+        None => format!("{units} at once"),
+    };
+    let counted = match quota.align() {
+        Some(_) => alignment(quota),
+        None => quota.terms().window.map(|_| quota.kind().name().to_owned()),
+    };
+    words.extend(counted.map(|counted| format!(" by {counted}")));
+    words.extend(details.into_iter().map(|(field, detail)| match detail {
+        Detail::Set => format!(", {field}"),
+        Detail::Units(units) => format!(", {field} {units}"),
+        Detail::Time(time) => format!(", {field} {}", Period::Length(time)),
+    }));
+    words
 }
 
 /// The length of the window; none: there is no window.
 pub(super) fn length(quota: &Quota) -> Option<String> {
-    Some(match quota {
-        Quota::FixedWindow(FixedWindow { align, .. }) => match align {
-            Align::FirstRequest(length) | Align::Epoch(length) => word(*length),
-            Align::Calendar(calendar) => calendar.unit.name().to_owned(),
-        },
-        Quota::SlidingWindow(window) => word(window.window),
-        Quota::SlidingLog(log) => word(log.window),
-        Quota::TokenBucket(bucket) => word(bucket.interval),
-        Quota::Gcra(gcra) => word(gcra.window),
-        Quota::Concurrency(_) => return None,
-    })
+    match quota.align() {
+        Some(Align::Calendar(calendar)) => Some(calendar.unit.name().to_owned()),
+        Some(Align::FirstRequest(_) | Align::Epoch(_)) | None => quota.terms().window.map(word),
+    }
 }
 
 /// Where windows begin, if it is not with the first request.
 pub(super) fn alignment(quota: &Quota) -> Option<String> {
-    match quota {
-        Quota::FixedWindow(FixedWindow { align, .. }) => match align {
-            Align::FirstRequest(_) => None,
-            Align::Epoch(_) => Some("epoch".into()),
-            Align::Calendar(calendar) => Some(format!("calendar {}", calendar.zone_name())),
-        },
-        Quota::SlidingWindow(_)
-        | Quota::SlidingLog(_)
-        | Quota::TokenBucket(_)
-        | Quota::Gcra(_)
-        | Quota::Concurrency(_) => None,
+    match quota.align()? {
+        Align::FirstRequest(_) => None,
+        Align::Epoch(_) => Some("epoch".into()),
+        Align::Calendar(calendar) => Some(format!("calendar {}", calendar.zone_name())),
     }
 }
 

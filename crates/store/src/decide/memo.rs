@@ -93,7 +93,7 @@ impl Memo {
     /// Remembers a denial that will last. `now` is the instant of the request, so that the denial
     /// lasts no longer by this process' clock than by the store's.
     pub(crate) fn remember(&mut self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
-        if charges.iter().any(|charge| is_written_by_denials(charge.quota)) {
+        if charges.iter().any(|charge| charge.quota.writes_denials()) {
             return;
         }
         let mut outcomes = charges.iter().zip(&decision.outcomes);
@@ -119,32 +119,12 @@ impl Memo {
     }
 }
 
-/// Whether every denial changes a counter of this quota, and so has to reach the store: it starts
-/// the interval of a strict bucket over.
-fn is_written_by_denials(quota: &Quota) -> bool {
-    match quota {
-        Quota::TokenBucket(bucket) => bucket.strict,
-        Quota::FixedWindow(_)
-        | Quota::SlidingWindow(_)
-        | Quota::SlidingLog(_)
-        | Quota::Gcra(_)
-        | Quota::Concurrency(_) => false,
-    }
-}
-
 /// How long a charge will be denied; none if it was not, or if that cannot be known.
 fn lasts(charge: &Charge<'_>, outcome: &Outcome, now: Timestamp) -> Option<Duration> {
-    let is_steady = match charge.quota {
-        Quota::FixedWindow(_) | Quota::Gcra(_) => true,
-        Quota::SlidingWindow(_)
-        | Quota::SlidingLog(_)
-        | Quota::TokenBucket(_)
-        | Quota::Concurrency(_) => false,
-    };
     let Retry::At(retry) = outcome.standing.retry else { return None };
     let span = retry.saturating_since(now).min(MAX_AGE);
     let is_denied = charge.stance == Stance::Enforce && is_of_store(outcome) && !span.is_zero();
-    (is_steady && is_denied).then_some(span)
+    (is_denied && charge.quota.denies_until_retry()).then_some(span)
 }
 
 /// Whether a store has decided, and not the process in its place.

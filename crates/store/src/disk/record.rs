@@ -1,7 +1,7 @@
 //! A counter as it is on disk: what it was counted by, who vouches for its key, and its state.
 
 use tollgate_clock::Timestamp;
-use tollgate_limit::{AlgorithmKind, Bucket, Bytes, Leases, Level, Log, State, Window, Windows};
+use tollgate_limit::{Algorithm, AlgorithmKind, Bytes, State, with_kind};
 
 /// The bytes of a key on disk: what the tables distinguish of it, in big-endian order.
 pub(super) const KEY_BYTES: usize = 14;
@@ -32,21 +32,12 @@ impl Record {
     /// Whether it decides as an unused counter does from `now` on, by its algorithm's own rule.
     /// None if its state cannot be read.
     pub(super) fn is_over(&self, now: Timestamp) -> Option<bool> {
-        let bytes = Bytes(&self.state);
-        match self.kind {
-            AlgorithmKind::FixedWindow => is_over::<Window>(bytes, now),
-            AlgorithmKind::SlidingWindow => is_over::<Windows>(bytes, now),
-            AlgorithmKind::SlidingLog => is_over::<Log>(bytes, now),
-            AlgorithmKind::TokenBucket => is_over::<Bucket>(bytes, now),
-            AlgorithmKind::Gcra => is_over::<Level>(bytes, now),
-            AlgorithmKind::Concurrency => is_over::<Leases>(bytes, now),
-        }
+        let mut bytes = Bytes(&self.state);
+        with_kind!(self.kind, Own => {
+            let state = <Own as Algorithm>::State::decode(&mut bytes)?;
+            bytes.0.is_empty().then(|| state.is_over(now))
+        })
     }
-}
-
-fn is_over<S: State>(mut bytes: Bytes<'_>, now: Timestamp) -> Option<bool> {
-    let state = S::decode(&mut bytes)?;
-    bytes.0.is_empty().then(|| state.is_over(now))
 }
 
 /// A key as it is on disk.
@@ -69,6 +60,8 @@ pub(super) fn write_head(bytes: &mut Vec<u8>, kind: AlgorithmKind, tag: u16) {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_limit::Window;
+
     use super::*;
 
     const END: Timestamp = Timestamp::from_secs(1_790_000_000);

@@ -4,16 +4,16 @@ use std::{collections::HashMap, time::Duration};
 
 use proptest::prelude::*;
 use tollgate_limit::{
-    Algorithm, AlgorithmKind, Align, Bucket, Concurrency, DecidedBy, FixedWindow, Gcra, Key,
-    KeyHasher, Leases, Level, LimitId, Log, Origin, Quota, Retry, SlidingLog, SlidingWindow,
-    TokenBucket, WhenFull, Window, Windows,
+    Algorithm, AlgorithmKind, Align, AnyState, DecidedBy, FixedWindow, Key, KeyHasher, LimitId,
+    Origin, Quota, Retry, StateVariant, WhenFull, with_algorithm,
 };
 
-use super::{tables::with_table, *};
+use super::*;
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
 const FULL: NoRoom = NoRoom::Full;
 const MINUTE: Duration = Duration::from_secs(60);
+const KINDS: usize = AlgorithmKind::ALL.len();
 
 fn key(owner: u32, limit: &str) -> Key {
     let owner = KeyHasher::new([3; 16]).hash([(b'u', &owner.to_le_bytes()[..])]);
@@ -25,15 +25,8 @@ fn fixed(limit: u32) -> Quota {
 }
 
 /// One quota of each kind, each of two units a minute or so.
-fn quotas() -> [Quota; AlgorithmKind::ALL.len()] {
-    [
-        fixed(2),
-        Quota::SlidingWindow(SlidingWindow::new(2, MINUTE).unwrap()),
-        Quota::SlidingLog(SlidingLog { limit: 2, window: MINUTE }),
-        Quota::TokenBucket(TokenBucket { capacity: 2, refill: 2, interval: MINUTE, strict: false }),
-        Quota::Gcra(Gcra::new(2, MINUTE, 2, 2).unwrap()),
-        Quota::Concurrency(Concurrency { limit: 2, lease: MINUTE, retry_after: MINUTE }),
-    ]
+fn quotas() -> [Quota; KINDS] {
+    AlgorithmKind::ALL.map(|kind| Quota::plain(kind, 2, MINUTE).unwrap())
 }
 
 fn charge<'q>(owner: u32, limit: &str, quota: &'q Quota) -> Charge<'q> {
@@ -213,11 +206,11 @@ fn no_client_gets_past_a_limit_by_what_it_chooses() {
 
 #[test]
 fn counters_that_are_over_make_room() {
-    let store = MemoryStore::new(6 * SHARDS, [0; 16]);
+    let store = MemoryStore::new(KINDS * SHARDS, [0; 16]);
     let quotas = quotas();
     for owner in 0..SHARDS as u32 {
-        for (quota, name) in quotas.iter().zip(["a", "b", "c", "d", "e", "f"]) {
-            assert!(allowed(&store, &[charge(owner, name, quota)], START));
+        for quota in &quotas {
+            assert!(allowed(&store, &[charge(owner, quota.kind().name(), quota)], START));
         }
     }
     let late = START + 2 * MINUTE;
@@ -326,34 +319,29 @@ fn parallel_charges_admit_exactly_the_limit() {
     }
 }
 
-/// One state of any kind, charged only by the pure functions.
+/// States of any kind, charged only by the pure functions.
 #[derive(Default)]
-struct States {
-    fixed_window: HashMap<Key, Window>,
-    sliding_window: HashMap<Key, Windows>,
-    sliding_log: HashMap<Key, Log>,
-    token_bucket: HashMap<Key, Bucket>,
-    gcra: HashMap<Key, Level>,
-    concurrency: HashMap<Key, Leases>,
-}
+struct States(HashMap<Key, AnyState>);
 
 impl States {
-    fn admits(&mut self, charge: &Charge<'_>, now: Timestamp) -> bool {
-        with_table!(self, charge.quota, (algorithm, states) => {
-            algorithm.admits(states.entry(charge.key).or_default(), charge.cost, now)
-        })
+    fn admits(&self, charge: &Charge<'_>, now: Timestamp) -> bool {
+        with_algorithm!(charge.quota, own => own.admits(&self.state(charge), charge.cost, now))
     }
 
     fn take(&mut self, charge: &Charge<'_>, now: Timestamp) {
-        with_table!(self, charge.quota, (algorithm, states) => {
-            algorithm.take(states.entry(charge.key).or_default(), charge.cost, now);
-        })
+        with_algorithm!(charge.quota, own => {
+            let mut state = self.state(charge);
+            own.take(&mut state, charge.cost, now);
+            self.0.insert(charge.key, state.to_any());
+        });
     }
 
-    fn standing(&mut self, charge: &Charge<'_>, now: Timestamp) -> Standing {
-        with_table!(self, charge.quota, (algorithm, states) => {
-            algorithm.standing(states.entry(charge.key).or_default(), now)
-        })
+    fn standing(&self, charge: &Charge<'_>, now: Timestamp) -> Standing {
+        with_algorithm!(charge.quota, own => own.standing(&self.state(charge), now))
+    }
+
+    fn state<S: StateVariant>(&self, charge: &Charge<'_>) -> S {
+        self.0.get(&charge.key).and_then(S::from_any).cloned().unwrap_or_default()
     }
 }
 
@@ -361,7 +349,7 @@ proptest! {
     #[test]
     fn prop_store_equals_maps_of_pure_states(
         steps in prop::collection::vec(
-            (0_u64..30_000_000, prop::collection::btree_set((0_u32..4, 0_usize..6), 1..4), 1_u32..3),
+            (0_u64..30_000_000, prop::collection::btree_set((0_u32..4, 0..KINDS), 1..4), 1_u32..3),
             1..80,
         ),
     ) {
@@ -372,9 +360,10 @@ proptest! {
             now = now + Duration::from_micros(advance);
             let charges: Vec<Charge<'_>> = names
                 .iter()
-                .map(|(owner, kind)| Charge {
-                    cost: if *kind == 5 { 1 } else { cost },
-                    ..charge(*owner, ["a", "b", "c", "d", "e", "f"][*kind], &quotas[*kind])
+                .map(|(owner, kind)| {
+                    let quota = &quotas[*kind];
+                    let cost = if quota.holds_leases() { 1 } else { cost };
+                    Charge { cost, ..charge(*owner, quota.kind().name(), quota) }
                 })
                 .collect();
             let fits = charges.iter().all(|charge| model.admits(charge, now));

@@ -35,7 +35,7 @@ pub(super) use self::{
     reply::{read, read_state},
 };
 use tollgate_clock::Timestamp;
-use tollgate_limit::{Align, AnyState, Charge, Key, Quota, Receipt, Stance};
+use tollgate_limit::{Align, AnyState, Charge, Key, Receipt, Stance};
 
 use crate::Adjustment;
 
@@ -148,16 +148,9 @@ fn free<'p>(charge: &Charge<'p>) -> Charge<'p> {
 
 /// Whether the script for the most common charge can decide it.
 fn is_most_common(charge: &Charge<'_>) -> bool {
-    let opens_with_a_charge = match charge.quota {
-        Quota::FixedWindow(quota) => match quota.align {
-            Align::FirstRequest(_) => true,
-            Align::Epoch(_) | Align::Calendar(_) => false,
-        },
-        Quota::SlidingWindow(_)
-        | Quota::SlidingLog(_)
-        | Quota::TokenBucket(_)
-        | Quota::Gcra(_)
-        | Quota::Concurrency(_) => false,
+    let opens_with_a_charge = match charge.quota.align() {
+        Some(Align::FirstRequest(_)) => true,
+        Some(Align::Epoch(_) | Align::Calendar(_)) | None => false,
     };
     opens_with_a_charge && charge.takes() && charge.stance == Stance::Enforce
 }

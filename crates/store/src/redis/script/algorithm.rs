@@ -14,9 +14,8 @@ use smallvec::SmallVec;
 pub(super) use self::sliding_log::MAX_ENTRIES;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{
-    Algorithm, AlgorithmKind, AnyState, Charge, Concurrency, Count, Countable, FixedWindow, Gcra,
-    Quota, Receipt, Retry, SlidingLog, SlidingWindow, Standing, StateVariant, TokenBucket,
-    with_algorithm,
+    Algorithm, AlgorithmKind, AnyState, Charge, Count, Countable, Quota, Receipt, Retry, Standing,
+    StateVariant, with_algorithm, with_kind,
 };
 
 use super::reply_reader::{BadReply, ReplyReader};
@@ -95,14 +94,7 @@ impl Decided<'_> {
 
 /// The Lua of an algorithm.
 pub(super) fn lua(kind: AlgorithmKind) -> &'static str {
-    match kind {
-        AlgorithmKind::FixedWindow => FixedWindow::LUA,
-        AlgorithmKind::SlidingWindow => SlidingWindow::LUA,
-        AlgorithmKind::SlidingLog => SlidingLog::LUA,
-        AlgorithmKind::TokenBucket => TokenBucket::LUA,
-        AlgorithmKind::Gcra => Gcra::LUA,
-        AlgorithmKind::Concurrency => Concurrency::LUA,
-    }
+    with_kind!(kind, Own => Own::LUA)
 }
 
 /// The record fields of a quota; see [`Scripted::parameters`].

@@ -8,9 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use redis::Value;
 use tollgate_limit::{
-    Algorithm, AlgorithmKind, Bucket, Concurrency, Countable, Entry, FixedWindow, Gcra, Key,
-    Leases, Level, Log, Retry, SlidingLog, SlidingWindow, Standing, StateVariant, TokenBucket,
-    Verdict, Window, Windows,
+    Algorithm, AlgorithmKind, Countable, FixedWindow, Gcra, Key, Leases, Level, Log, Quota, Retry,
+    SlidingLog, Standing, StateVariant, TokenBucket, Verdict, Window, with_algorithm,
 };
 
 use self::server::Server;
@@ -34,14 +33,7 @@ fn per_hour(limit: u32) -> Quota {
 
 /// One quota of each algorithm, of ten units.
 fn one_of_each() -> [Quota; AlgorithmKind::ALL.len()] {
-    [
-        per_hour(10),
-        Quota::SlidingWindow(SlidingWindow::new(10, HOUR).unwrap()),
-        Quota::SlidingLog(SlidingLog { limit: 10, window: HOUR }),
-        Quota::TokenBucket(TokenBucket { capacity: 10, refill: 1, interval: HOUR, strict: false }),
-        Quota::Gcra(Gcra::new(10, HOUR, 10, 10).unwrap()),
-        Quota::Concurrency(Concurrency { limit: 10, lease: HOUR, retry_after: HOUR }),
-    ]
+    AlgorithmKind::ALL.map(|kind| Quota::plain(kind, 10, HOUR).unwrap())
 }
 
 fn charge_at(server: &mut Server, charge: Charge<'_>, now: Timestamp) -> Reply {
@@ -78,14 +70,8 @@ fn key_outlives_what_it_holds_by_a_second() {
     for (entry, quota) in (0..).zip(one_of_each()) {
         let charge = Charge::new(key(entry), &quota, 10);
         let standing = charge_at(&mut server, charge, NOW).decision.outcomes[0].standing;
-        let left = match quota {
-            // A sliding window counts in the next one, too.
-            Quota::SlidingWindow(_) | Quota::FixedWindow(_) | Quota::Concurrency(_) => {
-                standing.reset.saturating_since(NOW)
-            }
-            Quota::TokenBucket(_) => 10 * HOUR,
-            Quota::SlidingLog(_) | Quota::Gcra(_) => HOUR,
-        };
+        let left = standing.reset.saturating_since(NOW);
+        assert!(left >= HOUR, "{quota:?}");
         let expected = left.as_millis() as i64 + 1000;
         let found = server.ttl(&charge);
         assert!((expected - 900..=expected).contains(&found), "{quota:?}: {found} {expected}");
@@ -138,13 +124,14 @@ fn script_for_the_most_common_charge_decides_as_the_general_one() {
 fn only_the_most_common_charge_is_decided_by_its_own_script() {
     let quota = per_hour(10);
     let aligned = Quota::FixedWindow(FixedWindow { limit: 10, align: Align::Epoch(HOUR) });
+    let meter = Quota::plain(AlgorithmKind::Gcra, 10, HOUR).unwrap();
     let common = Charge::new(key(0), &quota, 1);
     assert!(is_most_common(&common));
     for other in [
         Charge { cost: 0, ..common },
         Charge { stance: Stance::Observe, ..common },
         Charge { quota: &aligned, ..common },
-        Charge { quota: &one_of_each()[4], ..common },
+        Charge { quota: &meter, ..common },
     ] {
         assert!(!is_most_common(&other), "{other:?}");
     }
@@ -208,29 +195,8 @@ fn calendar_window_ends_by_the_calendar_whatever_the_clocks_say() {
 #[test]
 fn seed_is_what_the_counter_holds_unless_it_holds_as_much() {
     let mut server = Server::start();
-    let later = NOW + HOUR;
-    let log = |cost| Log::of_entries([Entry { at: NOW, cost, number: 0 }].into_iter(), 1, HOUR);
-    let windows = |current| Windows {
-        current,
-        previous: 0,
-        expires: Timestamp::from_secs(1_790_000_000 / 3600 * 3600) + 2 * HOUR,
-    };
-    let meter = |units| Level {
-        level: u64::from(units) * 3_600_000_000,
-        at: NOW,
-        full: NOW + units * HOUR / 10,
-    };
-    let bucket = |deficit| Bucket { deficit, mark: NOW, full: NOW + deficit * HOUR };
-    let holding = |units: u32| {
-        [
-            Window { used: units, reset: later }.to_any(),
-            windows(units).to_any(),
-            log(units).to_any(),
-            bucket(units).to_any(),
-            meter(units).to_any(),
-        ]
-    };
-    for (((entry, quota), four), nine) in (0..).zip(one_of_each()).zip(holding(4)).zip(holding(9)) {
+    for (entry, quota) in (0..).zip(one_of_each()).filter(|(_, quota)| !quota.holds_leases()) {
+        let [four, nine] = [4, 9].map(|units| with_algorithm!(&quota, own => after(own, units)));
         let charge = Charge::new(key(entry), &quota, 1);
         let seed = |state: &AnyState| super::seed("test", &charge, state, at(NOW));
         assert_eq!(server.run(&seed(&four).unwrap()), Value::Int(1));
@@ -246,6 +212,13 @@ fn seed_is_what_the_counter_holds_unless_it_holds_as_much() {
         let used = charge_at(&mut server, charge, NOW).decision.outcomes[0].standing.used;
         assert_eq!(used, 10, "{nine:?}");
     }
+}
+
+/// The state of a counter of which so many units were taken at once.
+fn after<A: Algorithm<State: StateVariant>>(algorithm: &A, units: u32) -> AnyState {
+    let mut state = A::State::default();
+    algorithm.take(&mut state, units, NOW);
+    state.to_any()
 }
 
 fn state_of(server: &mut Server, charge: &Charge<'_>) -> AnyState {
@@ -315,7 +288,7 @@ fn log_is_carried_with_its_receipts_and_a_long_one_in_a_bounded_call() {
 #[test]
 fn what_is_no_state_is_none() {
     let mut server = Server::start();
-    for (entry, quota) in (0..).zip(one_of_each()).take(5) {
+    for (entry, quota) in (0..).zip(one_of_each()).filter(|(_, quota)| !quota.holds_leases()) {
         let charge = Charge::new(key(entry), &quota, 1);
         let name = String::from_utf8(key_name("test", charge.key).to_vec()).unwrap();
         for garbage in ["", "1", "a text that is longer than any state, but for that of logs"] {
@@ -354,14 +327,14 @@ fn replies_that_no_script_returns_are_recognised() {
 
 proptest! {
     #[test]
-    fn prop_no_reply_makes_it_panic(reply in any_value(), costs: [u32; 6]) {
+    fn prop_no_reply_makes_it_panic(reply in any_value(), costs: [u32; AlgorithmKind::ALL.len()]) {
         let quotas = one_of_each();
         let charges: Vec<Charge<'_>> = (0..)
             .zip(&quotas)
             .zip(costs)
             .map(|((entry, quota), cost)| Charge::new(key(entry), quota, cost))
             .collect();
-        for length in 0..=6 {
+        for length in 0..=charges.len() {
             let _ = read(&charges[..length], &reply);
         }
     }
@@ -462,31 +435,18 @@ proptest! {
         const WINDOW: Duration = Duration::from_secs(6);
         let mut server = Server::start();
         let costs = [ours, theirs];
-        let mut each = |index: u128, quota: &Quota, assert: &dyn Fn(&mut Server, Charge<'_>, Operation)| {
-            for (number, operation) in [Operation::Add, Operation::Seed].into_iter().enumerate() {
-                let key = key(entry ^ (10 * number as u128 + index));
-                assert(&mut server, Charge::new(key, quota, 1), operation);
-            }
-        };
-        let window = FixedWindow { limit: 10, align: Align::FirstRequest(WINDOW) };
-        each(1, &Quota::FixedWindow(window.clone()), &|server, charge, operation| {
-            assert_carried(server, (&window, charge), &costs, (operation, wait));
-        });
-        let windows = SlidingWindow::new(10, WINDOW).unwrap();
-        each(2, &Quota::SlidingWindow(windows.clone()), &|server, charge, operation| {
-            assert_carried(server, (&windows, charge), &costs, (operation, wait));
-        });
-        let log = SlidingLog { limit: 5, window: WINDOW };
-        each(3, &Quota::SlidingLog(log.clone()), &|server, charge, operation| {
-            assert_carried(server, (&log, charge), &costs, (operation, wait));
-        });
         let bucket = TokenBucket { capacity: 10, refill: 2, interval: WINDOW / 3, strict: false };
-        each(4, &Quota::TokenBucket(bucket.clone()), &|server, charge, operation| {
-            assert_carried(server, (&bucket, charge), &costs, (operation, wait));
-        });
-        let meter = Gcra::new(10, WINDOW, 10, 10).unwrap();
-        each(5, &Quota::Gcra(meter.clone()), &|server, charge, operation| {
-            assert_carried(server, (&meter, charge), &costs, (operation, wait));
-        });
+        let log = SlidingLog { limit: 5, window: WINDOW };
+        let plain = AlgorithmKind::ALL.map(|kind| Quota::plain(kind, 10, WINDOW).unwrap());
+        let quotas = [bucket.into(), log.into()].into_iter().chain(plain);
+        for (index, quota) in (0..).zip(quotas.filter(|quota| !quota.holds_leases())) {
+            for (number, operation) in [Operation::Add, Operation::Seed].into_iter().enumerate() {
+                let key = key(entry ^ (100 * number as u128 + index));
+                let charge = Charge::new(key, &quota, 1);
+                with_algorithm!(&quota, own => {
+                    assert_carried(&mut server, (own, charge), &costs, (operation, wait));
+                });
+            }
+        }
     }
 }
