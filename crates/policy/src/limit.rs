@@ -295,6 +295,20 @@ impl Statuses {
     }
 }
 
+/// `304, 500-599`.
+impl fmt::Display for Statuses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let contains = |code: u16| StatusCode::from_u16(code).is_ok_and(|code| self.contains(code));
+        let is_first = |code: &u16| contains(*code) && (*code == 100 || !contains(code - 1));
+        let range = |first: u16| match (first..=599).take_while(|code| contains(*code)).last() {
+            Some(last) if last > first => format!("{first}-{last}"),
+            _ => first.to_string(),
+        };
+        let ranges: Vec<String> = (100..=599).filter(is_first).map(range).collect();
+        f.write_str(if ranges.is_empty() { "none" } else { &ranges.join(", ") })
+    }
+}
+
 /// The callers for which a limit is enforced.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Enforcement {

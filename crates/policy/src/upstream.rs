@@ -11,7 +11,7 @@ use std::{
 
 use http::HeaderValue;
 use rustls::pki_types::ServerName;
-use tollgate_keyword::keywords;
+use tollgate_keyword::{Keyword, keywords};
 
 use super::{OwnHeaders, Statuses};
 
@@ -241,6 +241,114 @@ impl Upstream {
             resolve_every: Duration::from_secs(30),
             own_headers: Arc::default(),
             position: UpstreamPosition::default(),
+        }
+    }
+}
+
+impl Upstream {
+    /// Its fields and what they are, as people read them.
+    pub fn in_words(&self) -> [(&'static str, String); 16] {
+        // Named one by one, so that a new field cannot be forgotten here.
+        let Upstream {
+            name: _,        // the same: upstreams are found by their names
+            own_headers: _, // identity: claims for the upstream, and where tokens come from
+            position: _,    // given when all policies are put together
+            servers: _,
+            transport,
+            protocol,
+            balance,
+            health_check,
+            ejection,
+            bounds: Bounds { max_connections, queue, queue_timeout, shares },
+            retries,
+            connect_timeout,
+            response_timeout,
+            idle_timeout,
+            keep_alive,
+            resolve_every,
+        } = self;
+        let time = |time: &Duration| format!("{time:?}");
+        let none = || "none".to_owned();
+        [
+            ("servers", self.servers_in_words()),
+            ("transport", transport.to_string()),
+            ("protocol", protocol.keyword().to_owned()),
+            ("balance", balance.keyword().to_owned()),
+            ("health check", health_check.as_ref().map_or_else(none, HealthCheck::to_string)),
+            ("ejection", ejection.as_ref().map_or_else(none, Ejection::to_string)),
+            ("connections to a server", max_connections.to_string()),
+            ("queue", queue.to_string()),
+            ("queue timeout", time(queue_timeout)),
+            ("shares", shares.keyword().to_owned()),
+            ("retries", retries.to_string()),
+            ("connect timeout", time(connect_timeout)),
+            ("response timeout", time(response_timeout)),
+            ("idle timeout", time(idle_timeout)),
+            ("keep alive", time(keep_alive)),
+            ("resolved every", time(resolve_every)),
+        ]
+    }
+
+    /// Its servers, with their weights unless all are alike.
+    pub fn servers_in_words(&self) -> String {
+        let first = self.servers.first().map(|server| server.weight);
+        let are_alike = self.servers.iter().all(|server| Some(server.weight) == first);
+        let server = |server: &Server| match are_alike {
+            true => server.to_string(),
+            false => format!("{server} (weight {})", server.weight),
+        };
+        self.servers.iter().map(server).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl fmt::Display for Transport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tls = match self {
+            Transport::Plain => return f.write_str("plain"),
+            Transport::Tls(tls) => tls,
+        };
+        // The fingerprint stands for all of it, and is compared where these texts are equal.
+        let UpstreamTls { config: _, server_name, fingerprint: _ } = tls;
+        match server_name {
+            None => f.write_str("TLS"),
+            Some(name) => write!(f, "TLS as {}", name.to_str()),
+        }
+    }
+}
+
+impl fmt::Display for HealthCheck {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HealthCheck { path, host, interval, timeout, healthy_after, unhealthy_after, statuses } =
+            self;
+        f.write_str(path)?;
+        if let Some(host) = host.as_ref().and_then(|host| host.to_str().ok()) {
+            write!(f, " at {host}")?;
+        }
+        write!(
+            f,
+            " every {interval:?} within {timeout:?}, {statuses} is good, back after \
+             {healthy_after}, out after {unhealthy_after}"
+        )
+    }
+}
+
+impl fmt::Display for Ejection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ejection { failures, statuses, time } = self;
+        let (shortest, longest) = (time.start(), time.end());
+        write!(
+            f,
+            "after {failures} failures (statuses {statuses}), for {shortest:?} to {longest:?}"
+        )
+    }
+}
+
+impl fmt::Display for Retries {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Retries { attempts, budget_percent, statuses } = self;
+        match attempts {
+            0 => f.write_str("none"),
+            _ => write!(f, "{attempts}, at most {budget_percent} % (statuses {statuses})"),
         }
     }
 }

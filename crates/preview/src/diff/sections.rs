@@ -253,7 +253,7 @@ fn limit_fields(limit: &Limit) -> [(&'static str, String); 7] {
         fallback,
         full,
     } = limit;
-    let count_when = count_when.as_ref().map_or("always".into(), words::statuses);
+    let count_when = count_when.map_or("always".into(), |statuses| statuses.to_string());
     [
         ("cost", words::cost(cost)),
         ("refund", words::refund(refund)),

@@ -167,29 +167,14 @@ pub(super) fn refund(refund: &Refund) -> String {
     let Refund { everybody: all, authenticated, at_most } = refund;
     let statuses = match (*all == Statuses::default(), authenticated == all) {
         (true, true) => "none".into(),
-        (true, false) => format!("{} for authenticated callers", statuses(authenticated)),
-        (false, true) => statuses(all),
-        (false, false) => {
-            format!("{}; for authenticated callers {}", statuses(all), statuses(authenticated))
-        }
+        (true, false) => format!("{authenticated} for authenticated callers"),
+        (false, true) => all.to_string(),
+        (false, false) => format!("{all}; for authenticated callers {authenticated}"),
     };
     match at_most {
         Some(percent) => format!("{statuses}; at most {percent}%"),
         None => statuses,
     }
-}
-
-/// `304, 500-599`.
-pub(super) fn statuses(set: &Statuses) -> String {
-    let contains =
-        |code: u16| http::StatusCode::from_u16(code).is_ok_and(|status| set.contains(status));
-    let firsts =
-        (100..=599).filter(|code| contains(*code) && (*code == 100 || !contains(code - 1)));
-    let range = |first: u16| match (first..=599).take_while(|code| contains(*code)).last() {
-        Some(last) if last > first => format!("{first}-{last}"),
-        _ => first.to_string(),
-    };
-    list(firsts.map(range))
 }
 
 /// For which callers a limit is enforced.
