@@ -21,6 +21,7 @@ mod cors;
 mod descriptors;
 mod facts;
 mod file;
+mod headers;
 mod limit;
 mod matcher;
 mod networks;
@@ -35,7 +36,6 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use http::{HeaderName, Method, StatusCode};
 use tollgate_identity::{Auth, IdentityRules, Issuer, PublishedKeys, Scheme};
-use tollgate_keyword::keywords;
 use tollgate_wire::target::EncodedSlash;
 use tollgate_yaml::warning::Warning;
 
@@ -48,6 +48,7 @@ pub use self::{
     descriptors::{DescriptorCharge, DescriptorKey, DescriptorRule, DescriptorValue},
     facts::{Fact, FactSource},
     file::schema,
+    headers::{HeaderFamily, HeaderProfile},
     limit::{
         Cost, Enforcement, KeyPart, Limit, NamedKey, OnMissing, OpenParts, Per, Refund, Statuses,
     },
@@ -308,41 +309,4 @@ impl Responses {
         jitter: Duration::ZERO,
         shadow_header: false,
     };
-}
-
-/// Which limit headers responses carry.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum HeaderProfile {
-    /// `x-ratelimit-limit`, `-remaining`, `-used`, `-reset`, `-resource`.
-    #[default]
-    Github,
-    /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10).
-    Ietf,
-    /// Both of these.
-    Both,
-    /// None.
-    None,
-}
-
-keywords! { HeaderProfile { Github = "github", Ietf = "ietf", Both = "both", None = "none" } }
-
-/// Limit headers that belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeaderFamily {
-    /// The five `x-ratelimit-*` headers.
-    Github,
-    /// `RateLimit` and `RateLimit-Policy`.
-    Ietf,
-}
-
-impl HeaderProfile {
-    /// The limit headers that responses carry.
-    pub fn families(self) -> &'static [HeaderFamily] {
-        match self {
-            HeaderProfile::Github => &[HeaderFamily::Github],
-            HeaderProfile::Ietf => &[HeaderFamily::Ietf],
-            HeaderProfile::Both => &[HeaderFamily::Github, HeaderFamily::Ietf],
-            HeaderProfile::None => &[],
-        }
-    }
 }

@@ -3,11 +3,11 @@
 use http::HeaderName;
 use tollgate_identity::IdentityRules;
 
+use super::headers::RESERVED;
+
 /// Whether only this proxy writes fields of this name, in requests and responses.
 pub fn is_reserved(name: &str) -> bool {
-    name.starts_with("x-ratelimit-")
-        || name.starts_with("x-tollgate-")
-        || name.starts_with("ratelimit")
+    RESERVED.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Names of header fields that clients may not send on: upstreams trust them as this proxy's.

@@ -1,9 +1,11 @@
 //! The `x-ratelimit-*` headers of one limit, and which limit headers browsers may read.
 
+use std::sync::LazyLock;
+
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tollgate_clock::Timestamp;
 use tollgate_limit::Standing;
-use tollgate_policy::{Allowance, Limit};
+use tollgate_policy::{Allowance, HeaderFamily, Limit};
 
 static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 static X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
@@ -12,9 +14,10 @@ static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-rese
 static X_RATELIMIT_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
 
 /// The fields that scripts of other origins may read.
-const EXPOSED: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, \
-                       X-RateLimit-Used, X-RateLimit-Reset, X-RateLimit-Resource, RateLimit, \
-                       RateLimit-Policy, X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id";
+static EXPOSED: LazyLock<String> = LazyLock::new(|| {
+    let families = HeaderFamily::ALL.map(HeaderFamily::names).join(", ");
+    format!("Retry-After, {families}, X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id")
+});
 
 /// The five `x-ratelimit-*` headers of one limit: all of them or none.
 #[derive(Clone, Copy, Debug)]

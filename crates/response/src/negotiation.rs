@@ -5,7 +5,7 @@
 use std::cmp::Ordering;
 
 use http::{HeaderMap, request::Parts};
-use tollgate_policy::{HeaderProfile, Responses};
+use tollgate_policy::Responses;
 use tollgate_wire::accept::{Quality, accepted};
 
 /// A form that error bodies can have.
@@ -32,9 +32,9 @@ impl Format {
 /// The form of error bodies that a client prefers that does not call gRPC; the policy's, if it has
 /// no preference.
 pub fn preferred_format(request: &Parts, responses: &Responses) -> Format {
-    let default = match responses.headers {
-        HeaderProfile::Ietf => Format::Problem,
-        HeaderProfile::Github | HeaderProfile::Both | HeaderProfile::None => Format::Json,
+    let default = match responses.headers.prefers_problems() {
+        true => Format::Problem,
+        false => Format::Json,
     };
     preferred(&request.headers, default)
 }

@@ -15,7 +15,7 @@ use tollgate_clock::{Clock, Timestamp};
 use tollgate_gate::Shared;
 use tollgate_identity::PublishedKeys;
 use tollgate_preview::{Draft, Explanation, Prospect, Rehearsal};
-use tollgate_policy::{Policies, load};
+use tollgate_policy::{Policies, is_reserved, load};
 use tollgate_yaml::Sources;
 use tollgate_wire::target::{EncodedSlash, normalize_path};
 
@@ -37,11 +37,7 @@ fuzz_target!(|text: &[u8]| {
             assert!(explanation.route.is_some(), "{path} is forwarded without a route");
             assert_eq!(target.split('?').next(), Some(path.as_str()), "another path is forwarded");
             let headers = draft.head.headers.keys();
-            let dropped = |name: &&HeaderName| {
-                ["x-ratelimit-", "ratelimit", "x-tollgate-"]
-                    .iter()
-                    .any(|it| name.as_str().starts_with(it))
-            };
+            let dropped = |name: &&HeaderName| is_reserved(name.as_str());
             let kept =
                 headers.filter(dropped).find(|name| !removes.iter().any(|it| it == name.as_str()));
             assert_eq!(kept, None, "a client's own limit header goes on");
