@@ -24,6 +24,7 @@ mod open;
 mod overrides;
 mod private;
 mod quotas;
+mod rates;
 mod responses;
 mod rewriting;
 mod routes;

@@ -8,10 +8,7 @@ use tollgate_limit::WhenFull;
 use tollgate_yaml::{Choice, Entries, Problem, Span, Spanned};
 
 use super::{
-    Compiler,
-    measure::Measure,
-    quotas::{AllowanceContext, NEEDS_CALENDAR},
-    words::Names,
+    Compiler, measure::Measure, quotas::AllowanceContext, rates::NEEDS_CALENDAR, words::Names,
 };
 use crate::{
     Allowances, Cost, Enforcement, KeyPart, Limit, OpenParts, Overrides,

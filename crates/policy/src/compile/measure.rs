@@ -7,13 +7,17 @@ use std::time::Duration;
 
 use tollgate_identity::Tiers;
 use tollgate_keyword::Keyword;
-use tollgate_limit::{AlgorithmKind, Calendar, CalendarUnit};
+use tollgate_limit::AlgorithmKind;
 use tollgate_yaml::{Node, Span, Spanned, Value};
 
-use super::{Compiler, tiers::ByTier};
+use super::{
+    Compiler,
+    rates::{RateAlgorithm, is_strict},
+    tiers::ByTier,
+};
 use crate::{
     Rate,
-    file::{LATER, RawMeasure, RawRefill, WindowStart},
+    file::{LATER, RawMeasure, RawRefill},
     rate::{Period, parse_period},
 };
 
@@ -48,23 +52,6 @@ pub(super) struct WindowRate {
     pub(super) limit: u32,
     pub(super) period: Period,
     pub(super) span: Span,
-}
-
-/// The algorithm that counts rates, with its own fields.
-pub(super) enum RateAlgorithm {
-    FixedWindow(Alignment),
-    SlidingWindow,
-    SlidingLog,
-    TokenBucket { capacity: Option<ByTier<Spanned<u32>>>, strict: bool },
-    Gcra { burst: Option<ByTier<Spanned<u32>>> },
-}
-
-/// Where fixed windows begin.
-pub(super) enum Alignment {
-    FirstRequest,
-    Epoch,
-    /// Of this time zone.
-    Calendar(String),
 }
 
 /// A number that may be left open.
@@ -167,16 +154,12 @@ impl Compiler<'_> {
                 };
                 // A fixed window by default may be meant as another algorithm.
                 let is_default = algorithm == AlgorithmKind::FixedWindow && raw.algorithm.is_none();
-                let help = match owner {
-                    AlgorithmKind::TokenBucket | AlgorithmKind::Gcra if is_default => {
-                        format!("add `{needed}`, or remove it")
-                    }
-                    AlgorithmKind::FixedWindow => format!("write `{needed}`, or remove this"),
-                    AlgorithmKind::SlidingWindow
-                    | AlgorithmKind::SlidingLog
-                    | AlgorithmKind::TokenBucket
-                    | AlgorithmKind::Gcra
-                    | AlgorithmKind::Concurrency => "remove it".to_owned(),
+                let help = if owner == AlgorithmKind::FixedWindow {
+                    format!("write `{needed}`, or remove this")
+                } else if is_default && !owner.holds_leases() {
+                    format!("add `{needed}`, or remove it")
+                } else {
+                    "remove it".to_owned()
                 };
                 self.refuse(span, format!("`{field}` needs `{needed}`"), help);
             }
@@ -250,53 +233,6 @@ impl Compiler<'_> {
         })
     }
 
-    fn rate_algorithm(
-        &mut self,
-        raw: &RawMeasure,
-        algorithm: AlgorithmKind,
-        tiers: &Tiers,
-    ) -> Option<RateAlgorithm> {
-        let mut number = |node: &Option<Node>, what: &str| match node {
-            None => Some(None),
-            Some(node) => self.by_tier(node, what, tiers, Self::some).map(Some),
-        };
-        match algorithm {
-            AlgorithmKind::FixedWindow => self.alignment(raw).map(RateAlgorithm::FixedWindow),
-            AlgorithmKind::SlidingWindow => Some(RateAlgorithm::SlidingWindow),
-            AlgorithmKind::SlidingLog => Some(RateAlgorithm::SlidingLog),
-            AlgorithmKind::TokenBucket => {
-                let capacity = number(&raw.capacity, "capacity")?;
-                Some(RateAlgorithm::TokenBucket { capacity, strict: is_strict(raw) })
-            }
-            AlgorithmKind::Gcra => {
-                Some(RateAlgorithm::Gcra { burst: number(&raw.burst, "burst")? })
-            }
-            AlgorithmKind::Concurrency => None,
-        }
-    }
-
-    fn alignment(&mut self, raw: &RawMeasure) -> Option<Alignment> {
-        let zone = raw.timezone.as_ref();
-        let start = self.keyword_or_default(raw.align.as_ref())?;
-        if let Some(zone) = zone.filter(|_| start != WindowStart::Calendar) {
-            self.refuse(zone.span, "`timezone` needs `align: calendar`", "remove it");
-            return None;
-        }
-        if let Some(zone) = zone
-            && let Err(error) = Calendar::new(CalendarUnit::Day, &zone.value)
-        {
-            self.refuse(zone.span, error.to_string(), "");
-            return None;
-        }
-        Some(match start {
-            WindowStart::FirstRequest => Alignment::FirstRequest,
-            WindowStart::Epoch => Alignment::Epoch,
-            WindowStart::Calendar => {
-                Alignment::Calendar(zone.map_or("UTC".to_owned(), |zone| zone.value.clone()))
-            }
-        })
-    }
-
     /// One rate or several windows at once, the shortest first.
     fn rates(&mut self, node: &Node) -> Option<Vec<WindowRate>> {
         let nodes = match &node.value {
@@ -348,7 +284,7 @@ impl Compiler<'_> {
     }
 
     /// A number of units that is not zero.
-    fn some(&mut self, node: &Node) -> Option<Spanned<u32>> {
+    pub(super) fn some(&mut self, node: &Node) -> Option<Spanned<u32>> {
         let value = self.count(node)?;
         if value == 0 {
             self.refuse(
@@ -360,10 +296,6 @@ impl Compiler<'_> {
         }
         Some(Spanned { value, span: node.span })
     }
-}
-
-fn is_strict(raw: &RawMeasure) -> bool {
-    raw.strict.is_some_and(|strict| strict.value)
 }
 
 impl RawMeasure {

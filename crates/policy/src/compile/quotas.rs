@@ -2,15 +2,13 @@
 
 use std::time::Duration;
 
-use tollgate_limit::{
-    AlgorithmKind, Align, Calendar, CalendarUnit, Concurrency, FixedWindow, Gcra, LimitId, Quota,
-    SlidingLog, SlidingWindow, TokenBucket,
-};
+use tollgate_limit::{Align, Concurrency, FixedWindow, LimitId, Quota, TokenBucket};
 use tollgate_yaml::{Span, Spanned};
 
 use super::{
     Compiler,
-    measure::{Alignment, Measure, RateAlgorithm, Units, WindowRate},
+    measure::{Measure, Units, WindowRate},
+    rates::RateAlgorithm,
     tiers::ByTier,
 };
 use crate::{Allowance, Allowances, RefundBound, rate::Period};
@@ -29,9 +27,6 @@ pub(super) struct AllowanceContext<'o> {
     /// Where they are written.
     pub(super) place: Span,
 }
-
-/// The message for a month that begins with the first request. It is the same for each tier.
-pub(super) const NEEDS_CALENDAR: &str = "a window of a month or a year needs `align: calendar`";
 
 impl Compiler<'_> {
     /// What the owner may use. Empty: without limit.
@@ -120,18 +115,7 @@ impl Compiler<'_> {
         owner: AllowanceContext<'_>,
     ) -> Option<Allowances> {
         let rates = self.of_owner(rates, "rate", owner)?;
-        let room = match algorithm {
-            RateAlgorithm::Gcra { burst: Some(burst) } => Some((burst, "burst")),
-            RateAlgorithm::TokenBucket { capacity: Some(capacity), .. } => {
-                Some((capacity, "capacity"))
-            }
-            RateAlgorithm::FixedWindow(_)
-            | RateAlgorithm::SlidingWindow
-            | RateAlgorithm::SlidingLog
-            | RateAlgorithm::TokenBucket { capacity: None, .. }
-            | RateAlgorithm::Gcra { burst: None } => None,
-        };
-        let room = match room {
+        let room = match algorithm.room() {
             Some((by_tier, field)) if !rates.is_empty() => {
                 let room = *self.of_owner(by_tier, field, owner)?;
                 if rates.len() > 1 {
@@ -158,111 +142,6 @@ impl Compiler<'_> {
         Some(allowances)
     }
 
-    /// A rate by its algorithm; `room` is what may come at once, if that is written.
-    fn quota(
-        &mut self,
-        rate: &WindowRate,
-        room: Option<u32>,
-        algorithm: &RateAlgorithm,
-    ) -> Option<Quota> {
-        let limit = rate.limit;
-        // What may never come may not come at once either.
-        let room = if limit == 0 { 0 } else { room.unwrap_or(limit) };
-        Some(match algorithm {
-            RateAlgorithm::FixedWindow(alignment) => {
-                let align = self.align(rate, alignment)?;
-                Quota::FixedWindow(FixedWindow { limit, align })
-            }
-            RateAlgorithm::SlidingWindow => {
-                let window = SlidingWindow::new(limit, self.length(rate)?);
-                Quota::SlidingWindow(self.exact(window, rate, AlgorithmKind::SlidingWindow)?)
-            }
-            RateAlgorithm::SlidingLog => {
-                let window = self.length(rate)?;
-                if limit > SlidingLog::MAX_LIMIT {
-                    let most = SlidingLog::MAX_LIMIT;
-                    self.refuse(
-                        rate.span,
-                        format!("a sliding log remembers each of {most} requests at most"),
-                        format!("write at most {most}, or `algorithm: sliding_window`"),
-                    );
-                }
-                Quota::SlidingLog(SlidingLog { limit, window })
-            }
-            RateAlgorithm::TokenBucket { strict, .. } => {
-                let interval = self.length(rate)?;
-                let strict = *strict;
-                let bucket = TokenBucket { capacity: room, refill: limit, interval, strict };
-                Quota::TokenBucket(bucket)
-            }
-            RateAlgorithm::Gcra { .. } => {
-                // A cost above the burst is never admitted, so none is larger.
-                let meter = Gcra::new(limit, self.length(rate)?, room, room);
-                Quota::Gcra(self.exact(meter, rate, AlgorithmKind::Gcra)?)
-            }
-        })
-    }
-
-    /// Where a fixed window begins and ends.
-    fn align(&mut self, rate: &WindowRate, alignment: &Alignment) -> Option<Align> {
-        let zone = match (alignment, rate.period) {
-            (Alignment::FirstRequest, Period::Length(length)) => {
-                return Some(Align::FirstRequest(length));
-            }
-            (Alignment::Epoch, Period::Length(length)) => {
-                return Some(Align::Epoch(length));
-            }
-            (Alignment::FirstRequest | Alignment::Epoch, Period::Month | Period::Year) => {
-                self.refuse_calendar(rate, "write `align: calendar`");
-                return None;
-            }
-            (Alignment::Calendar(zone), _) => zone,
-        };
-        let Some(unit) = calendar_unit(rate.period) else {
-            self.refuse(
-                rate.span,
-                format!("no calendar has windows of {}", rate.period),
-                "write hour, day, week, month or year, or `align: epoch`",
-            );
-            return None;
-        };
-        Calendar::new(unit, zone).ok().map(Align::Calendar)
-    }
-
-    fn length(&mut self, rate: &WindowRate) -> Option<Duration> {
-        match rate.period {
-            Period::Length(length) => Some(length),
-            Period::Month | Period::Year => {
-                self.refuse_calendar(
-                    rate,
-                    "write days, such as 100_000/30d, or count by fixed_window with `align: calendar`",
-                );
-                None
-            }
-        }
-    }
-
-    fn refuse_calendar(&mut self, rate: &WindowRate, help: &str) {
-        self.refuse(rate.span, NEEDS_CALENDAR, help);
-    }
-
-    /// Refuses numbers whose products are beyond what every store counts exactly.
-    fn exact<T>(
-        &mut self,
-        made: Option<T>,
-        rate: &WindowRate,
-        algorithm: AlgorithmKind,
-    ) -> Option<T> {
-        if made.is_none() {
-            self.refuse(
-                rate.span,
-                format!("too much for {} to count exactly", algorithm.name()),
-                "write a smaller number or a shorter window, or count by fixed_window",
-            );
-        }
-        made
-    }
-
     fn check_leases(&mut self, limit: u32, span: Span) -> Option<()> {
         const MOST: u32 = Concurrency::MAX_LIMIT;
         if limit <= MOST {
@@ -283,20 +162,6 @@ fn tag(quota: &Quota) -> String {
         Some(Align::Calendar(calendar)) => {
             format!("{name} {} {}", calendar.unit.name(), calendar.zone_name())
         }
-    }
-}
-
-fn calendar_unit(period: Period) -> Option<CalendarUnit> {
-    match period {
-        Period::Length(length) => match length.as_secs() {
-            _ if length.subsec_nanos() != 0 => None,
-            3600 => Some(CalendarUnit::Hour),
-            86_400 => Some(CalendarUnit::Day),
-            604_800 => Some(CalendarUnit::Week),
-            _ => None,
-        },
-        Period::Month => Some(CalendarUnit::Month),
-        Period::Year => Some(CalendarUnit::Year),
     }
 }
 
