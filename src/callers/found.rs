@@ -6,7 +6,7 @@ use tollgate_clock::Timestamp;
 use tollgate_gate::{hash_descriptor, hash_named_key};
 use tollgate_identity::{CallerByName, Identifier, NameError, Prefixes, ResolvedCaller};
 use tollgate_limit::{Charge, Key, Origin, Stance};
-use tollgate_policy::{Allowance, KeyPart, KeyValue, Limit, Listed, Override, Policies, Policy};
+use tollgate_policy::{Allowance, KeyPart, Limit, Listed, Override, Policies, Policy, Wanted};
 
 use super::{CallerError, CallerQuery};
 
@@ -211,15 +211,11 @@ impl<'p> Who<'p> {
 
     /// Whether an override is for it, whatever else a request has.
     fn has(&self, own: &Override) -> bool {
-        own.of.iter().all(|value| match (value, self) {
-            (KeyValue::Caller(name), Who::Caller(named)) => name.is_of(&named.caller),
-            (KeyValue::Address(network), Who::Address(address)) => network.contains(address),
-            (KeyValue::Key(key), Who::Named(named)) => {
-                named.part == KeyPart::Key && *named.value == **key
-            }
-            (KeyValue::Descriptor { name, value }, Who::Named(named)) => {
-                matches!(&named.part, KeyPart::Descriptor(own) if own == name)
-                    && *named.value == **value
+        own.of.iter().all(|own| match (&own.value, self) {
+            (Wanted::Caller(name), Who::Caller(named)) => name.is_of(&named.caller),
+            (Wanted::Network(network), Who::Address(address)) => network.contains(address),
+            (Wanted::Text(text), Who::Named(named)) => {
+                named.part == own.part && *named.value == **text
             }
             _ => false,
         })

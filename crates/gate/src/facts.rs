@@ -4,13 +4,13 @@
 use http::HeaderMap;
 use serde_json::Value;
 use smallvec::SmallVec;
-use tollgate_identity::{Claims, cookie_to_count};
+use tollgate_identity::Claims;
 use tollgate_limit::Hashing;
 use tollgate_observe::access_log::{FactValue, Facts, MAX_FACT_BYTES};
-use tollgate_policy::{Fact, FactSource};
+use tollgate_policy::{Fact, KeyPart};
 
 use super::{
-    charge_context::keys::{counted_claim, only_value},
+    charge_context::keys::{chosen_value, counted_claim},
     request_state::RequestState,
     tally::cost_in,
 };
@@ -82,7 +82,7 @@ impl FactWriter<'_> {
     /// Adds the request's value of a fact, if it has one that a limit can count by.
     fn add(&mut self, fact: &Fact, claims: Option<&Claims>, headers: &HeaderMap) {
         match &fact.source {
-            FactSource::Claim(name) => {
+            KeyPart::Claim(name) => {
                 let Some(claim) = claims.and_then(|claims| claims.lookup(name)) else { return };
                 let claim = counted_claim(claim);
                 if !is_fit(claim) {
@@ -94,13 +94,8 @@ impl FactWriter<'_> {
                     false => self.facts.add(&fact.name, FactValue::Claim(claim)),
                 }
             }
-            FactSource::Header(name) => {
-                if let Some(value) = only_value(headers, name) {
-                    self.add_bytes(fact, value);
-                }
-            }
-            FactSource::Cookie(name) => {
-                if let Ok(Some(value)) = cookie_to_count(headers, name) {
+            part => {
+                if let Ok(Some(value)) = chosen_value(part, headers) {
                     self.add_bytes(fact, &value);
                 }
             }

@@ -1,11 +1,10 @@
 //! What the access log may tell of requests beside what each line has: the values that limits
 //! count by.
 
-use http::HeaderName;
 use tollgate_identity::{CallerKey, IdentityRules};
 use tollgate_yaml::names_credential;
 
-use super::{KeyPart, Limit};
+use super::{Chooser, KeyPart, Limit};
 
 /// A value of requests that some limit of the policy counts by, or that decides about the tier.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,20 +12,9 @@ pub struct Fact {
     /// As policies write it: `jwt.org`, `header.x-tenant`.
     pub name: Box<str>,
     /// Where a request has it.
-    pub source: FactSource,
+    pub source: KeyPart,
     /// Whether the log has only a hash of it.
     pub is_hashed: bool,
-}
-
-/// Where a request has a fact.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum FactSource {
-    /// A claim of the verified token, by name or dotted path.
-    Claim(Box<str>),
-    /// A request header.
-    Header(HeaderName),
-    /// A cookie.
-    Cookie(Box<str>),
 }
 
 /// The facts of a policy with these limits, in the order of the file, each once. Those that
@@ -34,13 +22,11 @@ pub enum FactSource {
 pub(super) fn facts(limits: &[Limit], identity: &IdentityRules, private: &[KeyPart]) -> Vec<Fact> {
     let mut facts: Vec<Fact> = Vec::new();
     for key in fact_keys(limits, identity) {
-        let Some(source) = FactSource::of(&key) else { continue };
-        let name: Box<str> = key.to_string().into();
-        if facts.iter().any(|fact| fact.name == name) {
+        if !is_fact(&key) || facts.iter().any(|fact| fact.source == key) {
             continue;
         }
-        let is_hashed = private.contains(&key) || source.may_be_credential(identity);
-        facts.push(Fact { name, source, is_hashed });
+        let is_hashed = private.contains(&key) || may_be_credential(&key, identity);
+        facts.push(Fact { name: key.to_string().into(), source: key, is_hashed });
     }
     facts
 }
@@ -59,34 +45,16 @@ pub(super) fn fact_keys(
     of_limits.chain(of_tiers.map(KeyPart::Claim))
 }
 
-impl FactSource {
-    /// None: each line has it anyway.
-    pub(super) fn of(key: &KeyPart) -> Option<FactSource> {
-        match key {
-            KeyPart::Claim(name) => Some(FactSource::Claim(name.clone())),
-            KeyPart::Header(name) => Some(FactSource::Header(name.clone())),
-            KeyPart::Cookie(name) => Some(FactSource::Cookie(name.clone())),
-            KeyPart::Caller
-            | KeyPart::ClientIp
-            | KeyPart::Host
-            | KeyPart::Path
-            | KeyPart::PathParameter(_)
-            | KeyPart::Method
-            | KeyPart::Key
-            | KeyPart::Descriptor(_) => None,
-        }
-    }
+/// Whether the log has it only as a fact: the other sources are in each line anyway.
+pub(super) fn is_fact(key: &KeyPart) -> bool {
+    matches!(key.chooser(), Chooser::Issuer | Chooser::Client)
+}
 
-    /// Whether who has the value may act as its owner. Cookies mostly name a session, whatever they
-    /// are called. Claims only say who somebody is: without the token's signature they open
-    /// nothing.
-    fn may_be_credential(&self, identity: &IdentityRules) -> bool {
-        match self {
-            FactSource::Claim(_) => false,
-            FactSource::Header(name) => {
-                identity.sources.reads(name) || names_credential(name.as_str())
-            }
-            FactSource::Cookie(_) => true,
-        }
+/// Whether who has the value may act as its owner. Cookies mostly name a session, whatever they are
+/// called. Claims only say who somebody is: without the token's signature they open nothing.
+fn may_be_credential(key: &KeyPart, identity: &IdentityRules) -> bool {
+    match key {
+        KeyPart::Header(name) => identity.sources.reads(name) || names_credential(name.as_str()),
+        _ => key.chooser() == Chooser::Client,
     }
 }

@@ -22,6 +22,7 @@ mod descriptors;
 mod facts;
 mod file;
 mod headers;
+mod key_part;
 mod limit;
 mod matcher;
 mod networks;
@@ -46,15 +47,14 @@ pub use self::{
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
     descriptors::{DescriptorCharge, DescriptorKey, DescriptorRule, DescriptorValue},
-    facts::{Fact, FactSource},
+    facts::Fact,
     file::schema,
     headers::{HeaderFamily, HeaderProfile},
-    limit::{
-        Cost, Enforcement, KeyPart, Limit, NamedKey, OnMissing, OpenParts, Per, Refund, Statuses,
-    },
+    key_part::{Chooser, KeyPart, KeyValue, NamedKey, Wanted},
+    limit::{Cost, Enforcement, Limit, OnMissing, OpenParts, Per, Refund, Statuses},
     matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
     networks::{AddressRefusal, AddressRules, Networks},
-    overrides::{KeyValue, Override, Overrides},
+    overrides::{Override, Overrides},
     own_headers::{OwnHeaders, is_reserved},
     rate::{Period, Rate, RateError},
     rewrite::{HeaderEdits, PathRewrite},

@@ -3,10 +3,10 @@
 use std::fmt;
 
 use http::{HeaderName, HeaderValue, Method, StatusCode};
-use tollgate_keyword::{Keyword, keywords};
+use tollgate_keyword::keywords;
 use tollgate_limit::{Fallback, Scope, WhenFull};
 
-use super::{Allowances, Overrides};
+use super::{Allowances, Chooser, KeyPart, Overrides};
 
 /// A named rule: how much, by tier, and what it is counted per.
 #[derive(Debug)]
@@ -45,7 +45,8 @@ impl Limit {
     /// Whether the limit counts by address and needs no caller: such a limit is charged for failed
     /// authentication.
     pub fn is_by_address(&self) -> bool {
-        let needs_token = |part: &KeyPart| matches!(part, KeyPart::Caller | KeyPart::Claim(_));
+        let needs_token =
+            |part: &KeyPart| matches!(part.chooser(), Chooser::Identity | Chooser::Issuer);
         self.per.parts.contains(&KeyPart::ClientIp) && !self.per.parts.iter().any(needs_token)
     }
 
@@ -93,104 +94,6 @@ pub struct OpenParts {
     pub hosts: bool,
     /// One of them takes requests for more than one path.
     pub paths: bool,
-}
-
-/// One thing that a limit is counted per.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum KeyPart {
-    /// The caller: (issuer, claim, value) or an address.
-    Caller,
-    /// The client's address, by its prefix.
-    ClientIp,
-    /// The request's host.
-    Host,
-    /// The request's path in its normal form.
-    Path,
-    /// The path's segment that the route's pattern gives this name.
-    PathParameter(Box<str>),
-    /// The request's method.
-    Method,
-    /// A claim of the verified token, by name or dotted path.
-    Claim(Box<str>),
-    /// A request header.
-    Header(HeaderName),
-    /// A cookie.
-    Cookie(Box<str>),
-    /// What a program names that charges the limit (`decisions` in the settings). No request has
-    /// it.
-    Key,
-    /// What Envoy's rate limit filter sends as this key of a descriptor. No request has it.
-    Descriptor(Box<str>),
-}
-
-/// As policies write it.
-impl fmt::Display for KeyPart {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            KeyPart::Caller => f.write_str("caller"),
-            KeyPart::ClientIp => f.write_str("client.ip"),
-            KeyPart::Host => f.write_str("host"),
-            KeyPart::Path => f.write_str("path"),
-            KeyPart::PathParameter(name) => NamedKey::PathParameter.write(f, name),
-            KeyPart::Method => f.write_str("method"),
-            KeyPart::Claim(name) => NamedKey::Claim.write(f, name),
-            KeyPart::Header(name) => NamedKey::Header.write(f, name.as_str()),
-            KeyPart::Cookie(name) => NamedKey::Cookie.write(f, name),
-            KeyPart::Key => f.write_str("key"),
-            KeyPart::Descriptor(name) => NamedKey::Descriptor.write(f, name),
-        }
-    }
-}
-
-impl KeyPart {
-    /// The keys that are a single keyword; the others are [`NamedKey`]s.
-    pub const KEYWORDS: [(&'static str, KeyPart); 6] = [
-        ("caller", KeyPart::Caller),
-        ("client.ip", KeyPart::ClientIp),
-        ("host", KeyPart::Host),
-        ("path", KeyPart::Path),
-        ("method", KeyPart::Method),
-        ("key", KeyPart::Key),
-    ];
-}
-
-/// A kind of key that is written before a name: `header.x-tenant`. The parser, the schema and the
-/// names of overrides are made from its keywords.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum NamedKey {
-    /// [`KeyPart::PathParameter`].
-    PathParameter,
-    /// [`KeyPart::Claim`].
-    Claim,
-    /// [`KeyPart::Header`].
-    Header,
-    /// [`KeyPart::Cookie`].
-    Cookie,
-    /// [`KeyPart::Descriptor`].
-    Descriptor,
-}
-
-keywords! {
-    NamedKey {
-        PathParameter = "path", Claim = "jwt", Header = "header", Cookie = "cookie",
-        Descriptor = "descriptor",
-    }
-}
-
-impl NamedKey {
-    /// Other words for the same.
-    pub const ALIASES: [(&'static str, NamedKey); 1] = [("claim", NamedKey::Claim)];
-
-    /// The kind with this keyword or alias.
-    pub fn from_prefix(prefix: &str) -> Option<NamedKey> {
-        let alias =
-            || Self::ALIASES.iter().find(|(alias, _)| *alias == prefix).map(|(_, kind)| *kind);
-        NamedKey::from_keyword(prefix).or_else(alias)
-    }
-
-    fn write(self, f: &mut fmt::Formatter<'_>, name: &str) -> fmt::Result {
-        write!(f, "{}.{name}", self.keyword())
-    }
 }
 
 /// How a request is treated that lacks a key of a limit.
@@ -305,7 +208,10 @@ impl fmt::Display for Statuses {
             _ => first.to_string(),
         };
         let ranges: Vec<String> = (100..=599).filter(is_first).map(range).collect();
-        f.write_str(if ranges.is_empty() { "none" } else { &ranges.join(", ") })
+        match ranges.as_slice() {
+            [] => f.write_str("none"),
+            ranges => f.write_str(&ranges.join(", ")),
+        }
     }
 }
 

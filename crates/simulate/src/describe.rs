@@ -7,7 +7,7 @@ use http::{HeaderName, header};
 use serde_json::{Map, Value};
 use tollgate_clock::Timestamp;
 use tollgate_identity::{CallerKey, TierSource};
-use tollgate_policy::{KeyPart, Policy};
+use tollgate_policy::Policy;
 use tollgate_preview::{Judged, PastRequest};
 
 use super::callers::{DeniedCaller, quoted};
@@ -66,20 +66,7 @@ fn explain(policies: &str, past: &PastRequest, judged: &Judged<'_>) -> String {
 fn counted_headers(policy: &Policy) -> Vec<HeaderName> {
     let mut names = Vec::new();
     for part in policy.limits.iter().flat_map(|limit| &limit.per.parts) {
-        let name = match part {
-            KeyPart::Header(name) => name.clone(),
-            KeyPart::Cookie(_) => header::COOKIE,
-            KeyPart::Caller
-            | KeyPart::ClientIp
-            | KeyPart::Host
-            | KeyPart::Path
-            | KeyPart::PathParameter(_)
-            | KeyPart::Method
-            | KeyPart::Claim(_)
-            | KeyPart::Key
-            | KeyPart::Descriptor(_) => continue,
-        };
-        if !names.contains(&name) {
+        if let Some(name) = part.field().filter(|name| !names.contains(name)) {
             names.push(name);
         }
     }

@@ -2,11 +2,13 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
-use http::{HeaderMap, HeaderName, Method};
+use http::{HeaderMap, HeaderValue, Method};
 use smallvec::SmallVec;
-use tollgate_identity::{CallerValue, Identity, Prefixes, canonical, cookie_to_count};
+use tollgate_identity::{
+    CallerValue, Identity, Prefixes, canonical, cookie_to_count, unescaped_cookie,
+};
 use tollgate_limit::{Hashing, Origin};
-use tollgate_policy::{KeyPart, Limit, OpenParts, Per};
+use tollgate_policy::{Chooser, KeyPart, Limit, OpenParts, Per};
 
 use super::ChargeContext;
 use crate::judge_input::JudgeInput;
@@ -40,64 +42,27 @@ impl KeyBuilder<'_, '_, '_> {
     }
 
     fn hash_tuple(&self, parts: &[KeyPart]) -> Option<(u128, u128)> {
-        let ChargeContext { identifier, input, .. } = self.context;
-        let JudgeInput { head, client, .. } = input;
         let caller = self.identity.caller.as_ref().map(|caller| caller.hash.to_le_bytes());
         let address = self.address().to_le_bytes();
-        // Some servers take `get` for GET, so counters do as well.
-        let method = head.method.as_str().to_ascii_uppercase();
-        let texts: SmallVec<[Option<Cow<'_, [u8]>>; 4]> =
-            parts.iter().map(|part| self.text(part)).collect();
+        let values: SmallVec<[Option<Cow<'_, [u8]>>; 4]> =
+            parts.iter().map(|part| self.value(part)).collect();
 
         let mut tuple: SmallVec<[KeyPiece<'_>; 8]> = SmallVec::new();
-        for (part, text) in parts.iter().zip(&texts) {
-            match part {
-                KeyPart::Caller => tuple.push((Tag::Caller as u8, caller.as_ref()?)),
-                KeyPart::ClientIp => tuple.push((Tag::Address as u8, &address)),
+        for (part, value) in parts.iter().zip(&values) {
+            if let KeyPart::Claim(_) = part {
+                tuple.push((Tag::Issuer as u8, self.issuer()?.as_bytes()));
+            }
+            tuple.extend(part.name().map(|name| (Tag::Name as u8, name.as_bytes())));
+            tuple.push(match part {
+                KeyPart::Caller => (Tag::Caller as u8, caller.as_ref()?),
+                KeyPart::ClientIp => (Tag::Address as u8, &address),
                 // A request of HTTP/1.0 may have no host. It has a counter too, or leaving the host
                 // out would evade the limit.
-                KeyPart::Host => tuple.push(match head.host() {
-                    Some(host) => (Tag::Host as u8, host.as_bytes()),
-                    None => (Tag::NoHost as u8, b""),
-                }),
-                KeyPart::Method => {
-                    self.context.route?;
-                    tuple.push((Tag::Method as u8, method.as_bytes()));
-                }
-                KeyPart::Path => {
-                    self.context.route?;
-                    tuple.push((Tag::Path as u8, without_final_slash(&head.path)));
-                }
-                KeyPart::PathParameter(name) => {
-                    let segment = self.context.route?.path.parameter(name, &head.path)?;
-                    tuple.extend([
-                        (Tag::Name as u8, name.as_bytes()),
-                        (Tag::Segment as u8, segment.as_bytes()),
-                    ]);
-                }
-                KeyPart::Claim(name) => {
-                    let issuer = self.issuer()?;
-                    let claim = text.as_ref()?;
-                    tuple.extend([
-                        (Tag::Issuer as u8, issuer.as_bytes()),
-                        (Tag::Name as u8, name.as_bytes()),
-                    ]);
-                    tuple.push((Tag::Claim as u8, claim));
-                }
-                KeyPart::Header(name) => {
-                    tuple.push((Tag::Name as u8, name.as_str().as_bytes()));
-                    tuple.push((Tag::Header as u8, only_value(client.headers, name)?));
-                }
-                KeyPart::Key | KeyPart::Descriptor(_) => return None,
-                KeyPart::Cookie(name) => {
-                    tuple.extend([
-                        (Tag::Name as u8, name.as_bytes()),
-                        (Tag::Cookie as u8, text.as_ref()?),
-                    ]);
-                }
-            }
+                KeyPart::Host if value.is_none() => (Tag::NoHost as u8, b""),
+                _ => (Tag::of(part) as u8, value.as_deref()?),
+            });
         }
-        let entry = identifier.hasher.hash(tuple);
+        let entry = self.context.identifier.hasher.hash(tuple);
         // The store decides all counters of one owner together: the caller's, else the address's.
         let owner = match &self.identity.caller {
             Some(caller) if parts.contains(&KeyPart::Caller) => caller.hash,
@@ -115,24 +80,23 @@ impl KeyBuilder<'_, '_, '_> {
     }
 
     fn origin_of(&self, part: &KeyPart, open: OpenParts) -> Origin {
-        match part {
-            KeyPart::Claim(_) | KeyPart::Key | KeyPart::Descriptor(_) => Origin::Verified,
-            KeyPart::Caller => match self.identity.caller.as_ref().map(|caller| &caller.value) {
+        match part.chooser() {
+            Chooser::Issuer | Chooser::Program => Origin::Verified,
+            Chooser::Identity => match self.identity.caller.as_ref().map(|caller| &caller.value) {
                 Some(CallerValue::Address(address)) => by_address(*address),
                 Some(CallerValue::Claim(_) | CallerValue::Certificate(_)) | None => {
                     Origin::Verified
                 }
             },
-            KeyPart::ClientIp => by_address(self.context.input.client.address),
-            KeyPart::Host if !open.hosts => Origin::Verified,
-            KeyPart::Path if !open.paths => Origin::Verified,
-            KeyPart::Method if is_usual(self.context.input.head.method) => Origin::Verified,
-            KeyPart::Host
-            | KeyPart::Path
-            | KeyPart::PathParameter(_)
-            | KeyPart::Method
-            | KeyPart::Header(_)
-            | KeyPart::Cookie(_) => Origin::Chosen { by: self.client() },
+            Chooser::Network => by_address(self.context.input.client.address),
+            Chooser::Hosts if !open.hosts => Origin::Verified,
+            Chooser::Paths if !open.paths => Origin::Verified,
+            Chooser::Methods if is_usual(self.context.input.head.method) => Origin::Verified,
+            Chooser::Hosts
+            | Chooser::Paths
+            | Chooser::Segments
+            | Chooser::Methods
+            | Chooser::Client => Origin::Chosen { by: self.client() },
         }
     }
 
@@ -164,27 +128,56 @@ impl KeyBuilder<'_, '_, '_> {
         rules.issuer_id(known.token.issuer).filter(|_| has_claims)
     }
 
-    /// The value of a claim or a cookie, in the form in which it is counted.
-    fn text(&self, part: &KeyPart) -> Option<Cow<'_, [u8]>> {
+    /// The request's value of a source, in the form in which it is counted. None: it has none, or
+    /// the source is the caller or its address, which have a hash.
+    pub(crate) fn value(&self, part: &KeyPart) -> Option<Cow<'_, [u8]>> {
+        let ChargeContext { route, input, .. } = self.context;
+        let JudgeInput { head, client, .. } = input;
         match part {
+            KeyPart::Host => head.host().map(bytes),
+            KeyPart::Path => route.map(|_| Cow::Borrowed(without_final_slash(&head.path))),
+            KeyPart::PathParameter(name) => (*route)?.path.parameter(name, &head.path).map(bytes),
+            // Some servers take `get` for GET, so counters do as well.
+            KeyPart::Method => {
+                route.map(|_| Cow::Owned(head.method.as_str().to_ascii_uppercase().into_bytes()))
+            }
             KeyPart::Claim(name) => {
-                let known = self.identity.token.as_ref()?;
-                let value = known.token.claims.lookup(name).and_then(scalar)?;
+                let value = scalar(self.claim(name)?)?;
                 Some(Cow::Owned(value.into_bytes()))
             }
-            KeyPart::Cookie(name) => {
-                cookie_to_count(self.context.input.client.headers, name).ok()?
-            }
-            KeyPart::Caller
-            | KeyPart::ClientIp
-            | KeyPart::Host
-            | KeyPart::Path
-            | KeyPart::PathParameter(_)
-            | KeyPart::Method
-            | KeyPart::Key
-            | KeyPart::Descriptor(_)
-            | KeyPart::Header(_) => None,
+            KeyPart::Header(_) | KeyPart::Cookie(_) => chosen_value(part, client.headers).ok()?,
+            KeyPart::Caller | KeyPart::ClientIp | KeyPart::Key | KeyPart::Descriptor(_) => None,
         }
+    }
+
+    /// The request's value of a source but its address, for people. None: it has none, or it may be
+    /// a secret.
+    pub fn value_in_words(&self, part: &KeyPart) -> Option<String> {
+        let ChargeContext { input, .. } = self.context;
+        match part {
+            KeyPart::Caller => {
+                let caller = self.identity.caller.as_ref();
+                caller.map(|caller| format!("{}:{}", caller.kind, caller.value))
+            }
+            KeyPart::Path => Some(input.head.path.to_string()),
+            KeyPart::Claim(name) => self.claim(name).map(ToString::to_string),
+            _ if part.chooser() == Chooser::Client => None,
+            _ => self.value(part).map(|value| String::from_utf8_lossy(&value).into_owned()),
+        }
+    }
+
+    /// Whether the request has this value of a source, as a policy writes it.
+    pub(crate) fn has_text(&self, part: &KeyPart, text: &str) -> bool {
+        let text = match part {
+            KeyPart::Cookie(_) => unescaped_cookie(text.as_bytes()),
+            _ => Cow::Borrowed(text.as_bytes()),
+        };
+        self.value(part).is_some_and(|value| value == text)
+    }
+
+    /// A claim of the verified token.
+    fn claim(&self, name: &str) -> Option<&serde_json::Value> {
+        self.identity.token.as_ref()?.token.claims.lookup(name)
     }
 }
 
@@ -206,6 +199,24 @@ enum Tag {
     Cookie = b'k',
     Key = b'K',
     Descriptor = b'D',
+}
+
+impl Tag {
+    fn of(part: &KeyPart) -> Tag {
+        match part {
+            KeyPart::Caller => Tag::Caller,
+            KeyPart::ClientIp => Tag::Address,
+            KeyPart::Host => Tag::Host,
+            KeyPart::Path => Tag::Path,
+            KeyPart::PathParameter(_) => Tag::Segment,
+            KeyPart::Method => Tag::Method,
+            KeyPart::Claim(_) => Tag::Claim,
+            KeyPart::Header(_) => Tag::Header,
+            KeyPart::Cookie(_) => Tag::Cookie,
+            KeyPart::Key => Tag::Key,
+            KeyPart::Descriptor(_) => Tag::Descriptor,
+        }
+    }
 }
 
 /// Hash of a key that a program names: the owner of its counters, and their entry.
@@ -235,27 +246,45 @@ pub fn hash_descriptor<'d>(
 /// Whether a request has more than one value of what `limit` counts by: servers may read one of
 /// them, and counters another.
 pub(crate) fn is_ambiguous(limit: &Limit, headers: &HeaderMap) -> bool {
-    limit.per.parts.iter().any(|part| match part {
-        KeyPart::Header(name) => headers.get_all(name).iter().nth(1).is_some(),
-        KeyPart::Cookie(name) => cookie_to_count(headers, name).is_err(),
-        // These have one value by the request's form, or by the token.
+    limit.per.parts.iter().any(|part| chosen_value(part, headers).is_err())
+}
+
+/// More than one value.
+#[derive(Debug)]
+pub(crate) struct Ambiguous;
+
+/// The value of a source that is read from a field. None: there is none, or it is another source,
+/// which has one value by the request's form, or by the token.
+///
+/// # Errors
+/// There is more than one.
+pub(crate) fn chosen_value<'h>(
+    part: &KeyPart,
+    headers: &'h HeaderMap,
+) -> Result<Option<Cow<'h, [u8]>>, Ambiguous> {
+    match part {
+        KeyPart::Header(name) => {
+            let mut values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+            match (values.next(), values.next()) {
+                (_, Some(_)) => Err(Ambiguous),
+                (value, None) => Ok(value.filter(|value| !value.is_empty()).map(Cow::Borrowed)),
+            }
+        }
+        KeyPart::Cookie(name) => cookie_to_count(headers, name).map_err(|_| Ambiguous),
         KeyPart::Caller
         | KeyPart::ClientIp
         | KeyPart::Host
         | KeyPart::Path
         | KeyPart::PathParameter(_)
         | KeyPart::Method
+        | KeyPart::Claim(_)
         | KeyPart::Key
-        | KeyPart::Descriptor(_)
-        | KeyPart::Claim(_) => false,
-    })
+        | KeyPart::Descriptor(_) => Ok(None),
+    }
 }
 
-/// The value of a field that comes once, unless it is empty.
-pub(crate) fn only_value<'h>(headers: &'h HeaderMap, name: &HeaderName) -> Option<&'h [u8]> {
-    let mut values = headers.get_all(name).iter();
-    let (Some(value), None) = (values.next(), values.next()) else { return None };
-    Some(value.as_bytes()).filter(|value| !value.is_empty())
+fn bytes(text: &str) -> Cow<'_, [u8]> {
+    Cow::Borrowed(text.as_bytes())
 }
 
 fn by_address(address: IpAddr) -> Origin {

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Hashing, Stance};
-use tollgate_policy::{DescriptorCharge, DescriptorRule, KeyValue, Policies, Policy};
+use tollgate_policy::{DescriptorCharge, DescriptorRule, KeyValue, Policies, Policy, Wanted};
 use tollgate_wire::envoy::rate_limit::{RateLimitDescriptor, RateLimitRequest};
 
 use super::charges::{ChargeTerms, add};
@@ -143,9 +143,11 @@ impl<'p> DescriptorPlan<'p> {
                 }
                 None => {
                     let first = self.plan.charges.len();
-                    let is_for = |value: &KeyValue| {
-                        matches!(value, KeyValue::Descriptor { name, value }
-                            if pairs(descriptor).any(|pair| pair == (&**name, &**value)))
+                    let is_for = |own: &KeyValue| match (own.part.name(), &own.value) {
+                        (Some(name), Wanted::Text(value)) => {
+                            pairs(descriptor).any(|pair| pair == (name, &**value))
+                        }
+                        _ => false,
                     };
                     add(&mut self.plan, limit, ChargeTerms { owner, cost, now }, is_for);
                     let charges = first..self.plan.charges.len();

@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_limit::Hashing;
-use tollgate_policy::{KeyValue, Limit, Policies, Policy};
+use tollgate_policy::{KeyValue, Limit, Policies, Policy, Wanted};
 
 use super::{
     charges::{ChargeTerms, add},
@@ -117,7 +117,7 @@ impl<'p> NamedPlan<'p> {
             }
             seen.push((limit.position, owner));
             let cost = charge.cost.unwrap_or(limit.cost.default);
-            let is_for = |value: &KeyValue| matches!(value, KeyValue::Key(key) if key.as_bytes() == charge.key);
+            let is_for = |own: &KeyValue| matches!(&own.value, Wanted::Text(key) if key.as_bytes() == charge.key);
             let time = at.unwrap_or(now);
             add(&mut plan, limit, ChargeTerms { owner, cost, now: time }, is_for);
             if at.is_some() && plan.charges.iter().any(|charge| charge.quota.holds_leases()) {

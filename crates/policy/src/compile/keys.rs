@@ -1,13 +1,14 @@
 //! Keys: what a limit is counted per.
 
-use http::HeaderName;
+use http::{HeaderName, HeaderValue};
+use ipnet::IpNet;
 use tollgate_yaml::{Node, Spanned, Value, suggest};
 
 use super::{Compiler, words::Names};
-use crate::{KeyPart, NamedKey, Per, file::RawLimit, matcher::is_parameter_name};
+use crate::{
+    KeyPart, NamedKey, Per, Wanted, file::RawLimit, key_part::HELP, matcher::is_parameter_name,
+};
 
-const HELP: &str = "one of: caller, client.ip, host, path, path.<parameter>, method, jwt.<claim>, \
-                    header.<name>, cookie.<name>, key, descriptor.<key>";
 /// What other rate limiters call the same.
 const SYNONYMS: [(&[&str], &str); 5] = [
     (
@@ -158,6 +159,80 @@ impl Compiler<'_> {
                 self.refuse(node.span, format!("`{text}` is not a valid `per` key"), help);
                 None
             }
+        }
+    }
+
+    /// What an override wants of a part of its limit's key.
+    pub(super) fn wanted(&mut self, part: &KeyPart, node: &Node, per: &Per) -> Option<Wanted> {
+        if let KeyPart::Claim(_) = part {
+            return self.claim_value(node).map(|value| Wanted::Claim { value, issuer: None });
+        }
+        let text = Spanned { value: self.plain_text(node)?, span: node.span };
+        let any = || Some(Wanted::Text(text.value.as_str().into()));
+        match part {
+            // It is a field, `caller`, and no key.
+            KeyPart::Caller | KeyPart::Claim(_) => None,
+            KeyPart::ClientIp => self.override_network(&text, per).map(Wanted::Network),
+            KeyPart::Host => self.host_pattern(&text).map(Wanted::Host),
+            KeyPart::Path => self.path(&text).map(Wanted::Path),
+            KeyPart::PathParameter(_) => {
+                let value = &text.value;
+                // A segment that no request has would never be found.
+                let path = self.path(&Spanned { value: format!("/{value}"), span: text.span })?;
+                if path.depth() != 1 || !path.is_one_path() || text.value.contains('/') {
+                    let message = format!("`{value}` is not one segment of a path");
+                    self.refuse(
+                        text.span,
+                        message,
+                        "write the segment as it is in paths, without slashes and patterns",
+                    );
+                    return None;
+                }
+                any()
+            }
+            KeyPart::Method => self.method(&text).and_then(|_| any()),
+            KeyPart::Header(_) => match HeaderValue::from_str(&text.value) {
+                Ok(value) if !value.is_empty() => any(),
+                _ => {
+                    self.refuse(text.span, "no header has this value", "write it as clients do");
+                    None
+                }
+            },
+            KeyPart::Key if text.value.is_empty() => {
+                self.refuse(text.span, "an empty key", "write the key that programs name");
+                None
+            }
+            KeyPart::Key | KeyPart::Descriptor(_) | KeyPart::Cookie(_) => any(),
+        }
+    }
+
+    /// A network that the limit counts apart from all others: an address stands for all that is
+    /// counted with it.
+    fn override_network(&mut self, raw: &Spanned<String>, per: &Per) -> Option<IpNet> {
+        let network = self.network(raw)?;
+        let counted = match network {
+            IpNet::V4(_) => per.ipv4_prefix,
+            IpNet::V6(_) => per.ipv6_prefix,
+        };
+        if network.prefix_len() <= counted {
+            return Some(network);
+        }
+        let whole = IpNet::new(network.addr(), counted).ok()?.trunc();
+        if network.prefix_len() < network.max_prefix_len() {
+            self.refuse(
+                raw.span,
+                format!("the limit counts all addresses of {whole} as one"),
+                format!("write {whole}"),
+            );
+        }
+        Some(whole)
+    }
+
+    /// A text; a number or a truth value stands for how it is written.
+    fn plain_text(&mut self, node: &Node) -> Option<String> {
+        match &node.value {
+            Value::Integer(number) => Some(number.to_string()),
+            _ => self.text(node).map(str::to_owned),
         }
     }
 

@@ -1,14 +1,12 @@
 //! Overrides: of which limit, for which callers, how much, and until when.
 
-use http::HeaderValue;
-use ipnet::IpNet;
 use tollgate_clock::Timestamp;
 use tollgate_identity::Tiers;
 use tollgate_yaml::{Node, Span, Spanned, Value};
 
 use super::{Compiler, WrittenNames, quotas::AllowanceContext};
 use crate::{
-    Allowances, KeyPart, KeyValue, Limit, NamedKey, Override, Per,
+    Allowances, KeyPart, KeyValue, Limit, NamedKey, Override, Per, Wanted,
     file::{LATER, RawMeasure, RawOverride, RawPolicy},
 };
 
@@ -102,7 +100,7 @@ impl Compiler<'_> {
     ) -> Option<Vec<KeyValue>> {
         let Some(caller) = &raw.caller else { return Some(Vec::new()) };
         let caller = self.caller_name(caller, &policy.identity, names)?;
-        Some(vec![KeyValue::Caller(caller)])
+        Some(vec![KeyValue { part: KeyPart::Caller, value: Wanted::Caller(caller) }])
     }
 
     /// What an override is for: a caller, and parts of what the limit counts by.
@@ -117,11 +115,11 @@ impl Compiler<'_> {
         let issuer = self.override_issuer(written, names);
         let mut all = Some(Vec::new());
         for (key, node) in &written.keys {
-            let value = self.override_key(key, node, per).map(|value| match value {
-                KeyValue::Claim { name, value, .. } => {
-                    KeyValue::Claim { name, value, issuer: issuer.flatten() }
+            let value = self.override_key(key, node, per).map(|mut own| {
+                if let Wanted::Claim { issuer: of, .. } = &mut own.value {
+                    *of = issuer.flatten();
                 }
-                other => other,
+                own
             });
             all = all.zip(value).map(|(mut all, value)| {
                 all.push(value);
@@ -185,82 +183,8 @@ impl Compiler<'_> {
             self.refuse(key.span, message, format!("write {}", example(per)));
             return None;
         }
-        if let KeyPart::Claim(name) = part {
-            let value = self.claim_value(node)?;
-            return Some(KeyValue::Claim { name, value, issuer: None });
-        }
-        let text = Spanned { value: self.plain_text(node)?, span: node.span };
-        match part {
-            // It is a field, `caller`, and no key.
-            KeyPart::Caller | KeyPart::Claim(_) => None,
-            KeyPart::ClientIp => self.override_network(&text, per).map(KeyValue::Address),
-            KeyPart::Host => self.host_pattern(&text).map(KeyValue::Host),
-            KeyPart::Path => self.path(&text).map(KeyValue::Path),
-            KeyPart::PathParameter(name) => {
-                let value = text.value.as_str().into();
-                // A segment that no request has would never be found.
-                let path = self.path(&Spanned { value: format!("/{value}"), span: text.span })?;
-                if path.depth() != 1 || !path.is_one_path() || text.value.contains('/') {
-                    let message = format!("`{value}` is not one segment of a path");
-                    self.refuse(
-                        text.span,
-                        message,
-                        "write the segment as it is in paths, without slashes and patterns",
-                    );
-                    return None;
-                }
-                Some(KeyValue::PathParameter { name, value })
-            }
-            KeyPart::Method => self.method(&text).map(KeyValue::Method),
-            KeyPart::Header(name) => match HeaderValue::from_str(&text.value) {
-                Ok(value) if !value.is_empty() => Some(KeyValue::Header(name, value)),
-                _ => {
-                    self.refuse(text.span, "no header has this value", "write it as clients do");
-                    None
-                }
-            },
-            KeyPart::Key if text.value.is_empty() => {
-                self.refuse(text.span, "an empty key", "write the key that programs name");
-                None
-            }
-            KeyPart::Key => Some(KeyValue::Key(text.value.as_str().into())),
-            KeyPart::Descriptor(name) => {
-                Some(KeyValue::Descriptor { name, value: text.value.as_str().into() })
-            }
-            KeyPart::Cookie(name) => {
-                Some(KeyValue::Cookie { name, value: text.value.as_str().into() })
-            }
-        }
-    }
-
-    /// A network that the limit counts apart from all others: an address stands for all that is
-    /// counted with it.
-    fn override_network(&mut self, raw: &Spanned<String>, per: &Per) -> Option<IpNet> {
-        let network = self.network(raw)?;
-        let counted = match network {
-            IpNet::V4(_) => per.ipv4_prefix,
-            IpNet::V6(_) => per.ipv6_prefix,
-        };
-        if network.prefix_len() <= counted {
-            return Some(network);
-        }
-        let whole = IpNet::new(network.addr(), counted).ok()?.trunc();
-        if network.prefix_len() < network.max_prefix_len() {
-            self.refuse(
-                raw.span,
-                format!("the limit counts all addresses of {whole} as one"),
-                format!("write {whole}"),
-            );
-        }
-        Some(whole)
-    }
-
-    /// A text; a number or a truth value stands for how it is written.
-    fn plain_text(&mut self, node: &Node) -> Option<String> {
-        match &node.value {
-            Value::Integer(number) => Some(number.to_string()),
-            _ => self.text(node).map(str::to_owned),
-        }
+        let value = self.wanted(&part, node, per)?;
+        Some(KeyValue { part, value })
     }
 
     fn override_allowances(

@@ -6,7 +6,7 @@ use tollgate_yaml::Node;
 use super::Compiler;
 use crate::{
     KeyPart, Limit,
-    facts::{FactSource, fact_keys},
+    facts::{fact_keys, is_fact},
 };
 
 const HELP: &str = "list keys of the form jwt.<claim>, header.<name>, cookie.<name>";
@@ -23,7 +23,7 @@ impl Compiler<'_> {
         let mut private = Vec::new();
         for node in raw {
             let Some(key) = self.key_part(node) else { continue };
-            if FactSource::of(&key).is_none() {
+            if !is_fact(&key) {
                 let message = format!("`{key}` is in a field of each line of the log");
                 self.refuse(node.span, message, HELP);
             } else if private.contains(&key) {

@@ -1,6 +1,6 @@
 //! Overrides before and after: which of them match, and which callers they are for.
 
-use tollgate_policy::{KeyValue, Limit, Override, Policy};
+use tollgate_policy::{Chooser, KeyValue, Limit, Override, Policy, Wanted};
 
 use super::{
     caller_classes::{CallerClass, CallerSource, Family},
@@ -53,51 +53,39 @@ impl<'p> OverridePair<'p> {
 
 impl PolicyOverride<'_> {
     fn name(&self) -> String {
-        let name = |value: &KeyValue| match value {
-            KeyValue::Caller(name) => words::caller(name, self.policy),
-            KeyValue::Claim { issuer, .. } => {
+        let name = |own: &KeyValue| match &own.value {
+            Wanted::Caller(name) => words::caller(name, self.policy),
+            Wanted::Claim { issuer, .. } => {
                 match issuer.and_then(|at| self.policy.identity.issuer_id(at)) {
-                    Some(issuer) => format!("{value} of {issuer}"),
-                    None => value.to_string(),
+                    Some(issuer) => format!("{own} of {issuer}"),
+                    None => own.to_string(),
                 }
             }
-            other => other.to_string(),
+            _ => own.to_string(),
         };
         self.rule.of.iter().map(name).collect::<Vec<_>>().join(" and ")
     }
 
     /// Compares the names, and the secret values that names leave out.
     fn is_for_the_same_as(&self, other: &PolicyOverride<'_>) -> bool {
-        self.name() == other.name() && self.hidden().eq(other.hidden())
+        self.name() == other.name() && self.secrets().eq(other.secrets())
     }
 
-    fn hidden(&self) -> impl Iterator<Item = &[u8]> {
-        self.rule.of.iter().filter_map(|value| match value {
-            KeyValue::Header(_, value) => Some(value.as_bytes()),
-            KeyValue::Cookie { value, .. } => Some(value.as_bytes()),
-            KeyValue::Caller(_)
-            | KeyValue::Address(_)
-            | KeyValue::Host(_)
-            | KeyValue::Path(_)
-            | KeyValue::PathParameter { .. }
-            | KeyValue::Method(_)
-            | KeyValue::Key(_)
-            | KeyValue::Descriptor { .. }
-            | KeyValue::Claim { .. } => None,
-        })
+    fn secrets(&self) -> impl Iterator<Item = &str> {
+        self.rule.of.iter().filter_map(KeyValue::secret)
     }
 
     fn may_be_for(&self, class: &CallerClass<'_>) -> bool {
-        self.rule.of.iter().all(|value| match value {
-            KeyValue::Caller(name) => {
+        self.rule.of.iter().all(|own| match &own.value {
+            Wanted::Caller(name) => {
                 let callers = [class.rules.before, class.rules.after];
                 callers.into_iter().flatten().any(|caller| caller.name == name.kind)
             }
-            KeyValue::Address(network) => match class.family {
+            Wanted::Network(network) => match class.family {
                 Family::V4 => network.addr().is_ipv4(),
                 Family::V6 => network.addr().is_ipv6(),
             },
-            KeyValue::Claim { issuer, .. } => match class.rules.source {
+            Wanted::Claim { issuer, .. } => match class.rules.source {
                 CallerSource::Token { issuer: own, .. } => {
                     issuer.is_none_or(|at| self.policy.identity.issuer_id(at) == Some(own))
                 }
@@ -106,14 +94,8 @@ impl PolicyOverride<'_> {
                 }
                 CallerSource::Key { .. } | CallerSource::Address => false,
             },
-            // No request has it.
-            KeyValue::Key(_) | KeyValue::Descriptor { .. } => false,
-            KeyValue::Host(_)
-            | KeyValue::Path(_)
-            | KeyValue::PathParameter { .. }
-            | KeyValue::Method(_)
-            | KeyValue::Header(..)
-            | KeyValue::Cookie { .. } => true,
+            Wanted::Host(_) | Wanted::Path(_) => true,
+            Wanted::Text(_) => own.part.chooser() != Chooser::Program,
         })
     }
 }

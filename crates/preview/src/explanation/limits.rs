@@ -231,7 +231,8 @@ fn key_in_words(
 ) -> Result<String, String> {
     let name = part.to_string();
     let per = Per { parts: vec![part.clone()], ..limit.per.clone() };
-    if (KeyBuilder { context, per: &per, identity }).hash().is_none() {
+    let keys = KeyBuilder { context, per: &per, identity };
+    if keys.hash().is_none() {
         let form = match part {
             KeyPart::Claim(claim) => unfit_claim(identity, claim),
             _ => None,
@@ -242,25 +243,8 @@ fn key_in_words(
         });
     }
     let value = match part {
-        KeyPart::Caller => {
-            let caller = identity.caller.as_ref();
-            caller.map(|caller| format!("{}:{}", caller.kind, caller.value))
-        }
         KeyPart::ClientIp => Some(network(context, &per)),
-        KeyPart::Host => context.input.head.host().map(str::to_owned),
-        KeyPart::Path => Some(context.input.head.path.to_string()),
-        KeyPart::PathParameter(name) => context
-            .route
-            .and_then(|route| route.path.parameter(name, &context.input.head.path))
-            .map(str::to_owned),
-        KeyPart::Method => Some(context.input.head.method.as_str().to_ascii_uppercase()),
-        KeyPart::Claim(name) => identity
-            .token
-            .as_ref()
-            .and_then(|known| known.token.claims.lookup(name))
-            .map(ToString::to_string),
-        // A client may have put a secret there.
-        KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::Key | KeyPart::Descriptor(_) => None,
+        _ => keys.value_in_words(part),
     };
     Ok(match value {
         Some(value) => format!("{name} {value}"),

@@ -8,7 +8,7 @@ use tollgate_limit::{
 };
 
 use super::{SECOND, limit, policy};
-use crate::{Allowances, CallerName, KeyValue, Override};
+use crate::{Allowances, CallerName, KeyPart, KeyValue, Override, Wanted};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const MINUTE: Duration = Duration::from_secs(60);
@@ -218,7 +218,7 @@ fn override_keeps_the_counter_and_changes_the_number() {
     assert_eq!(quotas(&own.allowances), [fixed(9, HOUR)]);
     assert_eq!(own.allowances[0].id, limit.rates[1][0].id);
     let name = CallerName { kind: "user".into(), value: "a:b".into(), issuer: None };
-    assert_eq!(own.of, [KeyValue::Caller(name)]);
+    assert_eq!(own.of, [KeyValue { part: KeyPart::Caller, value: Wanted::Caller(name) }]);
     assert_eq!(&*own.why, "test");
 }
 

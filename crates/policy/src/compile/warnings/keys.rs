@@ -4,7 +4,9 @@
 use tollgate_identity::Auth;
 use tollgate_yaml::warning::Rule;
 
-use crate::{Enforcement, KeyPart, Limit, Policy, Route, compile::Compiler, file::RawPolicy};
+use crate::{
+    Chooser, Enforcement, KeyPart, Limit, Policy, Route, compile::Compiler, file::RawPolicy,
+};
 
 impl Compiler<'_> {
     pub(super) fn warn_of_free_keys(&mut self, raw: &RawPolicy, policy: &Policy) {
@@ -25,22 +27,15 @@ fn free_part(limit: &Limit) -> Option<String> {
     let mut free = None;
     let has_address = limit.per.parts.contains(&KeyPart::ClientIp);
     for part in &limit.per.parts {
-        let name = match part {
-            KeyPart::Caller | KeyPart::Claim(_) => return None,
-            KeyPart::Header(_) | KeyPart::Cookie(_) => part.to_string(),
+        let is_free = match part.chooser() {
+            Chooser::Identity | Chooser::Issuer => return None,
+            Chooser::Client => true,
             // What an address asks for here and there may well be counted apart.
-            KeyPart::Host if limit.open.hosts && !has_address => "host".to_owned(),
-            KeyPart::Path if limit.open.paths && !has_address => "path".to_owned(),
-            // A parameter is the name of something, which such a limit protects. Methods are few.
-            KeyPart::ClientIp
-            | KeyPart::Host
-            | KeyPart::Path
-            | KeyPart::PathParameter(_)
-            | KeyPart::Method
-            | KeyPart::Key
-            | KeyPart::Descriptor(_) => continue,
+            Chooser::Hosts => limit.open.hosts && !has_address,
+            Chooser::Paths => limit.open.paths && !has_address,
+            Chooser::Network | Chooser::Segments | Chooser::Methods | Chooser::Program => false,
         };
-        free = free.or(Some(name));
+        free = free.or_else(|| is_free.then(|| part.to_string()));
     }
     free
 }

@@ -3,7 +3,7 @@
 use tollgate_yaml::warning::{Condition, Rule};
 
 use crate::{
-    KeyPart, KeyValue, Limit, Override,
+    KeyPart, Limit, Override, Wanted,
     compile::Compiler,
     file::{RawOverride, RawPolicy},
 };
@@ -39,8 +39,8 @@ impl Compiler<'_> {
 /// Whether a counter of the limit is one caller's: it counts per caller, or by what names the
 /// caller.
 fn counts_by_caller(limit: &Limit, own: &Override, raw: &RawPolicy) -> bool {
-    let kind = own.of.iter().find_map(|value| match value {
-        KeyValue::Caller(name) => Some(&*name.kind),
+    let kind = own.of.iter().find_map(|own| match &own.value {
+        Wanted::Caller(name) => Some(&*name.kind),
         _ => None,
     });
     let entry = raw.identity.callers.iter().find(|entry| Some(&*entry.name.value) == kind);

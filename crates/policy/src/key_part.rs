@@ -1,0 +1,236 @@
+//! What a limit is counted per: the table of sources of keys, and values of them that overrides name.
+
+use std::fmt;
+
+use http::{HeaderName, header};
+use ipnet::IpNet;
+use tollgate_keyword::{Keyword, keywords};
+
+use super::{CallerName, HostPattern, PathPattern, networks::in_words};
+
+/// Makes [`KeyPart`] of the table, so that the parser, the schema and the names of overrides know
+/// all sources.
+macro_rules! sources {
+    (
+        words { $($(#[$doc:meta])* $word:ident = $keyword:literal, $chooser:ident;)* }
+        named { $($(#[$its_doc:meta])* $named:ident($name:ty) = $prefix:literal, $its_chooser:ident;)* }
+    ) => {
+        /// One thing that a limit is counted per.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum KeyPart {
+            $($(#[$doc])* $word,)*
+            $($(#[$its_doc])* $named($name),)*
+        }
+
+        /// A source that is written before a name: `header.x-tenant`.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum NamedKey {
+            $($(#[$its_doc])* $named,)*
+        }
+
+        keywords! { NamedKey { $($named = $prefix),* } }
+
+        impl KeyPart {
+            /// The sources that are a single word; the others are [`NamedKey`]s.
+            pub const KEYWORDS: [(&'static str, KeyPart); [$($keyword),*].len()] =
+                [$(($keyword, KeyPart::$word)),*];
+
+            /// Who chooses its values.
+            pub fn chooser(&self) -> Chooser {
+                match self {
+                    $(KeyPart::$word => Chooser::$chooser,)*
+                    $(KeyPart::$named(_) => Chooser::$its_chooser,)*
+                }
+            }
+
+            /// The name behind the word, if there is one.
+            pub fn name(&self) -> Option<&str> {
+                match self {
+                    $(KeyPart::$word => None,)*
+                    $(KeyPart::$named(name) => Some(name.as_ref()),)*
+                }
+            }
+
+            fn word(&self) -> &'static str {
+                match self {
+                    $(KeyPart::$word => $keyword,)*
+                    $(KeyPart::$named(_) => $prefix,)*
+                }
+            }
+        }
+    };
+}
+
+sources! {
+    words {
+        /// The caller: (issuer, claim, value) or an address.
+        Caller = "caller", Identity;
+        /// The client's address, by its prefix.
+        ClientIp = "client.ip", Network;
+        /// The request's host.
+        Host = "host", Hosts;
+        /// The request's path in its normal form.
+        Path = "path", Paths;
+        /// The request's method.
+        Method = "method", Methods;
+        /// What a program names that charges the limit (`decisions` in the settings). No request
+        /// has it.
+        Key = "key", Program;
+    }
+    named {
+        /// The path's segment that the route's pattern gives this name.
+        PathParameter(Box<str>) = "path", Segments;
+        /// A claim of the verified token, by name or dotted path.
+        Claim(Box<str>) = "jwt", Issuer;
+        /// A request header.
+        Header(HeaderName) = "header", Client;
+        /// A cookie.
+        Cookie(Box<str>) = "cookie", Client;
+        /// What Envoy's rate limit filter sends as this key of a descriptor. No request has it.
+        Descriptor(Box<str>) = "descriptor", Program;
+    }
+}
+
+/// All sources, for messages.
+pub(super) const HELP: &str = "one of: caller, client.ip, host, path, path.<parameter>, method, \
+                               jwt.<claim>, header.<name>, cookie.<name>, key, descriptor.<key>";
+
+/// Who chooses the values of a source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Chooser {
+    /// Who vouches for the caller, or the network that it is in.
+    Identity,
+    /// The network that the client is in.
+    Network,
+    /// Who has signed the token.
+    Issuer,
+    /// A program that charges the limit. No request has it.
+    Program,
+    /// The client, where routes take requests for any host.
+    Hosts,
+    /// The client, where routes take requests for more than one path.
+    Paths,
+    /// The client: what it calls something that the limit protects.
+    Segments,
+    /// The client. There are few methods, but for those that it makes up.
+    Methods,
+    /// The client, freely. It may put a secret there.
+    Client,
+}
+
+/// As policies write it.
+impl fmt::Display for KeyPart {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.word())?;
+        self.name().map_or(Ok(()), |name| write!(f, ".{name}"))
+    }
+}
+
+impl KeyPart {
+    /// The field of requests that it is read from; none: it is read from no field.
+    pub fn field(&self) -> Option<HeaderName> {
+        match self {
+            KeyPart::Header(name) => Some(name.clone()),
+            KeyPart::Cookie(_) => Some(header::COOKIE),
+            KeyPart::Caller
+            | KeyPart::ClientIp
+            | KeyPart::Host
+            | KeyPart::Path
+            | KeyPart::PathParameter(_)
+            | KeyPart::Method
+            | KeyPart::Claim(_)
+            | KeyPart::Key
+            | KeyPart::Descriptor(_) => None,
+        }
+    }
+}
+
+impl NamedKey {
+    /// Other words for the same.
+    pub const ALIASES: [(&'static str, NamedKey); 1] = [("claim", NamedKey::Claim)];
+
+    /// The source with this keyword or alias.
+    pub fn from_prefix(prefix: &str) -> Option<NamedKey> {
+        let alias =
+            || Self::ALIASES.iter().find(|(alias, _)| *alias == prefix).map(|(_, kind)| *kind);
+        NamedKey::from_keyword(prefix).or_else(alias)
+    }
+}
+
+/// Something that a request has.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KeyValue {
+    /// Where the request has it.
+    pub part: KeyPart,
+    /// What it has there.
+    pub value: Wanted,
+}
+
+/// What a request has to have.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Wanted {
+    /// It is of this caller.
+    Caller(CallerName),
+    /// It comes from this network.
+    Network(IpNet),
+    /// It is for such a host.
+    Host(HostPattern),
+    /// It is for such a path.
+    Path(PathPattern),
+    /// The claim has this value: a text, a number or a truth value.
+    Claim {
+        /// The value.
+        value: serde_json::Value,
+        /// Whose word it is: the position of an issuer. None: the policy knows only one.
+        issuer: Option<usize>,
+    },
+    /// It has this text, once.
+    Text(Box<str>),
+}
+
+impl KeyValue {
+    /// Its text, if that may be a secret.
+    pub fn secret(&self) -> Option<&str> {
+        match &self.value {
+            Wanted::Text(text) if self.part.chooser() == Chooser::Client => Some(text),
+            _ => None,
+        }
+    }
+}
+
+/// As it may be shown to people.
+impl fmt::Display for KeyValue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let KeyValue { part, value } = self;
+        if self.secret().is_some() {
+            return write!(f, "a value of {part}");
+        }
+        match value {
+            Wanted::Caller(caller) => caller.fmt(f),
+            Wanted::Network(network) => write!(f, "{part} {}", in_words(network)),
+            Wanted::Host(HostPattern::Exact(host)) => write!(f, "{part} {host}"),
+            Wanted::Host(HostPattern::Below(suffix)) => write!(f, "{part} *{suffix}"),
+            Wanted::Path(path) => write!(f, "{part} {path}"),
+            Wanted::Claim { value: serde_json::Value::String(text), .. } => {
+                write!(f, "{part} {text}")
+            }
+            Wanted::Claim { value, .. } => write!(f, "{part} {value}"),
+            Wanted::Text(text) => write!(f, "{part} {text}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_source_is_in_messages() {
+        for (word, _) in KeyPart::KEYWORDS {
+            assert!(HELP.contains(&format!(" {word},")), "{word}");
+        }
+        for (prefix, _) in NamedKey::KEYWORDS {
+            assert!(HELP.contains(&format!(" {prefix}.<")), "{prefix}");
+        }
+    }
+}
