@@ -2,7 +2,6 @@
 //! admitted meanwhile is written to Redis later.
 
 pub(crate) mod cache;
-pub(crate) mod degradation;
 pub(crate) mod local;
 pub(crate) mod pending;
 pub(crate) mod reseeding;

@@ -25,6 +25,7 @@
 mod call_time;
 mod counts;
 mod decide;
+mod degradation;
 mod disk;
 mod fallback;
 mod fleet;
@@ -62,11 +63,11 @@ use self::{
 pub use self::{
     counts::{Counts, Total},
     decide::{client_time::ClientTimed, decisions::Decider},
+    degradation::Degradation,
     disk::{
         CheckResult, Damage, Disk, DiskReport, OfflineStore, OpenError, Survey, check,
         open as open_disk,
     },
-    fallback::degradation::Degradation,
     fleet::summaries::{Fleet, OtherProxies},
     leases::{GrantedLease, HeldLeases, LeaseBook},
     memory::{
