@@ -5,7 +5,7 @@ use std::{net::IpAddr, time::Duration};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
     Answer, Call, CallError, ChargeTime, Gate, MAX_WAIT, NamedCharge, Program, ReceiptError,
-    parse_instant,
+    answer, parse_instant,
 };
 use tollgate_wire::resp::{Arguments, Replies, parse_integer};
 
@@ -140,7 +140,7 @@ impl NamedCommand {
 }
 
 async fn answered(gate: &Gate, call: Call<'_>, program: Program<'_>) -> Outcome {
-    let answered = gate.answer(call, program).await;
+    let answered = answer(gate, call, program).await;
     if let Some(account) = answered.account {
         account.end(true);
     }
@@ -151,7 +151,7 @@ async fn answered(gate: &Gate, call: Call<'_>, program: Program<'_>) -> Outcome 
 async fn give_back(gate: &Gate, receipt: &str, program: Program<'_>) -> Outcome {
     let mut outcome = None;
     for call in [Call::Settle(receipt, None, 0), Call::Release(receipt)] {
-        let answered = gate.answer(call, program).await;
+        let answered = answer(gate, call, program).await;
         if let Some(account) = answered.account {
             account.end(true);
         }

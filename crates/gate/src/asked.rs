@@ -67,7 +67,7 @@ pub(super) fn reply_to<'p>(
 
 /// Marks a response to a request that the store could not decide about, though it had to.
 #[derive(Clone, Copy)]
-pub(super) struct Undecided;
+pub struct Undecided;
 
 /// Makes a response one that the proxy that asks understands.
 pub(super) fn translate(asker: Asker, is_undecided: bool, response: &mut Response<Body>) {

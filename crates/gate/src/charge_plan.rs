@@ -8,7 +8,7 @@ use tollgate_policy::{Allowance, Cost, Limit};
 #[derive(Default)]
 pub struct ChargePlan<'p> {
     /// The position of the tier that they are for.
-    pub(super) tier: usize,
+    pub tier: usize,
     /// What each charge is for, in the order of the charges.
     pub limits: SmallVec<[PlannedLimit<'p>; 2]>,
     /// What the store is to take: all or none.
@@ -46,7 +46,7 @@ pub enum ChargeRole {
 
 impl<'p> PlannedLimit<'p> {
     /// A charge of so many units on a counter that `origin` may have made up.
-    pub(super) fn charge(&self, key: Key, cost: u32, origin: Origin) -> Charge<'p> {
+    pub fn charge(&self, key: Key, cost: u32, origin: Origin) -> Charge<'p> {
         let PlannedLimit { limit, allowance, cost: _, role } = self;
         Charge {
             key,
@@ -70,25 +70,25 @@ impl ChargeRole {
     }
 
     /// Whether the charge may deny the request.
-    pub(super) fn is_enforced(self) -> bool {
+    pub fn is_enforced(self) -> bool {
         self.stance() == Stance::Enforce
     }
 }
 
 impl<'p> ChargePlan<'p> {
     /// No charges yet of a caller of this tier.
-    pub(super) fn of_tier(tier: usize) -> Self {
+    pub fn of_tier(tier: usize) -> Self {
         ChargePlan { tier, ..ChargePlan::default() }
     }
 
     /// Adds a charge and what it is for.
-    pub(super) fn add(&mut self, planned: PlannedLimit<'p>, charge: Charge<'p>) {
+    pub fn add(&mut self, planned: PlannedLimit<'p>, charge: Charge<'p>) {
         self.limits.push(planned);
         self.charges.push(charge);
     }
 
     /// Whether another limit is the primary one.
-    pub(super) fn has_primary_besides(&self, limit: &Limit) -> bool {
+    pub fn has_primary_besides(&self, limit: &Limit) -> bool {
         let is_other = |planned: &PlannedLimit<'_>| {
             planned.role == ChargeRole::Primary && !std::ptr::eq(planned.limit, limit)
         };

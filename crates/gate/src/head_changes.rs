@@ -11,13 +11,13 @@ use super::{
 
 /// Changes of a request's head. The response to a proxy that asks has it among its extensions.
 #[derive(Clone, Debug, Default)]
-pub(super) struct HeadChanges {
+pub struct HeadChanges {
     /// Fields that replace those of their names.
-    pub(super) set: HeaderMap,
+    pub set: HeaderMap,
     /// Fields that are removed, whether there are any or not.
-    pub(super) removed: Vec<HeaderName>,
+    pub removed: Vec<HeaderName>,
     /// A query parameter that is removed.
-    pub(super) removed_parameter: Option<Box<str>>,
+    pub removed_parameter: Option<Box<str>>,
 }
 
 impl HeadChanges {

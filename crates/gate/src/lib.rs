@@ -14,6 +14,7 @@
 //! - [`Snapshot`]: the policies in force, and what a running proxy keeps for them.
 //! - [`judge::Judge`]: decides about requests.
 //! - [`request_state::RequestState`]: what is known about a request.
+//! - [`OpenCall`]: a call of a program, which is counted and logged like a request.
 
 mod abandoned;
 mod asked;
@@ -38,6 +39,7 @@ pub mod judge;
 pub mod judge_input;
 mod limit_standing;
 mod named;
+mod open_call;
 mod overrides;
 mod permutation;
 mod preflights;
@@ -105,7 +107,6 @@ use self::{
     judge_input::JudgeInput,
     redirect::redirect,
     request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
-    request_id::RequestIds,
     request_state::{Action, RequestState},
     respond::{Audience, Reply},
     series::WorkerSeries,
@@ -115,20 +116,26 @@ use self::{
 
 pub use self::charge_context::keys::{hash_descriptor, hash_named_key};
 pub use self::{
-    called::{Answer, Call, CallAnswer, CallError, DeniedCall, NamedStanding, Program},
+    asked::Undecided,
+    called::{Answer, Call, CallAnswer, CallError, DeniedCall, NamedStanding, answer},
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
+    head_changes::HeadChanges,
     named::{
         ChargeTime, MAX_WAIT, NamedCharge, NamedError, ReceiptError, WaitingLines, parse_instant,
     },
+    open_call::{CallHead, OpenCall, Program},
     question::Question,
     refunds::Refunds,
+    request_id::RequestIds,
     series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook, candidate_name},
     shared::{NoRandomness, Shared},
     snapshot::Snapshot,
+    stamp::rate_limit_fields,
     unread_scheme::UnreadSchemes,
 };
 
-static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
+/// The field with the id of a request.
+pub static X_REQUEST_ID: HeaderName = HeaderName::from_static("x-request-id");
 
 /// A worker's pipeline.
 pub struct Gate {
@@ -150,11 +157,11 @@ pub struct Gate {
 
 /// When a request came.
 #[derive(Clone, Copy)]
-struct Arrival {
+pub struct Arrival {
     /// The one instant at which it is judged.
-    now: Timestamp,
+    pub now: Timestamp,
     /// For measuring how long it takes.
-    started: Instant,
+    pub started: Instant,
 }
 
 /// How this proxy knows a request.
@@ -251,8 +258,18 @@ impl Gate {
         self.serve(parts, Some(body), Source::Received(framing), peer)
     }
 
+    /// The counters, as this worker uses them.
+    pub fn store(&self) -> &Rc<Store> {
+        &self.judge.store
+    }
+
+    /// The worker's source of request ids.
+    pub fn request_ids(&self) -> &RequestIds {
+        &self.request_ids
+    }
+
     /// Responds to a request whose head another proxy has described.
-    fn handle_described(
+    pub fn handle_described(
         &self,
         head: Parts,
         asker: Asker,

@@ -3,15 +3,15 @@
 use std::{fmt::Display, time::Duration};
 
 use http::{HeaderValue, Response, StatusCode, header, request::Parts};
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tollgate_clock::Timestamp;
 use tollgate_response::{Body, problem};
 use tollgate_upstream::{ClientBody, downstream::Peer};
 
 use super::{
-    Gate, X_REQUEST_ID,
-    called::{Answer, Call, CallAnswer, CallError, DENIED, Operation, Program},
+    Gate, Program, X_REQUEST_ID,
+    called::{Answer, Call, CallAnswer, CallError, DENIED, Operation, answer},
     named::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
     whole_body::{WholeBodyError, whole},
 };
@@ -88,93 +88,87 @@ impl Operation {
     }
 }
 
-impl Gate {
-    /// Answers a call of a program.
-    pub(super) async fn answer_program(
-        &self,
-        operation: Operation,
-        parts: &Parts,
-        body: ClientBody,
-        peer: &Peer,
-    ) -> Response<Body> {
-        let program = Program {
-            address: peer.address,
-            protocol: PROTOCOL,
-            user_agent: parts.headers.get(header::USER_AGENT),
-        };
-        let answered = match self.called(operation, parts, body, program).await {
-            Ok(answered) => answered,
-            Err(Refusal { status, detail }) => {
-                let mut response = problem(status, &detail);
-                if status == StatusCode::METHOD_NOT_ALLOWED
-                    && let Ok(allow) = HeaderValue::from_str(operation.method().as_str())
-                {
-                    response.headers_mut().insert(header::ALLOW, allow);
-                }
-                return response;
+/// Answers a call of a program.
+pub(super) async fn answer_program(
+    gate: &Gate,
+    operation: Operation,
+    parts: &Parts,
+    body: ClientBody,
+    peer: &Peer,
+) -> Response<Body> {
+    let program = Program {
+        address: peer.address,
+        protocol: PROTOCOL,
+        user_agent: parts.headers.get(header::USER_AGENT),
+    };
+    let answered = match decide(gate, operation, parts, body, program).await {
+        Ok(answered) => answered,
+        Err(Refusal { status, detail }) => {
+            let mut response = problem(status, &detail);
+            if status == StatusCode::METHOD_NOT_ALLOWED
+                && let Ok(allow) = HeaderValue::from_str(operation.method().as_str())
+            {
+                response.headers_mut().insert(header::ALLOW, allow);
             }
-        };
-        respond(answered)
-    }
-
-    async fn called(
-        &self,
-        operation: Operation,
-        parts: &Parts,
-        body: ClientBody,
-        program: Program<'_>,
-    ) -> Result<CallAnswer, Refusal> {
-        if parts.method != operation.method() {
-            let detail = format!("{} takes {}.", operation.path(), operation.method());
-            return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail });
+            return response;
         }
-        if operation == Operation::Standing {
+    };
+    respond(answered)
+}
+
+async fn decide(
+    gate: &Gate,
+    operation: Operation,
+    parts: &Parts,
+    body: ClientBody,
+    program: Program<'_>,
+) -> Result<CallAnswer, Refusal> {
+    if parts.method != operation.method() {
+        let detail = format!("{} takes {}.", operation.path(), operation.method());
+        return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail });
+    }
+    Ok(match operation {
+        Operation::Standing => {
             let StandingQuery { limit, key, at } =
                 standing_query(parts.uri.query().unwrap_or_default())?;
-            return Ok(self.answer(Call::Standing(&limit, key.as_bytes(), at), program).await);
+            answer(gate, Call::Standing(&limit, key.as_bytes(), at), program).await
         }
-        let body = whole(body, MAX_BODY).await?;
-        Ok(match operation {
-            Operation::Standing => {
-                return Err(bad("standing is standing_query for without a body"));
-            }
-            Operation::Charge => {
-                let ChargeCall { charges, wait, at } = parse(&body)?;
-                let time = match (wait, at) {
-                    (None, None) => ChargeTime::Now(Duration::ZERO),
-                    (Some(wait), None) => ChargeTime::Now(wait_of(&wait)?),
-                    (None, Some(at)) => ChargeTime::At(instant(&at)?),
-                    (Some(_), Some(_)) => return Err(bad(WAIT_AND_AT)),
-                };
-                let charges: Vec<NamedCharge<'_>> = charges
-                    .iter()
-                    .map(|own| NamedCharge {
-                        limit: &own.limit,
-                        key: own.key.as_bytes(),
-                        cost: own.cost,
-                    })
-                    .collect();
-                self.answer(Call::Charge(&charges, time), program).await
-            }
-            Operation::Settle => {
-                let SettleCall { receipt, give_back, cost, limit } = parse(&body)?;
-                let cost = match (give_back, cost) {
-                    (Some(true), None) => 0,
-                    (None, Some(cost)) => cost,
-                    _ => return Err(bad("write either \"give_back\": true or \"cost\"")),
-                };
-                self.answer(Call::Settle(&receipt, limit.as_deref(), cost), program).await
-            }
-            Operation::Release => {
-                let ReleaseCall { receipt } = parse(&body)?;
-                self.answer(Call::Release(&receipt), program).await
-            }
-            Operation::Reset => {
-                let ResetCall { limit, key } = parse(&body)?;
-                self.answer(Call::Reset(&limit, key.as_bytes()), program).await
-            }
-        })
-    }
+        Operation::Charge => {
+            let ChargeCall { charges, wait, at } = read(body).await?;
+            let time = match (wait, at) {
+                (None, None) => ChargeTime::Now(Duration::ZERO),
+                (Some(wait), None) => ChargeTime::Now(wait_of(&wait)?),
+                (None, Some(at)) => ChargeTime::At(instant(&at)?),
+                (Some(_), Some(_)) => return Err(bad(WAIT_AND_AT)),
+            };
+            let charges: Vec<NamedCharge<'_>> = charges
+                .iter()
+                .map(|own| NamedCharge {
+                    limit: &own.limit,
+                    key: own.key.as_bytes(),
+                    cost: own.cost,
+                })
+                .collect();
+            answer(gate, Call::Charge(&charges, time), program).await
+        }
+        Operation::Settle => {
+            let SettleCall { receipt, give_back, cost, limit } = read(body).await?;
+            let cost = match (give_back, cost) {
+                (Some(true), None) => 0,
+                (None, Some(cost)) => cost,
+                _ => return Err(bad("write either \"give_back\": true or \"cost\"")),
+            };
+            answer(gate, Call::Settle(&receipt, limit.as_deref(), cost), program).await
+        }
+        Operation::Release => {
+            let ReleaseCall { receipt } = read(body).await?;
+            answer(gate, Call::Release(&receipt), program).await
+        }
+        Operation::Reset => {
+            let ResetCall { limit, key } = read(body).await?;
+            answer(gate, Call::Reset(&limit, key.as_bytes()), program).await
+        }
+    })
 }
 
 /// The response with an answer.
@@ -244,8 +238,8 @@ fn bad(detail: impl Into<String>) -> Refusal {
     Refusal { status: StatusCode::BAD_REQUEST, detail: detail.into() }
 }
 
-fn parse<'b, T: Deserialize<'b>>(body: &'b [u8]) -> Result<T, Refusal> {
-    serde_json::from_slice(body)
+async fn read<T: DeserializeOwned>(body: ClientBody) -> Result<T, Refusal> {
+    serde_json::from_slice(&whole(body, MAX_BODY).await?)
         .map_err(|error| bad(format!("The body is not as it should be: {error}.")))
 }
 

@@ -4,7 +4,12 @@ use http::{Request, Response};
 use tollgate_response::Body;
 use tollgate_upstream::{ClientBody, downstream::Peer};
 
-use super::{Gate, called::Operation, remote::RemoteCall};
+use super::{
+    Gate,
+    called::Operation,
+    programs::answer_program,
+    remote::{RemoteCall, answer_remote},
+};
 
 /// A question that a request of HTTP asks.
 pub enum Question {
@@ -34,9 +39,9 @@ impl Question {
         let (parts, body) = request.into_parts();
         match self {
             Question::Program(operation) => {
-                gate.answer_program(operation, &parts, body, peer).await
+                answer_program(gate, operation, &parts, body, peer).await
             }
-            Question::Remote(call) => gate.answer_remote(call, &parts, body, peer).await,
+            Question::Remote(call) => answer_remote(gate, call, &parts, body, peer).await,
         }
     }
 }

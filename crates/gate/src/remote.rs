@@ -16,6 +16,7 @@ use tollgate_wire::{
     },
 };
 
+use self::{check::check, json::rate_limit_by_json, rate_limit::rate_limit_by_grpc};
 use super::{
     Gate,
     whole_body::{WholeBodyError, whole},
@@ -56,45 +57,42 @@ impl RemoteCall {
     }
 }
 
-impl Gate {
-    /// Answers a call.
-    pub(super) async fn answer_remote(
-        &self,
-        call: RemoteCall,
-        parts: &Parts,
-        body: ClientBody,
-        peer: &Peer,
-    ) -> Response<Body> {
-        let may_ask =
-            peer.listener.asked.as_ref().is_some_and(|it| it.askers.contains(peer.address));
-        if !is_grpc_call(parts) {
-            return match (may_ask, call) {
-                (false, _) => problem(StatusCode::FORBIDDEN, &AskError::NotAnAsker.to_string()),
-                (true, RemoteCall::Json) => self.rate_limit_by_json(parts, body, peer).await,
-                (true, _) => not_a_call(parts),
-            };
-        }
-        if !may_ask {
-            return call_error(GrpcCode::PermissionDenied, &AskError::NotAnAsker.to_string());
-        }
-        if let RemoteCall::Unknown | RemoteCall::Json = call {
-            let message = format!("there is no method {}", parts.uri.path());
-            return call_error(GrpcCode::Unimplemented, &message);
-        }
-        let message = match whole(body, MAX_BODY).await {
-            Ok(message) => message,
-            Err(error) => return call_error(code_of(error), &error.to_string()),
+/// Answers a call.
+pub(super) async fn answer_remote(
+    gate: &Gate,
+    call: RemoteCall,
+    parts: &Parts,
+    body: ClientBody,
+    peer: &Peer,
+) -> Response<Body> {
+    let may_ask = peer.listener.asked.as_ref().is_some_and(|it| it.askers.contains(peer.address));
+    if !is_grpc_call(parts) {
+        return match (may_ask, call) {
+            (false, _) => problem(StatusCode::FORBIDDEN, &AskError::NotAnAsker.to_string()),
+            (true, RemoteCall::Json) => rate_limit_by_json(gate, parts, body, peer).await,
+            (true, _) => not_a_call(parts),
         };
-        let answered = match call {
-            RemoteCall::Check => self.check(&message, peer).await,
-            RemoteCall::RateLimit => self.rate_limit_by_grpc(parts, &message, peer).await,
-            RemoteCall::Health => healthy(&message),
-            RemoteCall::Json | RemoteCall::Unknown => {
-                Err(Fault::new(GrpcCode::Unimplemented, "no such method"))
-            }
-        };
-        answered.unwrap_or_else(|Fault { code, message }| call_error(code, &message))
     }
+    if !may_ask {
+        return call_error(GrpcCode::PermissionDenied, &AskError::NotAnAsker.to_string());
+    }
+    if let RemoteCall::Unknown | RemoteCall::Json = call {
+        let message = format!("there is no method {}", parts.uri.path());
+        return call_error(GrpcCode::Unimplemented, &message);
+    }
+    let message = match whole(body, MAX_BODY).await {
+        Ok(message) => message,
+        Err(error) => return call_error(code_of(error), &error.to_string()),
+    };
+    let answered = match call {
+        RemoteCall::Check => check(gate, &message, peer).await,
+        RemoteCall::RateLimit => rate_limit_by_grpc(gate, parts, &message, peer).await,
+        RemoteCall::Health => healthy(&message),
+        RemoteCall::Json | RemoteCall::Unknown => {
+            Err(Fault::new(GrpcCode::Unimplemented, "no such method"))
+        }
+    };
+    answered.unwrap_or_else(|Fault { code, message }| call_error(code, &message))
 }
 
 /// Why a call has no answer.

@@ -9,7 +9,7 @@ use super::{X_REQUEST_ID, permutation::Permutation};
 
 /// A worker's source of request ids: a counter that is enciphered under the worker's own key. A
 /// plain counter would reveal to a client how many requests the others send.
-pub(super) struct RequestIds {
+pub struct RequestIds {
     cipher: Permutation,
     next: Cell<u64>,
 }
@@ -25,7 +25,7 @@ const MAX_KEPT_BYTES: usize = 200;
 
 impl RequestIds {
     /// The id of a request: the one that a trusted proxy gave it, else a new one.
-    pub(super) fn of(&self, headers: &HeaderMap, peer_is_trusted: bool) -> HeaderValue {
+    pub fn of(&self, headers: &HeaderMap, peer_is_trusted: bool) -> HeaderValue {
         if peer_is_trusted
             && let Some(id) = headers.get(&X_REQUEST_ID)
             && !id.is_empty()
@@ -38,7 +38,7 @@ impl RequestIds {
     }
 
     /// A new one.
-    pub(super) fn fresh(&self) -> HeaderValue {
+    pub fn fresh(&self) -> HeaderValue {
         let count = self.next.get();
         self.next.set(count.wrapping_add(1));
         let number = self.cipher.permute(count.into());

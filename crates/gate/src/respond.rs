@@ -133,7 +133,7 @@ impl Judge {
             (_, Some(origin)) if !is_forwarded => origin.apply(headers),
             _ => {}
         }
-        stamp(&mut response, state, &self.shared);
+        stamp(response.headers_mut(), state, &self.shared);
         let headers = response.headers_mut();
         if !is_forwarded || state.tally.is_some() {
             expose(headers);

@@ -2,22 +2,21 @@
 
 use std::time::Duration;
 
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_limit::{DecidedBy, Hashing, Key, Retry};
 use tollgate_policy::HeaderFamily;
-use tollgate_response::{Body, LimitHeaders, RateLimitFields, RateLimitItem, reset_seconds};
+use tollgate_response::{LimitHeaders, RateLimitFields, RateLimitItem, reset_seconds};
 
 use super::{Shared, charge_plan::ChargeRole, request_state::RequestState, tally::Tally};
 
 static X_TOLLGATE_STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
 static X_TOLLGATE_SHADOW: HeaderName = HeaderName::from_static("x-tollgate-shadow");
 
-/// Puts the limit headers of the policy's profile on a response, from which the upstream's own were
+/// Puts the limit headers of the policy's profile among those of a response, from which the upstream's own were
 /// removed.
-pub(super) fn stamp(response: &mut Response<Body>, state: &RequestState<'_>, shared: &Shared) {
+pub(super) fn stamp(headers: &mut HeaderMap, state: &RequestState<'_>, shared: &Shared) {
     let Some(tally) = &state.tally else { return };
     let responses = state.responses();
-    let headers = response.headers_mut();
     for family in responses.headers.families() {
         match family {
             HeaderFamily::Github => {
@@ -61,7 +60,8 @@ fn limit_headers<'p>(tally: &Tally<'p>) -> Option<LimitHeaders<'p>> {
     })
 }
 
-pub(super) fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFields> {
+/// The `RateLimit` fields of the enforced limits; none: there are no such limits.
+pub fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFields> {
     // The fields have durations, which begin with the response.
     let now = shared.clock.now();
     let hasher = &shared.identifier.hasher;

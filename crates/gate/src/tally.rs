@@ -15,7 +15,8 @@ use tollgate_store::{Decider, GrantedLease, Stores, Unsettled, UnsettledUnits};
 
 use super::charge_plan::{ChargePlan, ChargeRole, PlannedLimit};
 
-pub(super) use self::settle::{ResponseFacts, adjustment, cost_in};
+pub use self::settle::adjustment;
+pub(super) use self::settle::{ResponseFacts, cost_in};
 
 /// The charges of a request and their outcomes.
 pub struct Tally<'p> {
@@ -56,7 +57,7 @@ impl<'t> DecidedCharge<'t, '_> {
 
 impl<'p> Tally<'p> {
     /// What the store decided about charges that were requested at `now`.
-    pub(super) fn charged(
+    pub fn charged(
         plan: ChargePlan<'p>,
         decision: Decision,
         now: Timestamp,
@@ -99,7 +100,7 @@ impl<'p> Tally<'p> {
     }
 
     /// How the limits of these charges stand, by a query at `now`. Nothing was taken.
-    pub(super) fn peeked(plan: ChargePlan<'p>, decision: Decision, now: Timestamp) -> Self {
+    pub fn peeked(plan: ChargePlan<'p>, decision: Decision, now: Timestamp) -> Self {
         let Decision { outcomes, now: decided, .. } = decision;
         let unsettled = SmallVec::new();
         let is_charge = false;
@@ -118,7 +119,7 @@ impl<'p> Tally<'p> {
     }
 
     /// The time of the store's clock when this process' clock has `now`.
-    pub(super) fn store_time(&self, now: Timestamp) -> Timestamp {
+    pub fn store_time(&self, now: Timestamp) -> Timestamp {
         self.decided + now.saturating_since(self.begun)
     }
 
@@ -146,7 +147,7 @@ impl<'p> Tally<'p> {
     }
 
     /// The charge at this position of the plan, if it was decided.
-    pub(super) fn at(&self, position: usize) -> Option<DecidedCharge<'_, 'p>> {
+    pub fn at(&self, position: usize) -> Option<DecidedCharge<'_, 'p>> {
         self.all().nth(position).filter(|own| own.outcome.decided_by != DecidedBy::NoStore)
     }
 
@@ -172,7 +173,7 @@ impl<'p> Tally<'p> {
     }
 
     /// The charges on enforced limits.
-    pub(super) fn enforced(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
+    pub fn enforced(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
         self.charges().filter(|own| own.planned.role.is_enforced())
     }
 
@@ -228,7 +229,7 @@ impl<'p> Tally<'p> {
 
     /// Whole seconds after which a denied client should come back, at least one; none if it was not
     /// denied, or waiting does not help.
-    pub(super) fn retry_after(&self, now: Timestamp, jitter: Duration) -> Option<u64> {
+    pub fn retry_after(&self, now: Timestamp, jitter: Duration) -> Option<u64> {
         match self.denied_by()?.standing().retry {
             Retry::At(instant) => {
                 let wait = instant.saturating_since(self.store_time(now)) + jitter;
@@ -271,7 +272,7 @@ impl<'p> Tally<'p> {
 
     /// The charge that the limit headers are about: the one that denied the request, else that of
     /// the longest window of the primary limit.
-    pub(super) fn reported(&self) -> Option<DecidedCharge<'_, 'p>> {
+    pub fn reported(&self) -> Option<DecidedCharge<'_, 'p>> {
         let primary =
             || self.charges().filter(|own| own.planned.role == ChargeRole::Primary).last();
         self.denied_by().or_else(primary)

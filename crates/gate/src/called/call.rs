@@ -1,6 +1,6 @@
 //! What programs ask for, and what they get.
 
-use std::{net::IpAddr, time::Duration};
+use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method};
 use tollgate_clock::Timestamp;
@@ -22,17 +22,6 @@ pub enum Call<'r> {
     Standing(&'r str, &'r [u8], Option<Timestamp>),
     /// Make the counters of this limit and this key as never used.
     Reset(&'r str, &'r [u8]),
-}
-
-/// Who calls.
-#[derive(Clone, Copy, Debug)]
-pub struct Program<'r> {
-    /// Its address.
-    pub address: IpAddr,
-    /// The protocol, as the log names it.
-    pub protocol: &'static str,
-    /// What it calls itself.
-    pub user_agent: Option<&'r HeaderValue>,
 }
 
 /// What a program gets.

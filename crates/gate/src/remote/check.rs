@@ -23,57 +23,59 @@ use tollgate_wire::{
 };
 
 use super::Fault;
-use crate::{Gate, asked::Undecided, head_changes::HeadChanges};
+use crate::{Gate, HeadChanges, Undecided};
 
 /// The code in a message that denies: `google.rpc.Code`.
 const PERMISSION_DENIED: i32 = 7;
 
-impl Gate {
-    /// Answers whether a request may be forwarded.
-    pub(super) async fn check(&self, message: &[u8], peer: &Peer) -> Result<Response<Body>, Fault> {
-        let asked: CheckRequest = frame::read(message)?;
-        let AttributeContext { source, request } =
-            asked.attributes.ok_or(AskError::Missing("attributes"))?;
-        let address = source.and_then(|source| source.address?.socket_address);
-        let address = address.ok_or(AskError::Missing("source address"))?.address;
-        let address: IpAddr = address.parse().map_err(|_| AskError::Malformed("source address"))?;
-        let http = request.and_then(|request| request.http).ok_or(AskError::Missing("request"))?;
-        let parts = head(http)?;
+/// Answers whether a request may be forwarded.
+pub(super) async fn check(
+    gate: &Gate,
+    message: &[u8],
+    peer: &Peer,
+) -> Result<Response<Body>, Fault> {
+    let asked: CheckRequest = frame::read(message)?;
+    let AttributeContext { source, request } =
+        asked.attributes.ok_or(AskError::Missing("attributes"))?;
+    let address = source.and_then(|source| source.address?.socket_address);
+    let address = address.ok_or(AskError::Missing("source address"))?.address;
+    let address: IpAddr = address.parse().map_err(|_| AskError::Malformed("source address"))?;
+    let http = request.and_then(|request| request.http).ok_or(AskError::Missing("request"))?;
+    let parts = head(http)?;
 
-        let client = Peer {
-            address: self.address_of(canonical(address), &parts.headers),
-            address_value: HeaderValue::from_str(&address.to_string())
-                .map_err(|_| AskError::Malformed("source address"))?,
-            // The request's id and trace are Envoy's.
-            is_trusted: true,
-            ..peer.clone()
-        };
-        let response = self.handle_described(parts, Asker::Envoy, &client).await;
-        let (mut head, body) = response.into_parts();
-        // Bodies made here are whole, and their end is that of the request's line in the log.
-        let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
-        if head.extensions.remove::<Undecided>().is_some() {
-            // Envoy's `failure_mode_allow` decides.
-            return Err(Fault::new(GrpcCode::Unavailable, "the store did not decide"));
+    let client = Peer {
+        address: address_of(gate, canonical(address), &parts.headers),
+        address_value: HeaderValue::from_str(&address.to_string())
+            .map_err(|_| AskError::Malformed("source address"))?,
+        // The request's id and trace are Envoy's.
+        is_trusted: true,
+        ..peer.clone()
+    };
+    let response = gate.handle_described(parts, Asker::Envoy, &client).await;
+    let (mut head, body) = response.into_parts();
+    // Bodies made here are whole, and their end is that of the request's line in the log.
+    let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();
+    if head.extensions.remove::<Undecided>().is_some() {
+        // Envoy's `failure_mode_allow` decides.
+        return Err(Fault::new(GrpcCode::Unavailable, "the store did not decide"));
+    }
+    head.headers.remove(header::CONTENT_LENGTH);
+    let (code, response) = match head.extensions.remove::<HeadChanges>() {
+        Some(changes) => (0, HttpResponse::Ok(admitted(changes, &head.headers))),
+        None => {
+            let body = String::from_utf8_lossy(&body).into_owned();
+            let denied = denied(head.status, &head.headers, body);
+            (PERMISSION_DENIED, HttpResponse::Denied(denied))
         }
-        head.headers.remove(header::CONTENT_LENGTH);
-        let (code, response) = match head.extensions.remove::<HeadChanges>() {
-            Some(changes) => (0, HttpResponse::Ok(admitted(changes, &head.headers))),
-            None => {
-                let body = String::from_utf8_lossy(&body).into_owned();
-                let denied = denied(head.status, &head.headers, body);
-                (PERMISSION_DENIED, HttpResponse::Denied(denied))
-            }
-        };
-        let answer = CheckResponse { status: Some(Status { code }), http_response: Some(response) };
-        Ok(call_response(frame::written(&answer)))
-    }
+    };
+    let answer = CheckResponse { status: Some(Status { code }), http_response: Some(response) };
+    Ok(call_response(frame::written(&answer)))
+}
 
-    /// The client's address: the one that Envoy names, unless that is a trusted proxy's.
-    fn address_of(&self, named: IpAddr, headers: &HeaderMap) -> IpAddr {
-        let trusted = &self.shared().trusted_proxies;
-        if trusted.contains(named) { address_behind(named, headers, trusted) } else { named }
-    }
+/// The client's address: the one that Envoy names, unless that is a trusted proxy's.
+fn address_of(gate: &Gate, named: IpAddr, headers: &HeaderMap) -> IpAddr {
+    let trusted = &gate.shared().trusted_proxies;
+    if trusted.contains(named) { address_behind(named, headers, trusted) } else { named }
 }
 
 /// The head of the request that is asked about.

@@ -10,7 +10,7 @@ use tollgate_wire::envoy::rate_limit::{
     DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
 };
 
-use super::rate_limit::{LimitError, RateLimitAnswer};
+use super::rate_limit::{LimitError, RateLimitAnswer, rate_limit};
 use crate::{Gate, whole_body::whole};
 
 /// Where it is asked.
@@ -83,48 +83,45 @@ impl From<Question> for RateLimitRequest {
     }
 }
 
-impl Gate {
-    /// Answers in JSON: 200, or 429 if a descriptor has no room.
-    pub(super) async fn rate_limit_by_json(
-        &self,
-        parts: &Parts,
-        body: ClientBody,
-        peer: &Peer,
-    ) -> Response<Body> {
-        if parts.method != Method::POST {
-            let mut response = problem(StatusCode::METHOD_NOT_ALLOWED, "/json takes POST.");
-            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
-            return response;
-        }
-        let question = match whole(body, MAX_BODY).await {
-            Ok(body) => serde_json::from_slice::<Question>(&body),
-            Err(error) => {
-                return problem(error.status(), &format!("The body is no question: {error}."));
-            }
-        };
-        let request = match question {
-            Ok(question) => RateLimitRequest::from(question),
-            Err(error) => {
-                let detail = format!("The body is not as it should be: {error}.");
-                return problem(StatusCode::BAD_REQUEST, &detail);
-            }
-        };
-        let RateLimitAnswer { answer, account } =
-            self.rate_limit(&request, PATH, parts, peer).await;
-        let mut response = match answer {
-            Ok(answer) => written(&answer),
-            Err(LimitError::Descriptors(error)) => {
-                problem(StatusCode::BAD_REQUEST, &format!("This cannot be asked: {error}."))
-            }
-            Err(LimitError::Store(error)) => {
-                problem(StatusCode::SERVICE_UNAVAILABLE, &format!("Nothing was decided: {error}."))
-            }
-        };
-        if let Some(account) = account {
-            response.body_mut().set_account(account);
-        }
-        response
+/// Answers in JSON: 200, or 429 if a descriptor has no room.
+pub(super) async fn rate_limit_by_json(
+    gate: &Gate,
+    parts: &Parts,
+    body: ClientBody,
+    peer: &Peer,
+) -> Response<Body> {
+    if parts.method != Method::POST {
+        let mut response = problem(StatusCode::METHOD_NOT_ALLOWED, "/json takes POST.");
+        response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
+        return response;
     }
+    let question = match whole(body, MAX_BODY).await {
+        Ok(body) => serde_json::from_slice::<Question>(&body),
+        Err(error) => {
+            return problem(error.status(), &format!("The body is no question: {error}."));
+        }
+    };
+    let request = match question {
+        Ok(question) => RateLimitRequest::from(question),
+        Err(error) => {
+            let detail = format!("The body is not as it should be: {error}.");
+            return problem(StatusCode::BAD_REQUEST, &detail);
+        }
+    };
+    let RateLimitAnswer { answer, account } = rate_limit(gate, &request, PATH, parts, peer).await;
+    let mut response = match answer {
+        Ok(answer) => written(&answer),
+        Err(LimitError::Descriptors(error)) => {
+            problem(StatusCode::BAD_REQUEST, &format!("This cannot be asked: {error}."))
+        }
+        Err(LimitError::Store(error)) => {
+            problem(StatusCode::SERVICE_UNAVAILABLE, &format!("Nothing was decided: {error}."))
+        }
+    };
+    if let Some(account) = account {
+        response.body_mut().set_account(account);
+    }
+    response
 }
 
 fn written(answer: &RateLimitResponse) -> Response<Body> {

@@ -8,8 +8,7 @@ use std::time::Instant;
 use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Standing, Verdict};
-use tollgate_observe::metrics::PolicySeries;
-use tollgate_policy::{HeaderFamily, HeaderProfile};
+use tollgate_policy::{HeaderFamily, HeaderProfile, Policy};
 use tollgate_response::{Account, Body, GrpcCode, Rejection, call_error, call_response};
 use tollgate_store::{Adjustment, StoreError};
 use tollgate_upstream::downstream::Peer;
@@ -22,12 +21,9 @@ use tollgate_wire::envoy::{
 
 use super::Fault;
 use crate::{
-    Arrival, Gate,
-    called::{OpenCall, Program, note_of},
-    counting::count_adjustment,
+    Arrival, CallHead, Gate, Program,
     named::{Afterwards, DescriptorError, DescriptorPlan},
-    request_guard::ResponseNote,
-    stamp::rate_limit_fields,
+    rate_limit_fields,
     tally::{DecidedCharge, Tally},
 };
 
@@ -70,152 +66,136 @@ struct CounterStanding<'t, 'p> {
     has_room: bool,
 }
 
-impl Gate {
-    /// Answers by gRPC.
-    pub(super) async fn rate_limit_by_grpc(
-        &self,
-        parts: &Parts,
-        message: &[u8],
-        peer: &Peer,
-    ) -> Result<Response<Body>, Fault> {
-        let request: RateLimitRequest = frame::read(message)?;
-        let RateLimitAnswer { answer, account } =
-            self.rate_limit(&request, PATH, parts, peer).await;
-        let mut response = match answer {
-            Ok(answer) => call_response(frame::written(&answer)),
-            Err(error) => call_error(error.code(), &error.to_string()),
-        };
-        if let Some(account) = account {
-            response.body_mut().set_account(account);
-        }
-        Ok(response)
+/// Answers by gRPC.
+pub(super) async fn rate_limit_by_grpc(
+    gate: &Gate,
+    parts: &Parts,
+    message: &[u8],
+    peer: &Peer,
+) -> Result<Response<Body>, Fault> {
+    let request: RateLimitRequest = frame::read(message)?;
+    let RateLimitAnswer { answer, account } = rate_limit(gate, &request, PATH, parts, peer).await;
+    let mut response = match answer {
+        Ok(answer) => call_response(frame::written(&answer)),
+        Err(error) => call_error(error.code(), &error.to_string()),
+    };
+    if let Some(account) = account {
+        response.body_mut().set_account(account);
     }
+    Ok(response)
+}
 
-    /// Charges descriptors.
-    pub(super) async fn rate_limit(
-        &self,
-        request: &RateLimitRequest,
-        path: &'static str,
-        parts: &Parts,
-        peer: &Peer,
-    ) -> RateLimitAnswer {
-        let shared = self.shared();
-        let now = shared.clock.now();
-        let snapshot = shared.snapshot();
-        let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
-        let open_call = OpenCall {
-            method: Method::POST,
-            path,
-            program: Program {
-                address: peer.address,
-                protocol: PROTOCOL,
-                user_agent: parts.headers.get(header::USER_AGENT),
-            },
-            arrival: Arrival { now, started: Instant::now() },
-            snapshot: &snapshot,
-            request_id,
-        };
-        let hasher = &shared.identifier.hasher;
-        match DescriptorPlan::of(&snapshot.policies, hasher, request, now) {
-            Ok(Some(plan)) => self.charge_descriptors(&open_call, plan).await,
-            Ok(None) => {
-                let guard = self.guard(&open_call, None);
-                let account = guard.account(200, &ResponseNote::default());
-                let statuses = vec![unlimited(); request.descriptors.len()];
-                RateLimitAnswer { answer: Ok(answer_with(statuses)), account }
-            }
-            Err(error) => {
-                let guard = self.guard(&open_call, None);
-                let note =
-                    ResponseNote { error: Some(error.to_string()), ..ResponseNote::default() };
-                RateLimitAnswer { account: guard.account(400, &note), answer: Err(error.into()) }
-            }
-        }
+/// Charges descriptors.
+pub(super) async fn rate_limit(
+    gate: &Gate,
+    request: &RateLimitRequest,
+    path: &'static str,
+    parts: &Parts,
+    peer: &Peer,
+) -> RateLimitAnswer {
+    let shared = gate.shared();
+    let now = shared.clock.now();
+    let snapshot = &shared.snapshot();
+    let head = CallHead {
+        gate,
+        method: Method::POST,
+        path,
+        program: Program {
+            address: peer.address,
+            protocol: PROTOCOL,
+            user_agent: parts.headers.get(header::USER_AGENT),
+        },
+        arrival: Arrival { now, started: Instant::now() },
+        snapshot,
+        request_id: &gate.request_ids().of(&parts.headers, peer.is_trusted),
+    };
+    match DescriptorPlan::of(&snapshot.policies, &shared.identifier.hasher, request, now) {
+        Ok(Some(plan)) => charge(&head, plan).await,
+        Ok(None) => RateLimitAnswer {
+            answer: Ok(answer_with(vec![unlimited(); request.descriptors.len()])),
+            account: head.end_uncharged(None, 200, None),
+        },
+        Err(error) => RateLimitAnswer {
+            account: head.end_uncharged(None, 400, Some(error.to_string())),
+            answer: Err(error.into()),
+        },
     }
+}
 
-    async fn charge_descriptors<'p>(
-        &self,
-        open_call: &OpenCall<'_, 'p>,
-        planned: DescriptorPlan<'p>,
-    ) -> RateLimitAnswer {
-        let DescriptorPlan { policy, plan, parts, afterwards, who } = planned;
-        let (shared, store) = (self.shared(), &self.judge.store);
-        // From here on Envoy may go away during a wait.
-        let mut guard = self.guard(open_call, Some(policy));
-        guard.state.policy = Some(policy);
-        let now = open_call.arrival.now;
-        let decision = store.charge(&plan.charges, now).await;
-        let mut standings: Vec<Option<Standing>> = vec![None; plan.charges.len()];
-        let tally = decision.map(|decision| {
-            let is_allowed = decision.verdict == Verdict::Allow;
-            let tally = Tally::charged(plan, decision, now, store.unsettled());
-            let series = self.series(open_call.snapshot, Some(policy));
-            for (at, later) in afterwards {
-                // What has happened is counted whatever becomes of the others.
-                let is_due = is_allowed || matches!(later, Afterwards::Take(_));
-                let Some(own) = tally.at(at).filter(|_| is_due) else { continue };
-                let standing = self.correct_charge(&own, later, &tally, now, &series);
-                if let Some(place) = standings.get_mut(at) {
-                    *place = standing;
-                }
+async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> RateLimitAnswer {
+    let DescriptorPlan { policy, plan, parts, afterwards, who } = planned;
+    let (shared, store) = (head.gate.shared(), head.gate.store());
+    // From here on Envoy may go away during a wait.
+    let mut call = head.open(policy);
+    let now = head.arrival.now;
+    let decision = store.charge(&plan.charges, now).await;
+    let mut standings: Vec<Option<Standing>> = vec![None; plan.charges.len()];
+    let tally = decision.map(|decision| {
+        let is_allowed = decision.verdict == Verdict::Allow;
+        let tally = Tally::charged(plan, decision, now, store.unsettled());
+        for (at, later) in afterwards {
+            // What has happened is counted whatever becomes of the others.
+            let is_due = is_allowed || matches!(later, Afterwards::Take(_));
+            let Some(own) = tally.at(at).filter(|_| is_due) else { continue };
+            let standing = correct(head, policy, &own, later, tally.store_time(now));
+            if let Some(place) = standings.get_mut(at) {
+                *place = standing;
             }
-            tally
-        });
-        let rejection = self.conclude_charge(open_call, &mut guard, tally, who, now);
-        let answer = match (&rejection, &guard.state.tally) {
-            (Some(Rejection::Store(error)), _) => Err((*error).into()),
-            (_, Some(tally)) => {
-                let mut answer = response_of(tally, &parts, &standings, now);
-                let mut fields = HeaderMap::new();
-                let profile = policy.responses.headers;
-                let is_named = profile.families().contains(&HeaderFamily::Ietf)
-                    || (profile != HeaderProfile::None && has_nameless_window(tally));
-                if is_named && let Some(own) = rate_limit_fields(tally, shared) {
-                    own.stamp(&mut fields);
-                }
-                if let Some(seconds) = tally.retry_after(now, std::time::Duration::ZERO) {
-                    fields.insert(header::RETRY_AFTER, seconds.into());
-                }
-                answer.response_headers_to_add = fields.iter().filter_map(field).collect();
-                Ok(answer)
+        }
+        tally
+    });
+    call.conclude(tally, who, now);
+    let answer = match (call.rejection(), call.tally()) {
+        (Some(Rejection::Store(error)), _) => Err((*error).into()),
+        (_, Some(tally)) => {
+            let mut answer = response_of(tally, &parts, &standings, now);
+            let mut fields = HeaderMap::new();
+            let profile = policy.responses.headers;
+            let is_named = profile.families().contains(&HeaderFamily::Ietf)
+                || (profile != HeaderProfile::None && has_nameless_window(tally));
+            if is_named && let Some(own) = rate_limit_fields(tally, shared) {
+                own.stamp(&mut fields);
             }
-            (_, None) => Ok(answer_with(vec![unlimited(); parts.len()])),
-        };
-        let status = match (&rejection, &answer) {
-            (_, Err(_)) => 503,
-            (Some(_), _) => 429,
-            (None, _) => 200,
-        };
-        RateLimitAnswer { account: guard.account(status, &note_of(rejection.as_ref())), answer }
-    }
+            if let Some(seconds) = tally.retry_after(now, std::time::Duration::ZERO) {
+                fields.insert(header::RETRY_AFTER, seconds.into());
+            }
+            answer.response_headers_to_add = fields.iter().filter_map(field).collect();
+            Ok(answer)
+        }
+        (_, None) => Ok(answer_with(vec![unlimited(); parts.len()])),
+    };
+    let status = match (call.rejection(), &answer) {
+        (_, Err(_)) => 503,
+        (Some(_), _) => 429,
+        (None, _) => 200,
+    };
+    RateLimitAnswer { account: call.end(status), answer }
+}
 
-    /// Takes or gives back hits that need not fit. Returns how the limit stands then.
-    fn correct_charge(
-        &self,
-        own: &DecidedCharge<'_, '_>,
-        later: Afterwards,
-        tally: &Tally<'_>,
-        now: Timestamp,
-        series: &PolicySeries,
-    ) -> Option<Standing> {
-        let (adjustment, units) = match later {
-            Afterwards::Take(units) => (Adjustment::Take, units),
-            Afterwards::GiveBack(units) => {
-                let time = tally.store_time(now);
-                let receipt = own.charge.quota.open_receipt(own.standing(), units, time)?;
-                (Adjustment::GiveBack(receipt), units)
-            }
-        };
-        if units == 0 {
-            return None;
+/// Takes or gives back hits that need not fit, when the store's clock has `time`. Returns how the
+/// limit stands then.
+fn correct(
+    head: &CallHead<'_, '_>,
+    policy: &Policy,
+    own: &DecidedCharge<'_, '_>,
+    later: Afterwards,
+    time: Timestamp,
+) -> Option<Standing> {
+    let (adjustment, units) = match later {
+        Afterwards::Take(units) => (Adjustment::Take, units),
+        Afterwards::GiveBack(units) => {
+            let receipt = own.charge.quota.open_receipt(own.standing(), units, time)?;
+            (Adjustment::GiveBack(receipt), units)
         }
-        let charge = Charge { cost: units, ..*own.charge };
-        let standing = self.judge.store.settle(&charge, own.outcome, adjustment, now);
-        if let Some(counters) = series.limit(own.planned.limit.position, tally.tier(), false) {
-            count_adjustment(counters, adjustment, units);
-        }
-        standing
+    };
+    if units == 0 {
+        return None;
     }
+    let charge = Charge { cost: units, ..*own.charge };
+    let now = head.arrival.now;
+    let standing = head.gate.store().settle(&charge, own.outcome, adjustment, now);
+    head.count_adjustment(policy, own.planned.limit, adjustment, units);
+    standing
 }
 
 /// The answer for each descriptor.

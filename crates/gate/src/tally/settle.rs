@@ -238,11 +238,7 @@ impl DecidedCharge<'_, '_> {
 
 /// Whether to take more or to give back, and how much, of what was `charged` and has come to
 /// `cost`.
-pub(crate) fn adjustment(
-    charged: u32,
-    cost: u32,
-    taken: Option<Receipt>,
-) -> Option<(Adjustment, u32)> {
+pub fn adjustment(charged: u32, cost: u32, taken: Option<Receipt>) -> Option<(Adjustment, u32)> {
     match (cost.checked_sub(charged), taken) {
         (Some(0), _) => None,
         (Some(extra), _) => Some((Adjustment::Take, extra)),

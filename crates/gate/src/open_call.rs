@@ -1,0 +1,184 @@
+//! Calls that are no requests to be judged: those of programs, and those of Envoy about descriptors.
+//!
+//! Who answers a call decides what it charges. Here it gets what a request gets: its numbers, its line
+//! in the log, and its place among the latest denials.
+
+use std::{net::IpAddr, time::Duration};
+
+use http::{HeaderMap, HeaderValue, Method, Request};
+use tollgate_clock::Timestamp;
+use tollgate_observe::metrics::{MethodLabel, RequestMeter};
+use tollgate_policy::{Limit, Policy};
+use tollgate_response::{Account, Rejection};
+use tollgate_store::{Adjustment, StoreError};
+
+use super::{
+    Arrival, Gate, Snapshot,
+    counting::{CountedSender, count_adjustment, count_charges},
+    denials::DeniedRequest,
+    request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
+    request_state::Action,
+    stamp::stamp,
+    tally::Tally,
+};
+
+/// Who calls.
+#[derive(Clone, Copy, Debug)]
+pub struct Program<'r> {
+    /// Its address.
+    pub address: IpAddr,
+    /// The protocol, as the log names it.
+    pub protocol: &'static str,
+    /// What it calls itself.
+    pub user_agent: Option<&'r HeaderValue>,
+}
+
+/// A call as it came in.
+pub struct CallHead<'g, 'p> {
+    /// What counts and logs it.
+    pub gate: &'g Gate,
+    /// As the log has it, whatever the protocol.
+    pub method: Method,
+    /// As the log has it.
+    pub path: &'g str,
+    /// Who calls.
+    pub program: Program<'g>,
+    /// When it came.
+    pub arrival: Arrival,
+    /// What was in force then.
+    pub snapshot: &'p Snapshot,
+    /// Its id.
+    pub request_id: &'g HeaderValue,
+}
+
+/// A call that has no answer yet. If this is dropped before there is one, because the program goes
+/// away, the log reports that.
+pub struct OpenCall<'c, 'g, 'p> {
+    head: &'c CallHead<'g, 'p>,
+    guard: RequestGuard<'g, 'p>,
+    rejection: Option<Rejection>,
+}
+
+impl<'g, 'p> CallHead<'g, 'p> {
+    /// Opens the call, which is about limits of this policy.
+    pub fn open(&self, policy: &'p Policy) -> OpenCall<'_, 'g, 'p> {
+        let mut guard = self.guard(Some(policy));
+        guard.state.policy = Some(policy);
+        OpenCall { head: self, guard, rejection: None }
+    }
+
+    /// Ends a call that has charged nothing. Returns what ends with its response. None for `policy`:
+    /// it is about no limit that there is.
+    pub fn end_uncharged(
+        &self,
+        policy: Option<&Policy>,
+        status: u16,
+        error: Option<String>,
+    ) -> Option<Account> {
+        self.guard(policy).account(status, &ResponseNote { error, ..ResponseNote::default() })
+    }
+
+    /// Counts a correction of what a limit of this policy has taken.
+    pub fn count_adjustment(
+        &self,
+        policy: &Policy,
+        limit: &Limit,
+        adjustment: Adjustment,
+        units: u32,
+    ) {
+        let series = self.gate.series(self.snapshot, Some(policy));
+        if let Some(counters) = series.limit(limit.position, policy.identity.tiers.default, false) {
+            count_adjustment(counters, adjustment, units);
+        }
+    }
+
+    fn guard(&self, policy: Option<&Policy>) -> RequestGuard<'g, 'p> {
+        let &CallHead { gate, ref method, path, program, arrival, snapshot, request_id } = self;
+        let Program { address, protocol, user_agent } = program;
+        let logged = gate.log.as_ref().map(|log| {
+            let user_agent = user_agent.cloned();
+            (log, LoggedRequest::of_call(method.clone(), path, address, user_agent))
+        });
+        let series = gate.series(snapshot, policy);
+        let line = RequestLine {
+            meter: RequestMeter::begin(series, MethodLabel::of(method), arrival.started),
+            log: logged,
+            request_id,
+            stores: &gate.shared().stores,
+            traced: None,
+            arrival,
+            asked_by: Some(protocol),
+            panicked: &gate.panicked,
+        };
+        RequestGuard::new(line, &gate.abandoned)
+    }
+}
+
+impl<'p> OpenCall<'_, '_, 'p> {
+    /// Counts what the store has decided, and keeps a denial. `who` names whose charges they are.
+    pub fn conclude(&mut self, tally: Result<Tally<'p>, StoreError>, who: String, now: Timestamp) {
+        let state = &mut self.guard.state;
+        let rejection = match tally {
+            Ok(tally) => {
+                let rejection = tally.denial_of(|| who, now, Duration::ZERO);
+                if let Some(line) = &self.guard.line {
+                    let sender = CountedSender::of(line.meter.series(), state.policy, None);
+                    count_charges(&sender, &tally, now);
+                }
+                state.tally = Some(tally);
+                rejection
+            }
+            Err(error) => Some(error.into()),
+        };
+        let action = rejection.map_or(Action::Options, Action::Refuse);
+        // Also if it was admitted: a limit that only counts may have denied it.
+        self.note_denial(&action, now);
+        self.rejection = match action {
+            Action::Refuse(rejection) => Some(rejection),
+            _ => None,
+        };
+    }
+
+    /// Notes how limits stand that the call only asks about.
+    pub fn note_standings(&mut self, tally: Tally<'p>) {
+        self.guard.state.tally = Some(tally);
+    }
+
+    /// What was decided; none: nothing was charged.
+    pub fn tally(&self) -> Option<&Tally<'p>> {
+        self.guard.state.tally.as_ref()
+    }
+
+    /// Why it was denied, if it was.
+    pub fn rejection(&self) -> Option<&Rejection> {
+        self.rejection.as_ref()
+    }
+
+    /// The limit headers of its response.
+    pub fn limit_headers(&self) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        stamp(&mut headers, &self.guard.state, self.head.gate.shared());
+        headers
+    }
+
+    /// Ends the call. Returns what ends with its response.
+    pub fn end(self, status: u16) -> Option<Account> {
+        let rejection = self.rejection.as_ref();
+        let note = ResponseNote {
+            error: rejection.map(ToString::to_string),
+            denied: rejection.and_then(DeniedBy::of),
+            is_undecided: rejection.is_some_and(Rejection::is_undecided),
+            upstream_time: None,
+        };
+        self.guard.account(status, &note)
+    }
+
+    fn note_denial(&self, action: &Action<'p>, now: Timestamp) {
+        let &CallHead { gate, ref method, path, program, request_id, .. } = self.head;
+        let request = Request::builder().method(method).uri(path).body(());
+        let Ok((parts, ())) = request.map(Request::into_parts) else { return };
+        let (state, address) = (&self.guard.state, program.address);
+        let denied = DeniedRequest { parts: &parts, state, action, address, request_id };
+        gate.shared().denials.note(&gate.denials, &denied, now);
+    }
+}
