@@ -123,7 +123,6 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
         keys.sort_unstable_by_key(|key| key.entry);
         keys.dedup();
         store.reset(&keys).await?;
-        keys.iter().for_each(|key| shared.waiting.given_back(key.entry));
         Ok(ResetReport::of(&found))
     })?;
     shared.forget_standings();

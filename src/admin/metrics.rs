@@ -101,7 +101,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.sample(&[], totals.evicted);
     let help = "Calls of programs that wait until a limit has room.";
     text.family("tollgate_decisions_waiting", MetricKind::Gauge, help);
-    text.sample(&[], context.shared.waiting.number() as u64);
+    text.sample(&[], context.shared.stores.waiting.number() as u64);
 
     let help = "Counters that programs charge at instants which they give.";
     text.family("tollgate_client_time_keys", MetricKind::Gauge, help);

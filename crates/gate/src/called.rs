@@ -75,7 +75,7 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, named: NamedPlan<'p>, time: ChargeT
     let mut call = head.open(policy);
     let charges = &plan.charges;
     let decision = match time {
-        ChargeTime::Now(wait) => shared.waiting.charge(store, &shared.clock, charges, wait).await,
+        ChargeTime::Now(wait) => store.charge_in_turn(charges, &shared.clock, wait).await,
         ChargeTime::At(at) => store.charge_at(charges, at, head.arrival.now),
     };
     let now = shared.clock.now();
@@ -147,7 +147,7 @@ async fn correct(
             standing = settled.unwrap_or(standing);
             head.count_adjustment(policy, limit, adjustment, units);
             if let Adjustment::GiveBack(_) = adjustment {
-                shared.waiting.given_back(charge.key.entry);
+                shared.stores.waiting.given_back(charge.key.entry);
             }
         }
         standings.push(named_standing(&limit.name, *window_secs, charge, &standing));
@@ -159,7 +159,6 @@ async fn correct(
 async fn reset(gate: &Gate, named: &NamedPlan<'_>) -> Result<Answer, CallError> {
     let keys: Vec<_> = named.plan.charges.iter().map(|charge| charge.key).collect();
     gate.store().reset(&keys).await?;
-    keys.iter().for_each(|key| gate.shared().waiting.given_back(key.entry));
     // A crash must not bring the counters back; and writing them must not hold up a worker.
     let stores = Arc::clone(&gate.shared().stores);
     let _ = tokio::task::spawn_blocking(move || stores.save()).await;

@@ -120,9 +120,7 @@ pub use self::{
     called::{Answer, Call, CallAnswer, CallError, DeniedCall, NamedStanding, answer},
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
     head_changes::HeadChanges,
-    named::{
-        ChargeTime, MAX_WAIT, NamedCharge, NamedError, ReceiptError, WaitingLines, parse_instant,
-    },
+    named::{ChargeTime, MAX_WAIT, NamedCharge, NamedError, ReceiptError, parse_instant},
     open_call::{CallHead, OpenCall, Program},
     question::Question,
     refunds::Refunds,

@@ -6,7 +6,6 @@
 mod charges;
 mod client_time;
 mod descriptors;
-mod in_turn;
 mod plan;
 mod receipt;
 
@@ -17,8 +16,7 @@ pub(super) use self::{
     receipt::{Part, ReceiptCharge, RedeemRequest, Redemption, redeem, sign},
 };
 pub use self::{
-    client_time::{ChargeTime, parse_instant},
-    in_turn::{MAX_WAIT, WaitingLines},
+    client_time::{ChargeTime, MAX_WAIT, parse_instant},
     plan::{NamedCharge, NamedError},
     receipt::ReceiptError,
 };

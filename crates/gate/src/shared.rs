@@ -13,8 +13,8 @@ use tollgate_store::{DiskStore, MemoryStore, OpenError, Stores, open_disk, resto
 use tollgate_upstream::{Keeper, downstream::Admission};
 
 use super::{
-    Snapshot, UnreadSchemes, WaitingLines, denials::Denials, distrust::Distrust,
-    recent_costs::RecentCosts, refunds::Refunds, series::SeriesBook, standing_cache::StandingCache,
+    Snapshot, UnreadSchemes, denials::Denials, distrust::Distrust, recent_costs::RecentCosts,
+    refunds::Refunds, series::SeriesBook, standing_cache::StandingCache,
 };
 
 /// What all workers share.
@@ -53,8 +53,6 @@ pub struct Shared {
     pub denials: Denials,
     /// Exports spans of requests; none: there are no traces.
     pub tracer: Option<Tracer>,
-    /// Programs that wait for room.
-    pub waiting: WaitingLines,
     /// What listeners of the Redis protocol have counted.
     pub commands: CommandCounts,
     /// Addresses that are charged before their tokens are verified.
@@ -98,7 +96,6 @@ impl Shared {
             series: SeriesBook::default(),
             denials: Denials::default(),
             tracer: settings.tracing.map(Tracer::start).transpose()?,
-            waiting: WaitingLines::default(),
             commands: CommandCounts::default(),
             distrust: Distrust::new(),
             standing_cache,
@@ -143,7 +140,6 @@ impl Shared {
             series: SeriesBook::default(),
             denials: Denials::default(),
             tracer: None,
-            waiting: WaitingLines::default(),
             commands: CommandCounts::default(),
             distrust: Distrust::new(),
             standing_cache: StandingCache::new(Duration::ZERO),

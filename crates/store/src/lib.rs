@@ -62,7 +62,7 @@ use self::{
 
 pub use self::{
     counts::{Counts, Total},
-    decide::{client_time::ClientTimed, decisions::Decider},
+    decide::{client_time::ClientTimed, decisions::Decider, in_turn::WaitingLines},
     degradation::Degradation,
     disk::{
         CheckResult, Damage, Disk, DiskReport, OfflineStore, OpenError, Survey, check,

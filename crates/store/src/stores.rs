@@ -12,7 +12,7 @@ use super::{
     Unsettled,
     decide::{
         client_time::ClientTimed, decisions::DecisionCounts, headroom::Headrooms,
-        new_counters::NewCounters,
+        in_turn::WaitingLines, new_counters::NewCounters,
     },
     fallback::{pending::PendingCharges, reseeding::Reseeding},
     fleet::{heartbeat::Heartbeat, peers::Peers, resets::Resets, summaries::Fleet},
@@ -40,6 +40,8 @@ pub struct Stores {
     pub(super) decisions: Shards<DecisionCounts>,
     /// Totals for metrics and for the status page.
     pub counts: Arc<Counts>,
+    /// Programs that wait for room.
+    pub waiting: WaitingLines,
     /// Units that responses may still give back, of limits that count only some responses.
     pub(super) unsettled: Arc<Unsettled>,
     /// Counters that clients have lately caused to be created in Redis.
@@ -91,6 +93,7 @@ impl Stores {
             secret,
             moving,
             counts: Arc::default(),
+            waiting: WaitingLines::default(),
             unsettled: Arc::default(),
             new_counters,
             pending: PendingCharges::default(),

@@ -307,7 +307,7 @@ impl Proxy {
 
     /// Programs that wait for room.
     pub(crate) fn waiting(&self) -> usize {
-        self.shared.waiting.number()
+        self.shared.stores.waiting.number()
     }
 
     /// Gets a target without a token.

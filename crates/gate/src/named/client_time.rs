@@ -13,6 +13,9 @@ pub enum ChargeTime {
     At(Timestamp),
 }
 
+/// The longest time that a call may wait for room.
+pub const MAX_WAIT: Duration = Duration::from_secs(300);
+
 /// How far an instant may be ahead of this process' clock. Counters end by the greatest instant, so
 /// one program with a wrong clock would end those of all.
 pub(super) const MAX_AHEAD: Duration = Duration::from_secs(60);

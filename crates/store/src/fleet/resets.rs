@@ -130,7 +130,9 @@ impl Store {
         for redis in self.redis() {
             result = result.and(redis.announce_resets(&listed, deadline).await);
         }
-        result
+        result?;
+        keys.iter().for_each(|key| self.stores.waiting.given_back(key.entry));
+        Ok(())
     }
 
     /// Reads in the background, twice a second, which counters other proxies have reset.

@@ -17,7 +17,8 @@ use tokio::{
 };
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_limit::{Charge, Decision, Outcome, Retry, Stance, Verdict};
-use tollgate_store::{Store, StoreError};
+
+use crate::{Store, StoreError};
 
 /// Who waits, of all keys. One for the whole process.
 #[derive(Default)]
@@ -45,9 +46,6 @@ struct Place {
     news: Arc<Notify>,
 }
 
-/// The longest time that a call may wait for room.
-pub const MAX_WAIT: Duration = Duration::from_secs(300);
-
 /// Those that may wait at once, for all keys and for one.
 const MAX_WAITING: usize = 10_000;
 const MAX_IN_LINE: usize = 1000;
@@ -58,28 +56,22 @@ const LEASE_PAUSE: Duration = Duration::from_millis(500);
 /// What timers are late by on a busy machine.
 const TIMER_LATENESS: Duration = Duration::from_millis(10);
 
-impl WaitingLines {
-    /// How many wait.
-    pub fn number(&self) -> usize {
-        self.0.lock().waiting
-    }
-
+impl Store {
     /// Takes all `charges` or none; if they do not fit, waits for that, for at most `wait`.
     ///
     /// # Errors
     /// As of [`Store::charge`].
-    pub(crate) async fn charge(
-        &self,
-        store: &Rc<Store>,
-        clock: &Clock,
+    pub async fn charge_in_turn(
+        self: &Rc<Self>,
         charges: &[Charge<'_>],
+        clock: &Clock,
         wait: Duration,
     ) -> Result<Decision, StoreError> {
         let place = match charges.first() {
-            Some(first) if !wait.is_zero() => self.join(first.key.entry),
+            Some(first) if !wait.is_zero() => self.stores.waiting.join(first.key.entry),
             _ => None,
         };
-        let Some(place) = place else { return store.charge(charges, clock.now()).await };
+        let Some(place) = place else { return self.charge(charges, clock.now()).await };
         let deadline = Instant::now() + wait;
         while !place.is_first() {
             if timeout_at(deadline, place.news.notified()).await.is_err() {
@@ -89,7 +81,7 @@ impl WaitingLines {
         let mut due = None;
         loop {
             let now = punctual(clock.now(), due);
-            let decision = store.charge(charges, now).await?;
+            let decision = self.charge(charges, now).await?;
             let pause = match decision.verdict {
                 Verdict::Allow => return Ok(decision),
                 Verdict::Deny => pause(charges, &decision),
@@ -102,6 +94,13 @@ impl WaitingLines {
             // Either way it is worth another try.
             let _ = timeout_at(until, place.news.notified()).await;
         }
+    }
+}
+
+impl WaitingLines {
+    /// How many wait.
+    pub fn number(&self) -> usize {
+        self.0.lock().waiting
     }
 
     /// Tells the first of a key's line that units were given back.
