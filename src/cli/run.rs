@@ -153,7 +153,7 @@ pub(super) fn serve(
                 shared: Arc::clone(&reported),
                 log: commands_log.clone(),
             };
-            let listener = DecisionListener::start(listener, settings, accounting)?;
+            let listener = DecisionListener::start(listener.into_tcp()?, settings, accounting)?;
             let address = listener.address();
             tracing::info!(%address, protocol = "redis", "decisions listener is open");
             asked.push(listener);

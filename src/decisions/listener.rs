@@ -16,7 +16,7 @@ use tollgate_clock::{Throttle, deadline::Ticker};
 use tollgate_gate::{Gate, Shared};
 use tollgate_identity::canonical;
 use tollgate_observe::{access_log::AccessLog, metrics::CommandTotals};
-use tollgate_settings::{DecisionSettings, Limits, ListenAddress, Timeouts};
+use tollgate_settings::{DecisionSettings, Limits, Timeouts};
 use tollgate_upstream::{
     Upstreams,
     downstream::{Admission, ConnectionPermit},
@@ -27,7 +27,6 @@ use super::{
     connection::{Bench, Desk, serve},
     stream::open,
 };
-use crate::server::{Listener, ListenerSocket};
 
 /// A listener at work, until it is drained.
 pub struct DecisionListener {
@@ -69,20 +68,18 @@ const NOT_AN_ASKER: &[u8] =
                               may\r\n";
 
 impl DecisionListener {
-    /// Serves at a socket that is bound already, in a thread of its own.
+    /// Serves at a socket that is bound already and does not block, in a thread of its own.
     ///
     /// # Errors
     /// What the system says: there are no descriptors, threads or random numbers.
     pub fn start(
-        listener: Listener,
+        listener: std::net::TcpListener,
         settings: &DecisionSettings,
         accounting: Accounting,
     ) -> io::Result<DecisionListener> {
         let Accounting { worker, shared, log } = accounting;
         let clock = shared.clock.clone();
-        let Ok(ListenAddress::Tcp(address)) = listener.address() else {
-            return Err(io::ErrorKind::Unsupported.into());
-        };
+        let address = listener.local_addr()?;
         let mut secret = [0; 16];
         rand::fill(&mut secret).map_err(|_| io::Error::other("no random numbers"))?;
         let password = settings.password.as_ref().map(|password| password.reveal());
@@ -147,7 +144,11 @@ struct Reception {
 
 impl Reception {
     /// Returns how many connections were cut.
-    async fn run(mut self, listener: Listener, begin: impl FnOnce() -> Rc<Desk>) -> usize {
+    async fn run(
+        mut self,
+        listener: std::net::TcpListener,
+        begin: impl FnOnce() -> Rc<Desk>,
+    ) -> usize {
         let serving = tokio::task::LocalSet::new();
         let cut = serving.run_until(async {
             let desk = begin();
@@ -167,14 +168,11 @@ impl Reception {
     /// Until it is to drain.
     async fn accept(
         &mut self,
-        listener: Listener,
+        listener: std::net::TcpListener,
         desk: &Rc<Desk>,
         connections: &mut JoinSet<()>,
     ) -> io::Result<()> {
-        let listener = match listener.socket {
-            ListenerSocket::Tcp(socket) => TcpListener::from_std(socket)?,
-            ListenerSocket::Unix(_) => return Err(io::ErrorKind::Unsupported.into()),
-        };
+        let listener = TcpListener::from_std(listener)?;
         let strangers = Throttle::new(STRANGERS_PAUSE);
         let mut ticks = interval(TICK);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Skip);

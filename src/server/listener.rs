@@ -89,6 +89,17 @@ impl Listener {
         }
     }
 
+    /// Its socket, for whoever serves other clients than those of requests.
+    ///
+    /// # Errors
+    /// It is a Unix socket.
+    pub fn into_tcp(self) -> io::Result<std::net::TcpListener> {
+        match self.socket {
+            ListenerSocket::Tcp(socket) => Ok(socket),
+            ListenerSocket::Unix(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     /// Makes it this runtime's own.
     pub(super) fn adopt(self) -> io::Result<Acceptor> {
         let socket = match self.socket {
