@@ -38,9 +38,9 @@
 //!
 //! The rooms in this package, from the lowest up:
 //!
-//! - [`server`]: listeners, workers and connections.
 //! - [`callers`]: the counters of one caller, and the callers that use limits most.
-//! - [`decisions`]: listeners at which other programs ask.
+//! - [`decisions`]: what other programs ask, at listeners of their own and at those of workers.
+//! - [`server`]: listeners, workers and connections.
 //! - [`reload`]: another configuration put in force under traffic.
 //! - [`admin`]: metrics, health and inspection.
 //! - [`cli`]: the command line.

@@ -3,11 +3,13 @@
 use std::{net::IpAddr, time::Duration};
 
 use tollgate_clock::Timestamp;
-use tollgate_gate::{
-    Answer, Call, CallError, ChargeTime, Gate, MAX_WAIT, NamedCharge, Program, ReceiptError,
-    answer, parse_instant,
-};
+use tollgate_gate::{Gate, Program};
 use tollgate_wire::resp::{Arguments, Replies, parse_integer};
+
+use super::{
+    calls::{Answer, Call, CallError, answer},
+    named_limits::{ChargeTime, MAX_WAIT, NamedCharge, ReceiptError, parse_instant},
+};
 
 /// A command about limits of the policies.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -21,7 +21,7 @@ use std::{
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use tollgate_clock::deadline::Ticker;
-use tollgate_gate::{Gate, Question};
+use tollgate_gate::Gate;
 use tollgate_observe::panics::{self, Panic};
 use tollgate_response::Body;
 use tollgate_upstream::{
@@ -36,6 +36,7 @@ use super::{
     socket::{Protocol, Socket},
     tunnel::Tunnel,
 };
+use crate::decisions::Question;
 
 /// Serves a connection until it closes. A panic outside of any request ends this connection alone.
 pub(super) async fn serve(

@@ -96,10 +96,10 @@ const FLOORS: &[(&str, &[Room])] = &[
     (ROOT, &[
         Room { name: "callers", below: &["clock", "gate", "identity", "limit", "policy", "preview", "settings", "sketch", "store"],
                holds: "the counters of one caller by its name: how they stand, and resetting them; the callers that use most" },
-        Room { name: "server", below: &["access_log", "deadline", "downstream", "gate", "identity", "panics", "response", "settings", "upstream", "wire"],
+        Room { name: "decisions", below: &["access_log", "clock", "deadline", "downstream", "envoy", "gate", "identity", "limit", "metrics", "policy", "resp", "response", "settings", "store", "upstream", "wire"],
+               holds: "what other programs ask, over HTTP, by gRPC and by commands, and the listeners of commands" },
+        Room { name: "server", below: &["access_log", "deadline", "decisions", "downstream", "gate", "identity", "panics", "response", "settings", "upstream", "wire"],
                holds: "listeners, workers and connections" },
-        Room { name: "decisions", below: &["access_log", "clock", "deadline", "downstream", "gate", "identity", "limit", "metrics", "resp", "server", "settings", "upstream"],
-               holds: "listeners at which other programs ask, and the commands of each" },
         Room { name: "reload", below: &["clock", "gate", "policy", "preview", "settings", "warning", "yaml"],
                holds: "another configuration put in force under traffic" },
         Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "keyword", "metrics", "observe", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "wire"],

@@ -20,7 +20,6 @@ mod abandoned;
 mod asked;
 mod awaited_cost;
 mod built_in_limits;
-mod called;
 pub mod charge_context;
 pub mod charge_plan;
 mod cors;
@@ -38,19 +37,15 @@ mod ignored_chain;
 pub mod judge;
 pub mod judge_input;
 mod limit_standing;
-mod named;
 mod open_call;
 mod overrides;
 mod permutation;
 mod preflights;
 mod prepare;
-mod programs;
-mod question;
 mod recent_costs;
 pub mod redirect;
 mod refunds;
 mod refuse;
-mod remote;
 mod request_guard;
 mod request_id;
 pub mod request_state;
@@ -68,7 +63,6 @@ mod traced;
 pub mod unfit_claims;
 mod unread_scheme;
 mod upgrade;
-mod whole_body;
 
 use std::{
     cell::{Cell, RefCell},
@@ -117,12 +111,9 @@ use self::{
 pub use self::charge_context::keys::{hash_descriptor, hash_named_key};
 pub use self::{
     asked::Undecided,
-    called::{Answer, Call, CallAnswer, CallError, DeniedCall, NamedStanding, answer},
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
     head_changes::HeadChanges,
-    named::{ChargeTime, MAX_WAIT, NamedCharge, NamedError, ReceiptError, parse_instant},
     open_call::{CallHead, OpenCall, Program},
-    question::Question,
     refunds::Refunds,
     request_id::RequestIds,
     series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook, candidate_name},

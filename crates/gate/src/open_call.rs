@@ -1,7 +1,7 @@
-//! Calls that are no requests to be judged: those of programs, and those of Envoy about descriptors.
+//! Calls that are no requests to be judged: those of programs, and of Envoy about descriptors.
 //!
-//! Who answers a call decides what it charges. Here it gets what a request gets: its numbers, its line
-//! in the log, and its place among the latest denials.
+//! Who answers a call decides what it charges. Here it gets what a request gets: its numbers, its
+//! line in the log, and its place among the latest denials.
 
 use std::{net::IpAddr, time::Duration};
 
@@ -67,8 +67,8 @@ impl<'g, 'p> CallHead<'g, 'p> {
         OpenCall { head: self, guard, rejection: None }
     }
 
-    /// Ends a call that has charged nothing. Returns what ends with its response. None for `policy`:
-    /// it is about no limit that there is.
+    /// Ends a call that has charged nothing. Returns what ends with its response. None for
+    /// `policy`: it is about no limit that there is.
     pub fn end_uncharged(
         &self,
         policy: Option<&Policy>,

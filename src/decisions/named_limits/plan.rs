@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
+use tollgate_gate::{charge_plan::ChargePlan, hash_named_key};
 use tollgate_limit::Hashing;
 use tollgate_policy::{KeyValue, Limit, Policies, Policy, Wanted};
 
@@ -9,23 +10,22 @@ use super::{
     charges::{ChargeTerms, add},
     client_time::MAX_AHEAD,
 };
-use crate::{charge_context::keys::hash_named_key, charge_plan::ChargePlan};
 
 /// A limit with `per: key` that a program charges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct NamedCharge<'r> {
+pub(in crate::decisions) struct NamedCharge<'r> {
     /// The limit's name; where several policies have such a limit, with the policy's and a slash
     /// before it.
-    pub limit: &'r str,
+    pub(in crate::decisions) limit: &'r str,
     /// Whose counter.
-    pub key: &'r [u8],
+    pub(in crate::decisions) key: &'r [u8],
     /// Units; none: what the policy says, one if it says nothing.
-    pub cost: Option<u32>,
+    pub(in crate::decisions) cost: Option<u32>,
 }
 
 /// Why a program's charges cannot be planned: it has to ask otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum NamedError {
+pub(in crate::decisions) enum NamedError {
     /// No policy has such a limit.
     #[error("no limit `{0}` counts `per: key`, as limits that programs charge have to")]
     NoLimit(String),
@@ -70,11 +70,11 @@ const MAX_KEY: usize = 256;
 const MAX_COST: u32 = i32::MAX as u32;
 
 /// Planned charges of a program.
-pub(crate) struct NamedPlan<'p> {
-    pub(crate) policy: &'p Policy,
-    pub(crate) plan: ChargePlan<'p>,
+pub(in crate::decisions) struct NamedPlan<'p> {
+    pub(in crate::decisions) policy: &'p Policy,
+    pub(in crate::decisions) plan: ChargePlan<'p>,
     /// The first charge's key, as denials name it.
-    pub(crate) who: String,
+    pub(in crate::decisions) who: String,
 }
 
 impl<'p> NamedPlan<'p> {
@@ -83,7 +83,7 @@ impl<'p> NamedPlan<'p> {
     ///
     /// # Errors
     /// [`NamedError`].
-    pub(crate) fn of(
+    pub(in crate::decisions) fn of(
         policies: &'p Policies,
         hasher: &Hashing,
         charges: &[NamedCharge<'_>],

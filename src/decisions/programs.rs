@@ -6,13 +6,13 @@ use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tollgate_clock::Timestamp;
+use tollgate_gate::{Gate, Program, X_REQUEST_ID};
 use tollgate_response::{Body, problem};
 use tollgate_upstream::{ClientBody, downstream::Peer};
 
 use super::{
-    Gate, Program, X_REQUEST_ID,
-    called::{Answer, Call, CallAnswer, CallError, DENIED, Operation, answer},
-    named::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
+    calls::{Answer, Call, CallAnswer, CallError, DENIED, Operation, answer},
+    named_limits::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
     whole_body::{WholeBodyError, whole},
 };
 

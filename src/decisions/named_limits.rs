@@ -15,7 +15,7 @@ pub(super) use self::{
     plan::NamedPlan,
     receipt::{Part, ReceiptCharge, RedeemRequest, Redemption, redeem, sign},
 };
-pub use self::{
+pub(super) use self::{
     client_time::{ChargeTime, MAX_WAIT, parse_instant},
     plan::{NamedCharge, NamedError},
     receipt::ReceiptError,

@@ -2,16 +2,16 @@
 
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
+use tollgate_gate::{charge_plan::ChargePlan, hash_descriptor};
 use tollgate_limit::{Hashing, Stance};
 use tollgate_policy::{DescriptorCharge, DescriptorRule, KeyValue, Policies, Policy, Wanted};
 use tollgate_wire::envoy::rate_limit::{RateLimitDescriptor, RateLimitRequest};
 
 use super::charges::{ChargeTerms, add};
-use crate::{charge_context::keys::hash_descriptor, charge_plan::ChargePlan};
 
 /// Why descriptors cannot be planned: Envoy has to ask otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum DescriptorError {
+pub(in crate::decisions) enum DescriptorError {
     /// Nobody's limits.
     #[error("the domain is empty: set `domain` of the filter")]
     Domain,
@@ -35,22 +35,22 @@ const MAX_ENTRIES: usize = 32;
 const MAX_HITS: u32 = i32::MAX as u32;
 
 /// Planned charges of descriptors.
-pub(crate) struct DescriptorPlan<'p> {
+pub(in crate::decisions) struct DescriptorPlan<'p> {
     /// Whose limits they are.
-    pub(crate) policy: &'p Policy,
+    pub(in crate::decisions) policy: &'p Policy,
     /// All charges that have to fit.
-    pub(crate) plan: ChargePlan<'p>,
+    pub(in crate::decisions) plan: ChargePlan<'p>,
     /// For each descriptor, the positions of its charges in the plan.
-    pub(crate) parts: Vec<SmallVec<[usize; 2]>>,
+    pub(in crate::decisions) parts: Vec<SmallVec<[usize; 2]>>,
     /// What is corrected once the charges are taken: the position of a charge, and the hits.
-    pub(crate) afterwards: Vec<(usize, Afterwards)>,
+    pub(in crate::decisions) afterwards: Vec<(usize, Afterwards)>,
     /// The first descriptor that has limits, as denials name it.
-    pub(crate) who: String,
+    pub(in crate::decisions) who: String,
 }
 
 /// What is done with hits that need not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Afterwards {
+pub(in crate::decisions) enum Afterwards {
     /// They are taken, over the limit too.
     Take(u32),
     /// They are given back.
@@ -62,7 +62,7 @@ impl<'p> DescriptorPlan<'p> {
     ///
     /// # Errors
     /// [`DescriptorError`].
-    pub(crate) fn of(
+    pub(in crate::decisions) fn of(
         policies: &'p Policies,
         hasher: &Hashing,
         request: &RateLimitRequest,

@@ -1,18 +1,18 @@
 //! What programs and Envoy ask at the listeners of workers, which is no request to be judged.
 
 use http::{Request, Response};
+use tollgate_gate::Gate;
 use tollgate_response::Body;
 use tollgate_upstream::{ClientBody, downstream::Peer};
 
 use super::{
-    Gate,
-    called::Operation,
+    calls::Operation,
+    envoy::{RemoteCall, answer_remote},
     programs::answer_program,
-    remote::{RemoteCall, answer_remote},
 };
 
 /// A question that a request of HTTP asks.
-pub enum Question {
+pub(crate) enum Question {
     /// A program calls.
     Program(Operation),
     /// Envoy calls by gRPC.
@@ -21,7 +21,7 @@ pub enum Question {
 
 impl Question {
     /// What a request to this path asks of a listener; none: it is a request as any other.
-    pub fn of(path: &str, peer: &Peer) -> Option<Question> {
+    pub(crate) fn of(path: &str, peer: &Peer) -> Option<Question> {
         let asked = peer.listener.asked.as_ref()?;
         let program = Operation::of(path).filter(|_| asked.askers.contains(peer.address));
         program
@@ -30,7 +30,7 @@ impl Question {
     }
 
     /// Answers.
-    pub async fn answer(
+    pub(crate) async fn answer(
         self,
         gate: &Gate,
         request: Request<ClientBody>,

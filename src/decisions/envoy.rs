@@ -5,6 +5,7 @@ mod json;
 mod rate_limit;
 
 use http::{Method, Response, StatusCode, request::Parts};
+use tollgate_gate::Gate;
 use tollgate_response::{Body, GrpcCode, call_error, call_response, is_grpc_call, problem};
 use tollgate_settings::AskProtocol;
 use tollgate_upstream::{ClientBody, downstream::Peer};
@@ -17,14 +18,11 @@ use tollgate_wire::{
 };
 
 use self::{check::check, json::rate_limit_by_json, rate_limit::rate_limit_by_grpc};
-use super::{
-    Gate,
-    whole_body::{WholeBodyError, whole},
-};
+use super::whole_body::{WholeBodyError, whole};
 
 /// What is called at a listener of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RemoteCall {
+pub(crate) enum RemoteCall {
     /// `envoy.service.auth.v3.Authorization/Check`.
     Check,
     /// `envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit`.

@@ -6,7 +6,7 @@ use tollgate_clock::Timestamp;
 
 /// When a charge counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ChargeTime {
+pub(in crate::decisions) enum ChargeTime {
     /// When it comes. If it does not fit, when it does, for at most this time.
     Now(Duration),
     /// At the instant that the program gives.
@@ -14,7 +14,7 @@ pub enum ChargeTime {
 }
 
 /// The longest time that a call may wait for room.
-pub const MAX_WAIT: Duration = Duration::from_secs(300);
+pub(in crate::decisions) const MAX_WAIT: Duration = Duration::from_secs(300);
 
 /// How far an instant may be ahead of this process' clock. Counters end by the greatest instant, so
 /// one program with a wrong clock would end those of all.
@@ -22,7 +22,7 @@ pub(super) const MAX_AHEAD: Duration = Duration::from_secs(60);
 
 impl ChargeTime {
     /// The program's instant.
-    pub(crate) fn at(self) -> Option<Timestamp> {
+    pub(in crate::decisions) fn at(self) -> Option<Timestamp> {
         match self {
             ChargeTime::Now(_) => None,
             ChargeTime::At(at) => Some(at),
@@ -31,7 +31,7 @@ impl ChargeTime {
 }
 
 /// An instant as programs write it: seconds since 1970, with a fraction or without, or RFC 3339.
-pub fn parse_instant(text: &str) -> Option<Timestamp> {
+pub(in crate::decisions) fn parse_instant(text: &str) -> Option<Timestamp> {
     let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     match is_number {
         true => instant_of(text.parse().ok()?),
@@ -44,7 +44,7 @@ pub fn parse_instant(text: &str) -> Option<Timestamp> {
 
 /// The instant that lies so many seconds after the epoch. A later one than there is becomes the last
 /// one, which is too far ahead for any clock.
-pub(crate) fn instant_of(seconds: f64) -> Option<Timestamp> {
+pub(in crate::decisions) fn instant_of(seconds: f64) -> Option<Timestamp> {
     let is_instant = seconds.is_finite() && seconds >= 0.0;
     is_instant.then(|| Timestamp::from_micros((seconds * 1e6).round() as u64))
 }

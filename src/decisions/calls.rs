@@ -8,26 +8,26 @@ use std::{sync::Arc, time::Instant};
 
 use http::HeaderMap;
 
-pub use self::call::{Answer, Call, CallAnswer, CallError, DeniedCall, NamedStanding};
+pub(super) use self::call::{Answer, Call, CallAnswer, CallError, DeniedCall, NamedStanding};
 pub(super) use self::call::{DENIED, Operation};
 use tollgate_clock::Timestamp;
+use tollgate_gate::{
+    Arrival, CallHead, Gate, OpenCall, Program,
+    charge_plan::ChargeRole,
+    tally::{DecidedCharge, Tally, adjustment},
+};
 use tollgate_limit::{Charge, Outcome, Retry, Standing};
 use tollgate_policy::Policy;
 use tollgate_response::{Rejection, reported_reset};
 use tollgate_store::Adjustment;
 
-use super::{
-    Arrival, CallHead, Gate, OpenCall, Program,
-    charge_plan::ChargeRole,
-    named::{
-        ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, RedeemRequest, Redemption, redeem,
-        sign,
-    },
-    tally::{DecidedCharge, Tally, adjustment},
+use super::named_limits::{
+    ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, RedeemRequest, Redemption, redeem,
+    sign,
 };
 
 /// Answers a call of a program.
-pub async fn answer(gate: &Gate, call: Call<'_>, program: Program<'_>) -> CallAnswer {
+pub(super) async fn answer(gate: &Gate, call: Call<'_>, program: Program<'_>) -> CallAnswer {
     let arrival = Arrival { now: gate.shared().clock.now(), started: Instant::now() };
     let snapshot = &gate.shared().snapshot();
     let request_id = &gate.request_ids().fresh();

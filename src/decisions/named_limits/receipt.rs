@@ -10,6 +10,7 @@ use aws_lc_rs::{hmac, rand};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use tollgate_clock::Timestamp;
+use tollgate_gate::tally::{DecidedCharge, Tally};
 use tollgate_limit::{
     Align, Charge, DecidedBy, Fallback, FixedWindow, Hashing, Key, LimitId, Origin, Quota, Scope,
     Verdict, WhenFull,
@@ -17,11 +18,9 @@ use tollgate_limit::{
 use tollgate_policy::{Allowance, Limit, Policies, Policy};
 use tollgate_store::{Store, StoreError};
 
-use crate::tally::{DecidedCharge, Tally};
-
 /// Why a receipt is not taken.
 #[derive(Debug, thiserror::Error)]
-pub enum ReceiptError {
+pub(in crate::decisions) enum ReceiptError {
     /// It was not made here, or was changed.
     #[error("this is no receipt of this proxy, or of one that shares its counters")]
     Forged,
@@ -77,7 +76,7 @@ struct ReceiptEntry {
 
 /// The part of a receipt that is redeemed. Each is used once.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub(in crate::decisions) enum Part {
     /// Units of rates.
     Units,
     /// Slots of limits with `concurrent`.
@@ -86,28 +85,28 @@ pub(crate) enum Part {
 
 /// What a receipt is shown for.
 #[derive(Clone, Copy)]
-pub(crate) struct RedeemRequest<'r> {
-    pub(crate) receipt: &'r str,
-    pub(crate) part: Part,
+pub(in crate::decisions) struct RedeemRequest<'r> {
+    pub(in crate::decisions) receipt: &'r str,
+    pub(in crate::decisions) part: Part,
     /// Only this limit; none: all.
-    pub(crate) limit: Option<&'r str>,
+    pub(in crate::decisions) limit: Option<&'r str>,
 }
 
 /// What a receipt was made for, once it is redeemed.
-pub(crate) struct Redemption<'p> {
-    pub(crate) policy: &'p Policy,
-    pub(crate) charges: Vec<ReceiptCharge<'p>>,
+pub(in crate::decisions) struct Redemption<'p> {
+    pub(in crate::decisions) policy: &'p Policy,
+    pub(in crate::decisions) charges: Vec<ReceiptCharge<'p>>,
     /// The program's instant; none: it was charged when it came.
-    pub(crate) at: Option<Timestamp>,
+    pub(in crate::decisions) at: Option<Timestamp>,
 }
 
 /// A charge that a receipt was made for.
-pub(crate) struct ReceiptCharge<'p> {
-    pub(crate) limit: &'p Limit,
-    pub(crate) window_secs: Option<u64>,
-    pub(crate) charge: Charge<'p>,
-    pub(crate) receipt: tollgate_limit::Receipt,
-    pub(crate) decided_by: DecidedBy,
+pub(in crate::decisions) struct ReceiptCharge<'p> {
+    pub(in crate::decisions) limit: &'p Limit,
+    pub(in crate::decisions) window_secs: Option<u64>,
+    pub(in crate::decisions) charge: Charge<'p>,
+    pub(in crate::decisions) receipt: tollgate_limit::Receipt,
+    pub(in crate::decisions) decided_by: DecidedBy,
 }
 
 const VERSION: u8 = 1;
@@ -121,7 +120,7 @@ const SIGNATURE: u8 = b'S';
 
 /// A receipt for what a tally has taken, as of `now`, or at the program's instant; none: it has taken
 /// nothing that could be given back.
-pub(crate) fn sign(
+pub(in crate::decisions) fn sign(
     hasher: &Hashing,
     policy: &Policy,
     tally: &Tally<'_>,
@@ -176,7 +175,7 @@ fn end_of(own: &DecidedCharge<'_, '_>, now: Timestamp) -> Timestamp {
 ///
 /// # Errors
 /// [`ReceiptError`].
-pub(crate) async fn redeem<'p>(
+pub(in crate::decisions) async fn redeem<'p>(
     RedeemRequest { receipt, part, limit }: RedeemRequest<'_>,
     policies: &'p Policies,
     hasher: &Hashing,

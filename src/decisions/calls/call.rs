@@ -7,11 +7,11 @@ use tollgate_clock::Timestamp;
 use tollgate_response::Account;
 use tollgate_store::{NotReset, StoreError};
 
-use crate::named::{ChargeTime, NamedCharge, NamedError, ReceiptError};
+use crate::decisions::named_limits::{ChargeTime, NamedCharge, NamedError, ReceiptError};
 
 /// What a program asks for.
 #[derive(Clone, Copy, Debug)]
-pub enum Call<'r> {
+pub(in crate::decisions) enum Call<'r> {
     /// Take all of this or nothing.
     Charge(&'r [NamedCharge<'r>], ChargeTime),
     /// Correct what a receipt is for, of this limit or of all, to this cost.
@@ -26,46 +26,46 @@ pub enum Call<'r> {
 
 /// What a program gets.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Answer {
+pub(in crate::decisions) struct Answer {
     /// Why it was not charged; none: it was, or has not asked for that.
-    pub denied: Option<DeniedCall>,
+    pub(in crate::decisions) denied: Option<DeniedCall>,
     /// How the limits stand, in the order of the charges; a limit has one for each of its windows.
-    pub standings: Vec<NamedStanding>,
+    pub(in crate::decisions) standings: Vec<NamedStanding>,
     /// For correcting what was taken.
-    pub receipt: Option<String>,
+    pub(in crate::decisions) receipt: Option<String>,
 }
 
 /// Why a program was not charged.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DeniedCall {
+pub(in crate::decisions) struct DeniedCall {
     /// The limit.
-    pub by: Box<str>,
+    pub(in crate::decisions) by: Box<str>,
     /// When another try makes sense; none: never.
-    pub retry_after: Option<Duration>,
+    pub(in crate::decisions) retry_after: Option<Duration>,
 }
 
 /// How a window of a limit stands for a key.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub struct NamedStanding {
+pub(in crate::decisions) struct NamedStanding {
     /// The limit.
-    pub limit: Box<str>,
+    pub(in crate::decisions) limit: Box<str>,
     /// The length of the window; none: it has none.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub window_seconds: Option<u64>,
+    pub(in crate::decisions) window_seconds: Option<u64>,
     /// Units that it allows.
-    pub of: u32,
+    pub(in crate::decisions) of: u32,
     /// Units used.
-    pub used: u32,
+    pub(in crate::decisions) used: u32,
     /// Units left.
-    pub remaining: u32,
+    pub(in crate::decisions) remaining: u32,
     /// Seconds since 1970; none: of slots, which end when they are released.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reset: Option<u64>,
+    pub(in crate::decisions) reset: Option<u64>,
 }
 
 /// Why a call has no answer.
 #[derive(Debug, thiserror::Error)]
-pub enum CallError {
+pub(in crate::decisions) enum CallError {
     /// What it charges cannot be planned.
     #[error(transparent)]
     Named(#[from] NamedError),
@@ -81,20 +81,20 @@ pub enum CallError {
 }
 
 /// An answer, and what goes with it.
-pub struct CallAnswer {
+pub(in crate::decisions) struct CallAnswer {
     /// The answer.
-    pub answer: Result<Answer, CallError>,
+    pub(in crate::decisions) answer: Result<Answer, CallError>,
     /// The limit headers of a response with this answer.
-    pub headers: HeaderMap,
+    pub(in crate::decisions) headers: HeaderMap,
     /// To be ended with the response.
-    pub account: Option<Account>,
+    pub(in crate::decisions) account: Option<Account>,
     /// The id of the call, as the log has it.
-    pub request_id: HeaderValue,
+    pub(in crate::decisions) request_id: HeaderValue,
 }
 
 /// What a program calls, as HTTP has it; the log has it so whatever the protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Operation {
+pub(crate) enum Operation {
     /// Takes all of this or nothing.
     Charge,
     /// Corrects what was charged.
@@ -108,7 +108,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    pub(crate) const ALL: [Operation; 5] = [
+    pub(in crate::decisions) const ALL: [Operation; 5] = [
         Operation::Charge,
         Operation::Settle,
         Operation::Release,
@@ -116,7 +116,7 @@ impl Operation {
         Operation::Reset,
     ];
 
-    pub(crate) fn path(self) -> &'static str {
+    pub(in crate::decisions) fn path(self) -> &'static str {
         match self {
             Operation::Charge => "/v1/charge",
             Operation::Settle => "/v1/settle",
@@ -126,7 +126,7 @@ impl Operation {
         }
     }
 
-    pub(crate) fn method(self) -> Method {
+    pub(in crate::decisions) fn method(self) -> Method {
         match self {
             Operation::Standing => Method::GET,
             Operation::Charge | Operation::Settle | Operation::Release | Operation::Reset => {
@@ -150,7 +150,7 @@ impl Call<'_> {
 
 impl CallError {
     /// The status of a response with this error.
-    pub fn status(&self) -> u16 {
+    pub(in crate::decisions) fn status(&self) -> u16 {
         match self {
             CallError::Named(NamedError::NoLimit(_)) => 404,
             CallError::Receipt(ReceiptError::Used) => 409,
@@ -165,4 +165,4 @@ impl CallError {
 }
 
 /// The status of a denial.
-pub(crate) const DENIED: u16 = 429;
+pub(in crate::decisions) const DENIED: u16 = 429;

@@ -1,10 +1,9 @@
 //! The charges of a limit that is asked for by name.
 
 use tollgate_clock::Timestamp;
+use tollgate_gate::charge_plan::{ChargePlan, ChargeRole, PlannedLimit};
 use tollgate_limit::{Key, Origin};
 use tollgate_policy::{Allowance, Enforcement, KeyValue, Limit};
-
-use crate::charge_plan::{ChargePlan, ChargeRole, PlannedLimit};
 
 /// What is asked of a limit.
 #[derive(Clone, Copy)]

@@ -4,6 +4,7 @@
 use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde::{Deserialize, Deserializer, de::IgnoredAny};
 use serde_json::{Map, Value, json};
+use tollgate_gate::Gate;
 use tollgate_response::{Body, problem};
 use tollgate_upstream::{ClientBody, downstream::Peer};
 use tollgate_wire::envoy::rate_limit::{
@@ -11,7 +12,7 @@ use tollgate_wire::envoy::rate_limit::{
 };
 
 use super::rate_limit::{LimitError, RateLimitAnswer, rate_limit};
-use crate::{Gate, whole_body::whole};
+use crate::decisions::whole_body::whole;
 
 /// Where it is asked.
 pub(super) const PATH: &str = "/json";

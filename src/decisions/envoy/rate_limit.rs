@@ -7,6 +7,10 @@ use std::time::Instant;
 
 use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
 use tollgate_clock::Timestamp;
+use tollgate_gate::{
+    Arrival, CallHead, Gate, Program, rate_limit_fields,
+    tally::{DecidedCharge, Tally},
+};
 use tollgate_limit::{Charge, Standing, Verdict};
 use tollgate_policy::{HeaderFamily, HeaderProfile, Policy};
 use tollgate_response::{Account, Body, GrpcCode, Rejection, call_error, call_response};
@@ -20,12 +24,7 @@ use tollgate_wire::envoy::{
 };
 
 use super::Fault;
-use crate::{
-    Arrival, CallHead, Gate, Program,
-    named::{Afterwards, DescriptorError, DescriptorPlan},
-    rate_limit_fields,
-    tally::{DecidedCharge, Tally},
-};
+use crate::decisions::named_limits::{Afterwards, DescriptorError, DescriptorPlan};
 
 /// The path of the method.
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";

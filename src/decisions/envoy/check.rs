@@ -7,6 +7,7 @@ use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::BodyExt;
+use tollgate_gate::{Gate, HeadChanges, Undecided};
 use tollgate_identity::{address_behind, canonical};
 use tollgate_response::{Body, GrpcCode, call_response};
 use tollgate_upstream::downstream::Peer;
@@ -23,7 +24,6 @@ use tollgate_wire::{
 };
 
 use super::Fault;
-use crate::{Gate, HeadChanges, Undecided};
 
 /// The code in a message that denies: `google.rpc.Code`.
 const PERMISSION_DENIED: i32 = 7;
