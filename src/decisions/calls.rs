@@ -8,7 +8,7 @@ use std::{sync::Arc, time::Instant};
 
 use http::HeaderMap;
 
-pub(super) use self::call::{Answer, Call, CallAnswer, CallError, DeniedCall, NamedStanding};
+pub(super) use self::call::{Answer, Call, CallAnswer, CallError, DeniedCall, WindowStanding};
 pub(super) use self::call::{DENIED, Operation};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
@@ -16,9 +16,9 @@ use tollgate_gate::{
     charge_plan::ChargeRole,
     tally::{DecidedCharge, Tally, adjustment},
 };
-use tollgate_limit::{Charge, Outcome, Retry, Standing};
+use tollgate_limit::{Charge, Outcome, Retry};
 use tollgate_policy::Policy;
-use tollgate_response::{Rejection, reported_reset};
+use tollgate_response::Rejection;
 use tollgate_store::Adjustment;
 
 use super::named_limits::{
@@ -150,7 +150,11 @@ async fn correct(
                 shared.stores.waiting.given_back(charge.key.entry);
             }
         }
-        standings.push(named_standing(&limit.name, *window_secs, charge, &standing));
+        standings.push(WindowStanding {
+            limit: limit.name.clone(),
+            window_seconds: *window_secs,
+            standing,
+        });
     }
     let answer = Ok(Answer { standings, ..Answer::default() });
     Ok(end_uncharged(head, Some(policy), answer))
@@ -209,25 +213,11 @@ fn denied_call(tally: &Tally<'_>, now: Timestamp) -> DeniedCall {
     }
 }
 
-fn standing_of(own: &DecidedCharge<'_, '_>) -> NamedStanding {
+fn standing_of(own: &DecidedCharge<'_, '_>) -> WindowStanding {
     debug_assert!(own.planned.role != ChargeRole::Candidate, "none is planned");
-    let planned = own.planned;
-    named_standing(&planned.limit.name, planned.allowance.window_secs, own.charge, own.standing())
-}
-
-fn named_standing(
-    limit: &str,
-    window_secs: Option<u64>,
-    charge: &Charge<'_>,
-    standing: &Standing,
-) -> NamedStanding {
-    let is_window = !charge.quota.holds_leases();
-    NamedStanding {
-        limit: limit.into(),
-        window_seconds: window_secs.filter(|_| is_window),
-        of: standing.limit,
-        used: standing.used,
-        remaining: standing.remaining,
-        reset: is_window.then(|| reported_reset(standing).ceil_secs()),
+    WindowStanding {
+        limit: own.planned.limit.name.clone(),
+        window_seconds: own.planned.allowance.window_secs,
+        standing: *own.standing(),
     }
 }

@@ -7,7 +7,7 @@ use tollgate_gate::{Gate, Program};
 use tollgate_wire::resp::{Arguments, Replies, parse_integer};
 
 use super::{
-    calls::{Answer, Call, CallError, answer},
+    calls::{Answer, Call, CallError, WindowStanding, answer},
     named_limits::{ChargeTime, MAX_WAIT, NamedCharge, ReceiptError, parse_instant},
 };
 
@@ -116,12 +116,12 @@ impl NamedCommand {
             NamedCommand::Charge { .. } => {
                 replies.array(5);
                 replies.integer(answer.denied.is_none().into());
-                replies.integer(number(standing.map(|own| own.remaining.into())));
+                replies.integer(number(standing.map(|own| own.standing.remaining.into())));
                 let wait = answer.denied.as_ref().and_then(|denied| denied.retry_after);
                 // Rounded up: a client that comes a moment too early comes for nothing.
                 let wait = wait.map(|wait| wait.as_micros().div_ceil(1000) as u64);
                 replies.integer(number(wait));
-                replies.integer(number(standing.and_then(|own| own.reset)));
+                replies.integer(number(standing.and_then(WindowStanding::reset)));
                 match &answer.receipt {
                     Some(receipt) => replies.bulk(receipt.as_bytes()),
                     None => replies.null(),
@@ -129,10 +129,10 @@ impl NamedCommand {
             }
             NamedCommand::Standing { .. } => {
                 replies.array(4);
-                replies.integer(number(standing.map(|own| own.of.into())));
-                replies.integer(number(standing.map(|own| own.used.into())));
-                replies.integer(number(standing.map(|own| own.remaining.into())));
-                replies.integer(number(standing.and_then(|own| own.reset)));
+                replies.integer(number(standing.map(|own| own.standing.limit.into())));
+                replies.integer(number(standing.map(|own| own.standing.used.into())));
+                replies.integer(number(standing.map(|own| own.standing.remaining.into())));
+                replies.integer(number(standing.and_then(WindowStanding::reset)));
             }
             NamedCommand::GiveBack { .. }
             | NamedCommand::Reset { .. }

@@ -7,11 +7,12 @@ use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{Gate, Program, X_REQUEST_ID};
+use tollgate_limit::Standing;
 use tollgate_response::{Body, problem};
 use tollgate_upstream::{ClientBody, downstream::Peer};
 
 use super::{
-    calls::{Answer, Call, CallAnswer, CallError, DENIED, Operation, answer},
+    calls::{Answer, Call, CallAnswer, CallError, DENIED, Operation, WindowStanding, answer},
     named_limits::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
     whole_body::{WholeBodyError, whole},
 };
@@ -181,7 +182,7 @@ fn respond(answered: CallAnswer) -> Response<Body> {
                 "allowed": false,
                 "denied_by": denied.by,
                 "retry_after": retry_after,
-                "standings": standings,
+                "standings": written_standings(&standings),
             });
             let mut response = written(&body);
             *response.status_mut() = status(DENIED);
@@ -192,7 +193,7 @@ fn respond(answered: CallAnswer) -> Response<Body> {
             response
         }
         Ok(Answer { standings, receipt, .. }) => {
-            let mut body = json!({ "allowed": true, "standings": standings });
+            let mut body = json!({ "allowed": true, "standings": written_standings(&standings) });
             if let (Some(receipt), Some(body)) = (receipt, body.as_object_mut()) {
                 body.insert("receipt".to_owned(), receipt.into());
             }
@@ -220,6 +221,21 @@ fn written(body: &Value) -> Response<Body> {
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+fn written_standings(standings: &[WindowStanding]) -> Value {
+    let written = standings.iter().map(|own| {
+        let WindowStanding { limit, window_seconds, standing } = own;
+        let Standing { limit: of, used, remaining, .. } = standing;
+        let mut written = json!({ "limit": limit, "of": of, "used": used, "remaining": remaining });
+        for (name, number) in [("window_seconds", *window_seconds), ("reset", own.reset())] {
+            if let (Some(number), Some(written)) = (number, written.as_object_mut()) {
+                written.insert(name.to_owned(), number.into());
+            }
+        }
+        written
+    });
+    written.collect()
 }
 
 fn status(code: u16) -> StatusCode {

@@ -1,7 +1,6 @@
 //! A charge of a request, as the log and traces have it.
 
 use tollgate_observe::access_log::{Decision, LimitStanding, Mode};
-use tollgate_response::reported_reset;
 use tollgate_store::Stores;
 
 use super::{
@@ -16,9 +15,7 @@ pub(super) fn limit_standing<'t, 'p>(
     tally: &Tally<'p>,
     charge: &DecidedCharge<'t, 'p>,
 ) -> LimitStanding<'t> {
-    let standing = charge.standing();
     let role = charge.planned.role;
-    let is_window = !charge.charge.quota.holds_leases();
     LimitStanding {
         name: &charge.planned.limit.name,
         mode: match role {
@@ -26,11 +23,8 @@ pub(super) fn limit_standing<'t, 'p>(
             ChargeRole::Shadow => Mode::Shadow,
             ChargeRole::Candidate | ChargeRole::Refund => Mode::Candidate,
         },
-        window_seconds: charge.planned.allowance.window_secs.filter(|_| is_window),
-        limit: standing.limit,
-        used: standing.used,
-        remaining: standing.remaining,
-        reset: is_window.then(|| reported_reset(standing).ceil_secs()),
+        window_seconds: charge.planned.allowance.window_secs,
+        standing: *charge.standing(),
         cost: tally.cost_of(charge),
         decision: match role {
             _ if charge.outcome.fits() => Decision::Allow,

@@ -78,13 +78,13 @@ impl TracedRequest<'_> {
     /// What the limit says that the client sees in headers.
     fn limit<'t>(&self, tally: &'t Tally<'_>) -> Option<LimitOutcome<'t>> {
         let charge = tally.reported()?;
-        let standing = limit_standing(self.stores, tally, &charge);
+        let own = limit_standing(self.stores, tally, &charge);
         Some(LimitOutcome {
-            name: standing.name,
-            decision: standing.decision.name(),
-            used: standing.used,
-            max: standing.limit,
-            store: standing.decided_by,
+            name: own.name,
+            decision: own.decision.name(),
+            used: own.standing.used,
+            max: own.standing.limit,
+            store: own.decided_by,
         })
     }
 }

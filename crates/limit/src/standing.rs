@@ -19,6 +19,14 @@ pub struct Standing {
     pub retry: Retry,
 }
 
+impl Standing {
+    /// When clients are told that the limit is whole again; with nothing left, when one more request
+    /// is possible, since clients wait until then even after a success.
+    pub fn reported_reset(&self) -> Timestamp {
+        if self.remaining == 0 { self.next } else { self.reset }
+    }
+}
+
 /// When a cost that was denied would be admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Retry {

@@ -37,7 +37,7 @@ pub use self::{
     denied_for::DenialReason,
     error::ErrorDetails,
     grpc::{GrpcCode, grpc_status, is_grpc_call},
-    limit_headers::{LimitHeaders, expose, reported_reset},
+    limit_headers::{LimitHeaders, expose},
     negotiation::{Format, preferred_format},
     options::options_asterisk,
     problem::problem,

@@ -24,11 +24,7 @@ static EXPOSED: LazyLock<String> = LazyLock::new(|| {
 pub struct LimitHeaders<'p> {
     /// The policy's limit, as it is written. None: another is in force.
     written_limit: Option<&'p HeaderValue>,
-    limit: u32,
-    remaining: u32,
-    used: u32,
-    /// Seconds since 1970.
-    reset: u64,
+    standing: Standing,
     resource: &'p HeaderValue,
 }
 
@@ -39,10 +35,7 @@ impl<'p> LimitHeaders<'p> {
         let is_whole = standing.limit == allowance.quota.capacity();
         LimitHeaders {
             written_limit: is_whole.then_some(&allowance.limit),
-            limit: standing.limit,
-            remaining: standing.remaining,
-            used: standing.used,
-            reset: reported_reset(standing).ceil_secs(),
+            standing: *standing,
             resource: &limit.resource,
         }
     }
@@ -52,18 +45,21 @@ impl<'p> LimitHeaders<'p> {
     /// reset.
     #[must_use]
     pub fn exhausted_until(self, retry: Timestamp) -> Self {
-        LimitHeaders { remaining: 0, reset: retry.ceil_secs(), ..self }
+        let standing = Standing { remaining: 0, next: retry, ..self.standing };
+        LimitHeaders { standing, ..self }
     }
 
     /// Puts them on a response, from which the upstream's own were removed.
     pub fn stamp(self, headers: &mut HeaderMap) {
         headers.reserve(FIELDS_STAMPED);
-        let limit = self.written_limit.cloned().unwrap_or_else(|| number(self.limit));
+        let LimitHeaders { written_limit, standing, resource } = self;
+        let limit = written_limit.cloned().unwrap_or_else(|| number(standing.limit));
+        let reset = standing.reported_reset().ceil_secs();
         headers.append(X_RATELIMIT_LIMIT.clone(), limit);
-        headers.append(X_RATELIMIT_REMAINING.clone(), number(self.remaining));
-        headers.append(X_RATELIMIT_USED.clone(), number(self.used));
-        headers.append(X_RATELIMIT_RESET.clone(), number(self.reset));
-        headers.append(X_RATELIMIT_RESOURCE.clone(), self.resource.clone());
+        headers.append(X_RATELIMIT_REMAINING.clone(), number(standing.remaining));
+        headers.append(X_RATELIMIT_USED.clone(), number(standing.used));
+        headers.append(X_RATELIMIT_RESET.clone(), number(reset));
+        headers.append(X_RATELIMIT_RESOURCE.clone(), resource.clone());
     }
 }
 
@@ -71,12 +67,6 @@ impl<'p> LimitHeaders<'p> {
 fn number(number: impl itoa::Integer) -> HeaderValue {
     let mut digits = itoa::Buffer::new();
     HeaderValue::from_str(digits.format(number)).unwrap_or(HeaderValue::from_static("0"))
-}
-
-/// When the limit is whole again; with nothing left, when one more request is possible, since
-/// clients wait until then even after a success.
-pub fn reported_reset(standing: &Standing) -> Timestamp {
-    if standing.remaining == 0 { standing.next } else { standing.reset }
 }
 
 /// Fields that a response gains, with a little room, so that the header map grows once.

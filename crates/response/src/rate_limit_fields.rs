@@ -10,8 +10,6 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_clock::Timestamp;
 use tollgate_limit::Standing;
 
-use super::limit_headers::reported_reset;
-
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
 
@@ -46,7 +44,7 @@ pub struct RateLimitItem<'n> {
 /// A denied client that waits as long as `Retry-After` says has waited long enough for every limit,
 /// so this is never longer.
 pub fn reset_seconds(standing: &Standing, now: Timestamp, retry_after: Option<u64>) -> u64 {
-    let micros = reported_reset(standing).as_micros().saturating_sub(now.as_micros());
+    let micros = standing.reported_reset().as_micros().saturating_sub(now.as_micros());
     micros.div_ceil(1_000_000).min(retry_after.unwrap_or(u64::MAX))
 }
 

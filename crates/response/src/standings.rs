@@ -7,44 +7,44 @@ use tollgate_limit::Standing;
 use super::{
     body::Body,
     json::{JSON, json_line},
-    limit_headers::reported_reset,
 };
 
 /// How the caller stands, by resource. `rate` is that of the primary limit.
 #[derive(Serialize)]
 struct Standings<'s> {
     #[serde(serialize_with = "as_map")]
-    resources: Vec<(&'s str, Numbers)>,
+    resources: Vec<(&'s str, &'s Standing)>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    rate: Option<Numbers>,
+    rate: Option<Numbers<'s>>,
 }
 
-#[derive(Clone, Copy, Serialize)]
-struct Numbers {
-    limit: u32,
-    used: u32,
-    remaining: u32,
-    reset: u64,
-}
+/// Writes the numbers of a standing.
+struct Numbers<'s>(&'s Standing);
 
-impl From<&Standing> for Numbers {
-    fn from(standing: &Standing) -> Self {
-        let &Standing { limit, used, remaining, .. } = standing;
-        Numbers { limit, used, remaining, reset: reported_reset(standing).ceil_secs() }
+impl Serialize for Numbers<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let &Numbers(&Standing { limit, used, remaining, .. }) = self;
+        let numbers = [("limit", limit), ("used", used), ("remaining", remaining)];
+        let numbers = numbers.map(|(name, number)| (name, u64::from(number)));
+        let reset = ("reset", self.0.reported_reset().ceil_secs());
+        serializer.collect_map(numbers.into_iter().chain([reset]))
     }
 }
 
-fn as_map<S: Serializer>(resources: &[(&str, Numbers)], serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.collect_map(resources.iter().copied())
+fn as_map<S: Serializer>(
+    resources: &[(&str, &Standing)],
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(resources.iter().map(|(name, standing)| (name, Numbers(standing))))
 }
 
 /// The response: each resource by name, and the primary limit again as `rate`.
 pub fn standings<'s>(
     resources: impl IntoIterator<Item = (&'s str, &'s Standing)>,
-    rate: Option<&Standing>,
+    rate: Option<&'s Standing>,
 ) -> Response<Body> {
-    let resources = resources.into_iter().map(|(name, standing)| (name, standing.into())).collect();
-    let body = json_line(&Standings { resources, rate: rate.map(Numbers::from) });
+    let resources = resources.into_iter().collect();
+    let body = json_line(&Standings { resources, rate: rate.map(Numbers) });
     let mut response = Response::new(Body::full(body));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, JSON.clone());

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method};
 use tollgate_clock::Timestamp;
+use tollgate_limit::Standing;
 use tollgate_response::Account;
 use tollgate_store::{NotReset, StoreError};
 
@@ -30,7 +31,7 @@ pub(in crate::decisions) struct Answer {
     /// Why it was not charged; none: it was, or has not asked for that.
     pub(in crate::decisions) denied: Option<DeniedCall>,
     /// How the limits stand, in the order of the charges; a limit has one for each of its windows.
-    pub(in crate::decisions) standings: Vec<NamedStanding>,
+    pub(in crate::decisions) standings: Vec<WindowStanding>,
     /// For correcting what was taken.
     pub(in crate::decisions) receipt: Option<String>,
 }
@@ -45,22 +46,21 @@ pub(in crate::decisions) struct DeniedCall {
 }
 
 /// How a window of a limit stands for a key.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
-pub(in crate::decisions) struct NamedStanding {
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(in crate::decisions) struct WindowStanding {
     /// The limit.
     pub(in crate::decisions) limit: Box<str>,
-    /// The length of the window; none: it has none.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// The length of the window; none: it is of slots, which end when they are released.
     pub(in crate::decisions) window_seconds: Option<u64>,
-    /// Units that it allows.
-    pub(in crate::decisions) of: u32,
-    /// Units used.
-    pub(in crate::decisions) used: u32,
-    /// Units left.
-    pub(in crate::decisions) remaining: u32,
-    /// Seconds since 1970; none: of slots, which end when they are released.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(in crate::decisions) reset: Option<u64>,
+    /// How it stands.
+    pub(in crate::decisions) standing: Standing,
+}
+
+impl WindowStanding {
+    /// When the limit is whole again, in seconds since 1970; none: of slots.
+    pub(in crate::decisions) fn reset(&self) -> Option<u64> {
+        self.window_seconds.map(|_| self.standing.reported_reset().ceil_secs())
+    }
 }
 
 /// Why a call has no answer.

@@ -3,6 +3,7 @@
 use std::{fmt::Display, net::IpAddr, time::Duration};
 
 use tollgate_clock::Timestamp;
+use tollgate_limit::Standing;
 
 use super::Facts;
 
@@ -81,16 +82,10 @@ pub struct LimitStanding<'e> {
     pub name: &'e str,
     /// Whether it may deny.
     pub mode: Mode,
-    /// Length of the window. None: it is of requests in flight.
+    /// Length of the window. None: it is of requests in flight, and when one ends is unknown.
     pub window_seconds: Option<u64>,
-    /// Units that can be used.
-    pub limit: u32,
-    /// Units used.
-    pub used: u32,
-    /// Units left.
-    pub remaining: u32,
-    /// When there are more again, in seconds since the epoch. None: unknown.
-    pub reset: Option<u64>,
+    /// How it stands.
+    pub standing: Standing,
     /// Units that this request has cost in the end.
     pub cost: u32,
     /// What it says of this request.

@@ -2,6 +2,8 @@
 
 use std::io::Write as _;
 
+use tollgate_limit::Standing;
+
 use super::{
     Millis,
     entry::{Entry, LimitStanding},
@@ -98,7 +100,7 @@ fn push_text(line: &mut Vec<u8>, name: &str, text: Option<&str>) {
 fn push_limit(line: &mut Vec<u8>, limit: Option<&LimitStanding<'_>>) {
     // The name of a limit needs no escapes.
     let _ = match limit {
-        Some(LimitStanding { name, used, limit, cost, .. }) => {
+        Some(LimitStanding { name, standing: Standing { limit, used, .. }, cost, .. }) => {
             write!(line, ",\"limit\":\"{name}\",\"used\":{used},\"of\":{limit},\"cost\":{cost}")
         }
         None => write!(line, ",\"limit\":null,\"used\":null,\"of\":null,\"cost\":null"),
@@ -107,15 +109,17 @@ fn push_limit(line: &mut Vec<u8>, limit: Option<&LimitStanding<'_>>) {
 
 fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
     line.extend_from_slice(b",\"limits\":[");
-    for (at, standing) in limits.iter().enumerate() {
-        let LimitStanding { name, limit, used, remaining, cost, decided_by, .. } = standing;
-        let mode = standing.mode.name();
-        let decision = standing.decision.name();
+    for (at, own) in limits.iter().enumerate() {
+        let LimitStanding { name, window_seconds, standing, cost, decided_by, .. } = own;
+        let Standing { limit, used, remaining, .. } = standing;
+        let mode = own.mode.name();
+        let decision = own.decision.name();
         let comma = if at == 0 { "" } else { "," };
         let _ = write!(line, "{comma}{{\"name\":\"{name}\",\"mode\":\"{mode}\"");
-        push_number(line, "window_seconds", standing.window_seconds);
+        push_number(line, "window_seconds", *window_seconds);
         let _ = write!(line, ",\"limit\":{limit},\"used\":{used},\"remaining\":{remaining}");
-        push_number(line, "reset", standing.reset);
+        let reset = window_seconds.map(|_| standing.reported_reset().ceil_secs());
+        push_number(line, "reset", reset);
         let _ = write!(
             line,
             ",\"cost\":{cost},\"decision\":\"{decision}\",\"decided_by\":\"{decided_by}\"}}"

@@ -8,6 +8,7 @@ use std::{
 
 use serde_json::Value;
 use tollgate_clock::Timestamp;
+use tollgate_limit::{Retry, Standing};
 
 use super::*;
 
@@ -56,10 +57,14 @@ const CORE: LimitStanding<'_> = LimitStanding {
     name: "core",
     mode: Mode::Enforce,
     window_seconds: Some(3600),
-    limit: 5000,
-    used: 1,
-    remaining: 4999,
-    reset: Some(3600),
+    standing: Standing {
+        limit: 5000,
+        remaining: 4999,
+        used: 1,
+        reset: Timestamp::from_secs(3600),
+        next: Timestamp::from_secs(0),
+        retry: Retry::Now,
+    },
     cost: 1,
     decision: Decision::Allow,
     decided_by: "redis",
@@ -69,10 +74,14 @@ const INFLIGHT: LimitStanding<'_> = LimitStanding {
     name: "inflight",
     mode: Mode::Shadow,
     window_seconds: None,
-    limit: 2,
-    used: 2,
-    remaining: 0,
-    reset: None,
+    standing: Standing {
+        limit: 2,
+        remaining: 0,
+        used: 2,
+        reset: Timestamp::from_secs(3600),
+        next: Timestamp::from_secs(3600),
+        retry: Retry::At(Timestamp::from_secs(3600)),
+    },
     cost: 0,
     decision: Decision::WouldDeny,
     decided_by: "local",

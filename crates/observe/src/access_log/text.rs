@@ -2,6 +2,8 @@
 
 use std::{fmt::Write as _, io::Write as _};
 
+use tollgate_limit::Standing;
+
 use super::{
     Millis,
     entry::{Denied, Entry, LimitStanding},
@@ -33,7 +35,8 @@ pub(super) fn write_text(entry: &Entry<'_>) -> Vec<u8> {
     line.extend_from_slice(b" route=");
     push_word(&mut line, entry.route.unwrap_or("-"));
     let _ = write!(line, " {}", entry.status);
-    if let Some(LimitStanding { name, used, limit, .. }) = entry.limit {
+    if let Some(LimitStanding { name, standing, .. }) = entry.limit {
+        let Standing { limit, used, .. } = standing;
         let _ = write!(line, " {name}={used}/{limit}");
     }
     if let Some(asker) = entry.asked_by {
