@@ -74,31 +74,18 @@ impl Shared {
         let standing_cache = StandingCache::new(settings.store.deadline);
         let stores = Stores::new(settings.store, memory, clock.clone()).with_disk(disk);
         let stores = Arc::new(stores);
+        let ring = KeyRing::start(clock.clone())?;
+        let identifier = Identifier::new(settings.token_cache_bytes, stores.hashing(), ring);
         let shared = Shared {
-            snapshot: ArcSwap::default(),
-            identifier: Identifier::new(
-                settings.token_cache_bytes,
-                stores.hashing(),
-                KeyRing::start(clock.clone())?,
-            ),
-            stores,
             keeper: Some(Keeper::default()),
-            clock,
             trusted_proxies: settings.trusted_proxies,
-            ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
-            unread_schemes: UnreadSchemes::default(),
             write_forwarded: settings.write_forwarded,
             timeouts: settings.timeouts,
             limits: settings.limits,
             admission: Admission::new(&settings.limits),
-            recent_costs: RecentCosts::default(),
-            refunds: Refunds::default(),
-            series: SeriesBook::default(),
-            denials: Denials::default(),
             tracer: settings.tracing.map(Tracer::start).transpose()?,
-            commands: CommandCounts::default(),
-            distrust: Distrust::new(),
             standing_cache,
+            ..Shared::of(stores, identifier, clock)
         };
         shared.install(policies);
         Ok(shared)
@@ -121,19 +108,32 @@ impl Shared {
 
     fn with_ring(settings: Option<&Settings>, clock: Clock, ring: KeyRing) -> Shared {
         let hasher = Hashing::Fixed(KeyHasher::new(NO_SECRET));
+        let identifier = Identifier::new(REHEARSED_TOKENS_BYTES, hasher, ring);
+        let shared = Shared::of(fresh_stores(MemoryBounds::DEFAULT), identifier, clock);
+        let Some(settings) = settings else { return shared };
+        Shared {
+            trusted_proxies: settings.trusted_proxies.clone(),
+            write_forwarded: settings.write_forwarded,
+            timeouts: settings.timeouts,
+            limits: settings.limits,
+            ..shared
+        }
+    }
+
+    /// With the settings' defaults, no policies and no servers.
+    fn of(stores: Arc<Stores>, identifier: Identifier, clock: Clock) -> Shared {
         Shared {
             snapshot: ArcSwap::default(),
-            identifier: Identifier::new(REHEARSED_TOKENS_BYTES, hasher, ring),
-            stores: fresh_stores(MemoryBounds::DEFAULT),
+            stores,
+            identifier,
             keeper: None,
             clock,
-            trusted_proxies: settings
-                .map_or_else(Default::default, |own| own.trusted_proxies.clone()),
+            trusted_proxies: TrustedProxies::default(),
             ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
             unread_schemes: UnreadSchemes::default(),
-            write_forwarded: settings.is_some_and(|own| own.write_forwarded),
-            timeouts: settings.map_or_else(Timeouts::default, |own| own.timeouts),
-            limits: settings.map_or_else(Limits::default, |own| own.limits),
+            write_forwarded: false,
+            timeouts: Timeouts::default(),
+            limits: Limits::default(),
             admission: Admission::new(&Limits::default()),
             recent_costs: RecentCosts::default(),
             refunds: Refunds::default(),
