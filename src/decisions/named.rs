@@ -7,7 +7,7 @@ use tollgate_gate::{Gate, Program};
 use tollgate_wire::resp::{Arguments, Replies, parse_integer};
 
 use super::{
-    calls::{Answer, Call, CallError, WindowStanding, answer},
+    calls::{Answer, Call, CallAnswer, CallError, WindowStanding, answer},
     named_limits::{ChargeTime, MAX_WAIT, NamedCharge, ReceiptError, parse_instant},
 };
 
@@ -85,19 +85,23 @@ impl NamedCommand {
     /// Has the policies decide.
     pub(super) async fn run(&self, gate: &Gate, address: IpAddr) -> Outcome {
         let program = Program { address, protocol: "redis", user_agent: None };
-        let call = match self {
+        let answer = match self {
             NamedCommand::Charge { limit, key, cost, time } => {
                 let charges = [NamedCharge { limit, key, cost: *cost }];
-                return answered(gate, Call::Charge(&charges, *time), program).await;
+                answered(gate, Call::Charge(&charges, *time), program).await
             }
             NamedCommand::GiveBack { receipt } => {
                 return give_back(gate, receipt, program).await;
             }
-            NamedCommand::Standing { limit, key, at } => Call::Standing(limit, key, *at),
-            NamedCommand::Reset { limit, key } => Call::Reset(limit, key),
+            NamedCommand::Standing { limit, key, at } => {
+                answered(gate, Call::Standing(limit, key, *at), program).await
+            }
+            NamedCommand::Reset { limit, key } => {
+                answered(gate, Call::Reset(limit, key), program).await
+            }
             NamedCommand::Mistaken(mistake) => return Err(format!("ERR {mistake}")),
         };
-        answered(gate, call, program).await
+        answer.map_err(|error| message_of(&error))
     }
 
     /// Writes what it came to.
@@ -141,23 +145,20 @@ impl NamedCommand {
     }
 }
 
-async fn answered(gate: &Gate, call: Call<'_>, program: Program<'_>) -> Outcome {
-    let answered = answer(gate, call, program).await;
-    if let Some(account) = answered.account {
+/// Answers a call, and ends it: there is no response whose end it has to wait for.
+async fn answered(gate: &Gate, call: Call<'_>, program: Program<'_>) -> Result<Answer, CallError> {
+    let CallAnswer { answer, account, .. } = answer(gate, call, program).await;
+    if let Some(account) = account {
         account.end(true);
     }
-    answered.answer.map_err(|error| message_of(&error))
+    answer
 }
 
 /// Units and slots alike.
 async fn give_back(gate: &Gate, receipt: &str, program: Program<'_>) -> Outcome {
     let mut outcome = None;
     for call in [Call::Settle(receipt, None, 0), Call::Release(receipt)] {
-        let answered = answer(gate, call, program).await;
-        if let Some(account) = answered.account {
-            account.end(true);
-        }
-        match answered.answer {
+        match answered(gate, call, program).await {
             // The receipt has only the other kind.
             Err(CallError::Receipt(ReceiptError::Nothing(_))) => {}
             answer => {

@@ -209,13 +209,12 @@ fn respond(answered: CallAnswer) -> Response<Body> {
     };
     response.headers_mut().extend(headers);
     response.headers_mut().insert(X_REQUEST_ID.clone(), request_id);
-    if let Some(account) = account {
-        response.body_mut().set_account(account);
-    }
+    response.body_mut().set_account(account);
     response
 }
 
-fn written(body: &Value) -> Response<Body> {
+/// A response with a body in JSON, for now only.
+pub(super) fn written(body: &Value) -> Response<Body> {
     let mut response = Response::new(Body::full(format!("{body}\n")));
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

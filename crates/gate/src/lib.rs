@@ -100,7 +100,7 @@ use self::{
     judge::Judge,
     judge_input::JudgeInput,
     redirect::redirect,
-    request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
+    request_guard::{LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_state::{Action, RequestState},
     respond::{Audience, Reply},
     series::WorkerSeries,
@@ -464,10 +464,8 @@ impl Gate {
         }
         let is_undecided = reply.rejection().is_some_and(Rejection::is_undecided);
         let rejection = reply.rejection().filter(|_| self.log.is_some());
-        let error = rejection.map(ToString::to_string);
-        let denied = rejection.and_then(DeniedBy::of);
         let http_status = rejection.map(|rejection| rejection.status(state.responses()));
-        let note = ResponseNote { error, denied, is_undecided, upstream_time };
+        let note = ResponseNote { is_undecided, upstream_time, ..ResponseNote::of(rejection) };
         let mut response = self.judge.respond(reply, state, audience, series);
         let leases = guard.leases.take();
         let mut account = guard.account(response.status().as_u16(), &note);
@@ -478,9 +476,7 @@ impl Gate {
             tail.add_grpc_status(status, http_status);
         }
         let body = response.body_mut();
-        if let Some(account) = account {
-            body.set_account(account);
-        }
+        body.set_account(account);
         body.set_leases(leases);
         if let Some(asker) = inbound.asker {
             translate(asker, note.is_undecided, &mut response);

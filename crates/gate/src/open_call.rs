@@ -16,7 +16,7 @@ use super::{
     Arrival, Gate, Snapshot,
     counting::{CountedSender, count_adjustment, count_charges},
     denials::DeniedRequest,
-    request_guard::{DeniedBy, LoggedRequest, RequestGuard, RequestLine, ResponseNote},
+    request_guard::{LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_state::Action,
     stamp::stamp,
     tally::Tally,
@@ -163,14 +163,7 @@ impl<'p> OpenCall<'_, '_, 'p> {
 
     /// Ends the call. Returns what ends with its response.
     pub fn end(self, status: u16) -> Option<Account> {
-        let rejection = self.rejection.as_ref();
-        let note = ResponseNote {
-            error: rejection.map(ToString::to_string),
-            denied: rejection.and_then(DeniedBy::of),
-            is_undecided: rejection.is_some_and(Rejection::is_undecided),
-            upstream_time: None,
-        };
-        self.guard.account(status, &note)
+        self.guard.account(status, &ResponseNote::of(self.rejection.as_ref()))
     }
 
     fn note_denial(&self, action: &Action<'p>, now: Timestamp) {

@@ -58,7 +58,7 @@ impl Gate {
         let method = Method::from_bytes(method.as_bytes());
         let method = method.as_ref().map_or(MethodLabel::OTHER, MethodLabel::of);
         let meter = RequestMeter::begin(series, method, arrival.started);
-        response.body_mut().set_account(Account::new(meter, None, status, tail));
+        response.body_mut().set_account(Some(Account::new(meter, None, status, tail)));
         response
     }
 

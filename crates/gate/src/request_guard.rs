@@ -107,7 +107,7 @@ impl LoggedRequest {
 
 impl DeniedBy {
     /// Why `rejection` denies; none if it is no denial.
-    pub(super) fn of(rejection: &Rejection) -> Option<DeniedBy> {
+    fn of(rejection: &Rejection) -> Option<DeniedBy> {
         let reason = rejection.denied_for()?;
         Some(DeniedBy { reason, limit: rejection.limit().map(Box::from) })
     }
@@ -118,6 +118,16 @@ impl DeniedBy {
 }
 
 impl ResponseNote {
+    /// What became of a request that was refused for this; none: it was not refused.
+    pub(super) fn of(rejection: Option<&Rejection>) -> ResponseNote {
+        ResponseNote {
+            error: rejection.map(ToString::to_string),
+            denied: rejection.and_then(DeniedBy::of),
+            is_undecided: rejection.is_some_and(Rejection::is_undecided),
+            upstream_time: None,
+        }
+    }
+
     /// Whether a limit has denied the request.
     pub(super) fn is_denied_by_limit(&self) -> bool {
         self.denied.as_ref().is_some_and(|denied| denied.reason == DenialReason::Limit)

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use tollgate_limit::{DecidedBy, Hashing, Key, Retry};
+use tollgate_limit::{DecidedBy, Hashing, Key, Retry, Standing};
 use tollgate_policy::HeaderFamily;
 use tollgate_response::{LimitHeaders, RateLimitFields, RateLimitItem, reset_seconds};
 
@@ -52,12 +52,13 @@ fn fallback_value(decider: DecidedBy) -> HeaderValue {
 fn limit_headers<'p>(tally: &Tally<'p>) -> Option<LimitHeaders<'p>> {
     let reported = tally.reported()?;
     let planned = reported.planned;
-    let standing = reported.standing();
-    let fields = LimitHeaders::new(planned.limit, planned.allowance, standing);
-    Some(match (planned.role, standing.retry) {
-        (ChargeRole::Primary, Retry::At(retry)) => fields.exhausted_until(retry),
-        _ => fields,
-    })
+    let mut standing = *reported.standing();
+    if let (ChargeRole::Primary, Retry::At(retry)) = (planned.role, standing.retry) {
+        // For a denial that waiting helps against nothing remains, and the reset is when a retry
+        // makes sense. Clients recognise such a denial by that alone, and wait for the reset.
+        standing = Standing { remaining: 0, next: retry, ..standing };
+    }
+    Some(LimitHeaders::new(planned.limit, planned.allowance, standing))
 }
 
 /// The `RateLimit` fields of the enforced limits; none: there are no such limits.

@@ -126,9 +126,9 @@ impl Body {
         }
     }
 
-    /// Has it end the request's account at its end.
-    pub fn set_account(&mut self, account: Account) {
-        self.account = Some(Box::new(account));
+    /// Has it end the request's account at its end, if there is one.
+    pub fn set_account(&mut self, account: Option<Account>) {
+        self.account = account.map(Box::new);
     }
 
     /// Keeps a field from the client that its upstream may send as a trailer.

@@ -3,7 +3,6 @@
 use std::sync::LazyLock;
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
-use tollgate_clock::Timestamp;
 use tollgate_limit::Standing;
 use tollgate_policy::{Allowance, HeaderFamily, Limit};
 
@@ -31,22 +30,13 @@ pub struct LimitHeaders<'p> {
 impl<'p> LimitHeaders<'p> {
     /// How `limit` stands. Where the effective limit is not the policy's, such as the share of a
     /// proxy in fallback mode, the headers have the effective one.
-    pub fn new(limit: &'p Limit, allowance: &'p Allowance, standing: &Standing) -> Self {
+    pub fn new(limit: &'p Limit, allowance: &'p Allowance, standing: Standing) -> Self {
         let is_whole = standing.limit == allowance.quota.capacity();
         LimitHeaders {
             written_limit: is_whole.then_some(&allowance.limit),
-            standing: *standing,
+            standing,
             resource: &limit.resource,
         }
-    }
-
-    /// For a denial by the primary limit that waiting helps against: nothing remains, and the reset
-    /// is when a retry makes sense. Clients recognise such a denial by that alone, and wait for the
-    /// reset.
-    #[must_use]
-    pub fn exhausted_until(self, retry: Timestamp) -> Self {
-        let standing = Standing { remaining: 0, next: retry, ..self.standing };
-        LimitHeaders { standing, ..self }
     }
 
     /// Puts them on a response, from which the upstream's own were removed.

@@ -8,11 +8,11 @@ use tollgate_gate::Gate;
 use tollgate_response::{Body, problem};
 use tollgate_upstream::{ClientBody, downstream::Peer};
 use tollgate_wire::envoy::rate_limit::{
-    DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
+    Code, DescriptorStatus, Entry, RateLimitDescriptor, RateLimitRequest, RateLimitResponse,
 };
 
 use super::rate_limit::{LimitError, RateLimitAnswer, rate_limit};
-use crate::decisions::whole_body::whole;
+use crate::decisions::{programs::written, whole_body::whole};
 
 /// Where it is asked.
 pub(super) const PATH: &str = "/json";
@@ -111,7 +111,7 @@ pub(super) async fn rate_limit_by_json(
     };
     let RateLimitAnswer { answer, account } = rate_limit(gate, &request, PATH, parts, peer).await;
     let mut response = match answer {
-        Ok(answer) => written(&answer),
+        Ok(answer) => response_of(&answer),
         Err(LimitError::Descriptors(error)) => {
             problem(StatusCode::BAD_REQUEST, &format!("This cannot be asked: {error}."))
         }
@@ -119,13 +119,11 @@ pub(super) async fn rate_limit_by_json(
             problem(StatusCode::SERVICE_UNAVAILABLE, &format!("Nothing was decided: {error}."))
         }
     };
-    if let Some(account) = account {
-        response.body_mut().set_account(account);
-    }
+    response.body_mut().set_account(account);
     response
 }
 
-fn written(answer: &RateLimitResponse) -> Response<Body> {
+fn response_of(answer: &RateLimitResponse) -> Response<Body> {
     let statuses: Vec<Value> = answer.statuses.iter().map(status).collect();
     let code = answer.overall_code();
     let mut all = Map::new();
@@ -137,12 +135,10 @@ fn written(answer: &RateLimitResponse) -> Response<Body> {
     if !fields.is_empty() {
         all.insert("responseHeadersToAdd".to_owned(), fields.into());
     }
-    let mut response = Response::new(Body::full(format!("{}\n", Value::Object(all))));
-    let is_over = code == tollgate_wire::envoy::rate_limit::Code::OverLimit;
-    *response.status_mut() = if is_over { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::OK };
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    let mut response = written(&Value::Object(all));
+    if code == Code::OverLimit {
+        *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    }
     response
 }
 

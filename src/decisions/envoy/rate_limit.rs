@@ -78,9 +78,7 @@ pub(super) async fn rate_limit_by_grpc(
         Ok(answer) => call_response(frame::written(&answer)),
         Err(error) => call_error(error.code(), &error.to_string()),
     };
-    if let Some(account) = account {
-        response.body_mut().set_account(account);
-    }
+    response.body_mut().set_account(account);
     Ok(response)
 }
 
