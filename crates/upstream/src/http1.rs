@@ -12,11 +12,11 @@
 mod body_length;
 mod chunked;
 mod connection;
-#[cfg(test)]
-mod differential;
 mod request_head;
 mod response_head;
 mod sending;
+#[cfg(test)]
+mod tests;
 
 pub(super) use self::{
     connection::{Connection, Message},

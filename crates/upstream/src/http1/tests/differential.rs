@@ -18,7 +18,7 @@ use self::{
 const CASES: u64 = 10_000;
 
 /// The table of differences, which this test keeps true.
-const NOTE: &str = include_str!("../../../../docs/design/upstream-codec.md");
+const NOTE: &str = include_str!("../../../../../docs/design/upstream-codec.md");
 
 #[test]
 fn responses_are_read_as_hyper_reads_them_or_more_strictly() {
