@@ -1,6 +1,7 @@
 //! `GET /metrics`: numbers for Prometheus.
 
 use tollgate_clock::Timestamp;
+use tollgate_keyword::Keyword;
 use tollgate_observe::{access_log::AccessLog, events::Unwritten, trace::DropReason};
 use tollgate_store::{Decider, NoRoom, Unanswered};
 use tollgate_upstream::downstream::{Fault, Handshake, HandshakeFailure};
@@ -39,8 +40,8 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.sample(&[], admission.connections() as u64);
     let help = "What ended connections, or kept them from being made.";
     text.family("tollgate_connection_faults_total", MetricKind::Counter, help);
-    for fault in Fault::ALL {
-        text.sample(&[("fault", fault.name())], admission.faults().total(fault));
+    for fault in Fault::all() {
+        text.sample(&[("fault", fault.keyword())], admission.faults().total(fault));
     }
 
     let help =
@@ -54,9 +55,9 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     }
     let help = "TLS handshakes with clients that failed, by reason.";
     text.family("tollgate_tls_handshake_failures_total", MetricKind::Counter, help);
-    for reason in HandshakeFailure::ALL {
+    for reason in HandshakeFailure::all() {
         let number = admission.handshakes().total(Handshake::Failed(reason));
-        text.sample(&[("reason", reason.name())], number);
+        text.sample(&[("reason", reason.keyword())], number);
     }
     certificates::write_metrics(&mut text, &context.listeners);
 

@@ -6,6 +6,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_gate::Shared;
+use tollgate_keyword::Keyword;
 use tollgate_upstream::{
     AnswerCounts, EndpointReport, EndpointState, Keeper, ServerReport, UpstreamReport,
 };
@@ -101,7 +102,7 @@ pub(super) fn write_metrics(text: &mut Exposition, shared: &Shared) {
         "Requests that servers have now.",
     );
     each(text, &|server| server.endpoints.iter().map(|endpoint| endpoint.in_flight as u64).sum());
-    for state in EndpointState::ALL {
+    for state in EndpointState::all() {
         let (name, help) = match state {
             EndpointState::Serving => {
                 ("tollgate_upstream_serving", "Addresses of servers that get requests.")
@@ -144,7 +145,7 @@ impl From<&EndpointReport> for EndpointStatus {
     fn from(report: &EndpointReport) -> Self {
         EndpointStatus {
             address: report.address.to_string(),
-            state: report.state.name().into(),
+            state: report.state.keyword().into(),
             in_flight: report.in_flight,
         }
     }

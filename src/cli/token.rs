@@ -8,6 +8,7 @@ use anyhow::{Context, anyhow, bail};
 use serde_json::{Map, Value, json};
 use tollgate_clock::Clock;
 use tollgate_identity::{Algorithm, SigningKey, TokenHeader};
+use tollgate_keyword::Keyword;
 use tollgate_yaml::{Sources, parse_duration};
 
 use self::recipient::Recipient;
@@ -144,7 +145,7 @@ fn in_best_algorithm<E>(
     if asked.is_some() {
         return key(asked);
     }
-    let allowed = Algorithm::ALL.into_iter().filter(|algorithm| recipient.allows(*algorithm));
+    let allowed = Algorithm::all().filter(|algorithm| recipient.allows(*algorithm));
     let mut fitting = allowed.filter_map(|algorithm| key(Some(algorithm)).ok());
     fitting.next().map_or_else(|| key(None), Ok)
 }

@@ -2,6 +2,7 @@
 //! what is wrong, and which callers have rates of their own.
 
 use tollgate_clock::Timestamp;
+use tollgate_keyword::Keyword;
 use tollgate_policy::Policies;
 use tollgate_settings::Settings;
 use tollgate_yaml::warning::{Rule, Warning};
@@ -15,7 +16,7 @@ pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
             && warning.holds(now, |network| settings.may_see_all_clients_in(network))
     };
     for warning in settings.warnings.iter().chain(of_policies).filter(is_new) {
-        let rule = warning.rule.name();
+        let rule = warning.rule.keyword();
         let problem = &warning.problem;
         let place = problem.place();
         let help = problem.help();

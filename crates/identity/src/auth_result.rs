@@ -7,64 +7,19 @@ use super::{
     token_error::TokenError,
 };
 
-/// The kind of a request's credential, or what is wrong with it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(missing_docs, reason = "each is named as the credential or the error that it stands for")]
-pub enum AuthResult {
-    /// The request needs no credential and has none that is read.
-    None,
-    Jwt,
-    /// A token that its issuer was asked about (RFC 7662).
-    Introspected,
-    ApiKey,
-    Certificate,
-    /// A bad credential that the route treats as none.
-    Ignored,
-    Missing,
-    Several,
-    Empty,
-    MalformedCredential,
-    TooLong,
-    Malformed,
-    MalformedHeader,
-    AlgorithmNotAllowed,
-    CriticalExtension,
-    KeyHint,
-    UnexpectedType,
-    MalformedPayload,
-    UnknownIssuer,
-    UnknownKey,
-    AmbiguousKey,
-    WrongSignature,
-    MissingClaim,
-    MalformedClaim,
-    RequiredClaim,
-    TooLongLived,
-    Inactive,
-    Opaque,
-    MalformedKey,
-    WrongKey,
-    RevokedKey,
-    WrongAudience,
-    Expired,
-    NotYetValid,
-    TooOld,
-    Unavailable,
-    TooManyBadTokens,
-    TooManyLookups,
-    IssuerNotAccepted,
-    NoCaller,
-    /// The client's certificate is no longer valid.
-    BadCertificate,
-}
-
 keywords! {
-    AuthResult {
+    /// The kind of a request's credential, or what is wrong with it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    #[expect(missing_docs, reason = "each is named as the credential or the error that it stands for")]
+    pub enum AuthResult {
+        /// The request needs no credential and has none that is read.
         None = "none",
         Jwt = "jwt",
+        /// A token that its issuer was asked about (RFC 7662).
         Introspected = "introspected",
         ApiKey = "api_key",
         Certificate = "certificate",
+        /// A bad credential that the route treats as none.
         Ignored = "ignored",
         Missing = "missing",
         Several = "several_credentials",
@@ -100,6 +55,7 @@ keywords! {
         TooManyLookups = "too_many_lookups",
         IssuerNotAccepted = "issuer_not_accepted",
         NoCaller = "no_caller",
+        /// The client's certificate is no longer valid.
         BadCertificate = "bad_certificate",
     }
 }

@@ -12,6 +12,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use jsonwebtoken::EncodingKey;
 use serde_json::{Map, Value, json};
 use thiserror::Error;
+use tollgate_keyword::Keyword;
 
 use super::keys::{Algorithm, KeyError, KeySet, PublicJwk, der, pem};
 
@@ -119,7 +120,7 @@ impl SigningKey {
         claims: &Map<String, Value>,
     ) -> Result<String, SignError> {
         let TokenHeader { kid, typ } = header;
-        let mut header = json!({ "alg": self.algorithm.name(), "typ": typ });
+        let mut header = json!({ "alg": self.algorithm.keyword(), "typ": typ });
         if let (Some(kid), Some(members)) = (kid, header.as_object_mut()) {
             members.insert("kid".to_owned(), kid.into());
         }

@@ -122,6 +122,7 @@ fn local_peers(address: &ListenAddress) -> Option<IpAddr> {
 mod tests {
     use std::path::Path;
 
+    use tollgate_keyword::Keyword;
     use tollgate_yaml::Sources;
 
     use super::*;
@@ -139,7 +140,7 @@ mod tests {
     fn warned(lines: &str) -> Vec<String> {
         let warned = settings(lines).warnings.into_iter().map(|warning| {
             let problem = &warning.problem;
-            format!("{}:{} {}", problem.line(), problem.column(), warning.rule.name())
+            format!("{}:{} {}", problem.line(), problem.column(), warning.rule.keyword())
         });
         warned.collect()
     }

@@ -2,6 +2,8 @@
 
 use std::{net::SocketAddr, time::Instant};
 
+use tollgate_keyword::keywords;
+
 use super::{Endpoint, answers::UpstreamTotal, ejection::Eligibility};
 
 /// An upstream of a policy.
@@ -45,29 +47,16 @@ pub struct EndpointReport {
     pub in_flight: usize,
 }
 
-/// Whether an address gets requests.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndpointState {
-    /// It does.
-    Serving,
-    /// It does not: its health probes fail.
-    Unhealthy,
-    /// It does not: too many requests failed.
-    Ejected,
-}
-
-impl EndpointState {
-    /// All states.
-    pub const ALL: [EndpointState; 3] =
-        [EndpointState::Serving, EndpointState::Unhealthy, EndpointState::Ejected];
-
-    /// The state's name in JSON and in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            EndpointState::Serving => "serving",
-            EndpointState::Unhealthy => "unhealthy",
-            EndpointState::Ejected => "ejected",
-        }
+keywords! {
+    /// Whether an address gets requests.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum EndpointState {
+        /// It does.
+        Serving = "serving",
+        /// It does not: its health probes fail.
+        Unhealthy = "unhealthy",
+        /// It does not: too many requests failed.
+        Ejected = "ejected",
     }
 }
 

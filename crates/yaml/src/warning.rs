@@ -7,6 +7,7 @@ use std::fmt;
 
 use ipnet::IpNet;
 use tollgate_clock::Timestamp;
+use tollgate_keyword::keywords;
 
 use crate::Problem;
 
@@ -32,41 +33,43 @@ pub enum Condition {
     Exempt(IpNet),
 }
 
-/// A kind of warning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Rule {
-    /// Earlier routes take all requests of a route.
-    ShadowedRoute,
-    /// No route lists a limit.
-    UnusedLimit,
-    /// Nothing names a tier.
-    UnusedTier,
-    /// The time of an override is over.
-    EndedOverride,
-    /// An override for a caller, of a limit that counts by something else.
-    OverrideNotPerCaller,
-    /// A limit by what clients choose freely.
-    UnverifiedKey,
-    /// Every address is exempt, or trusted.
-    WholeInternet,
-    /// The network of a load balancer may be exempt, and with it every client.
-    ExemptBalancer,
-    /// Strangers may reach the admin listener.
-    PublicAdmin,
-    /// Redis stores the secret that hashes the callers' names in its keys.
-    MissingKeySecret,
-    /// Everybody on the machine can read a secret.
-    ReadableSecret,
-    /// A secret is one that the sample publishes.
-    PublishedSecret,
-    /// A certificate is not valid now, or no client gets it.
-    UselessCertificate,
-    /// A key of a set was skipped.
-    SkippedKey,
-    /// A CRL is past its next update.
-    StaleCrl,
-    /// An authority whose clients are refused, since it has no CRL.
-    MissingCrl,
+keywords! {
+    /// A kind of warning. Programs know it by its keyword, which does not change.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+    pub enum Rule {
+        /// Earlier routes take all requests of a route.
+        ShadowedRoute = "shadowed-route",
+        /// No route lists a limit.
+        UnusedLimit = "unused-limit",
+        /// Nothing names a tier.
+        UnusedTier = "unused-tier",
+        /// The time of an override is over.
+        EndedOverride = "ended-override",
+        /// An override for a caller, of a limit that counts by something else.
+        OverrideNotPerCaller = "override-not-per-caller",
+        /// A limit by what clients choose freely.
+        UnverifiedKey = "unverified-key",
+        /// Every address is exempt, or trusted.
+        WholeInternet = "whole-internet",
+        /// The network of a load balancer may be exempt, and with it every client.
+        ExemptBalancer = "exempt-balancer",
+        /// Strangers may reach the admin listener.
+        PublicAdmin = "public-admin",
+        /// Redis stores the secret that hashes the callers' names in its keys.
+        MissingKeySecret = "missing-key-secret",
+        /// Everybody on the machine can read a secret.
+        ReadableSecret = "readable-secret",
+        /// A secret is one that the sample publishes.
+        PublishedSecret = "published-secret",
+        /// A certificate is not valid now, or no client gets it.
+        UselessCertificate = "useless-certificate",
+        /// A key of a set was skipped.
+        SkippedKey = "skipped-key",
+        /// A CRL is past its next update.
+        StaleCrl = "stale-crl",
+        /// An authority whose clients are refused, since it has no CRL.
+        MissingCrl = "missing-crl",
+    }
 }
 
 impl Warning {
@@ -93,48 +96,6 @@ impl fmt::Display for Warning {
 }
 
 impl Rule {
-    /// Every kind.
-    pub const ALL: [Rule; 16] = [
-        Rule::ShadowedRoute,
-        Rule::UnusedLimit,
-        Rule::UnusedTier,
-        Rule::EndedOverride,
-        Rule::OverrideNotPerCaller,
-        Rule::UnverifiedKey,
-        Rule::WholeInternet,
-        Rule::ExemptBalancer,
-        Rule::PublicAdmin,
-        Rule::MissingKeySecret,
-        Rule::ReadableSecret,
-        Rule::PublishedSecret,
-        Rule::UselessCertificate,
-        Rule::SkippedKey,
-        Rule::StaleCrl,
-        Rule::MissingCrl,
-    ];
-
-    /// What programs know it by. It does not change.
-    pub fn name(self) -> &'static str {
-        match self {
-            Rule::ShadowedRoute => "shadowed-route",
-            Rule::UnusedLimit => "unused-limit",
-            Rule::UnusedTier => "unused-tier",
-            Rule::EndedOverride => "ended-override",
-            Rule::OverrideNotPerCaller => "override-not-per-caller",
-            Rule::UnverifiedKey => "unverified-key",
-            Rule::WholeInternet => "whole-internet",
-            Rule::ExemptBalancer => "exempt-balancer",
-            Rule::PublicAdmin => "public-admin",
-            Rule::MissingKeySecret => "missing-key-secret",
-            Rule::ReadableSecret => "readable-secret",
-            Rule::PublishedSecret => "published-secret",
-            Rule::UselessCertificate => "useless-certificate",
-            Rule::SkippedKey => "skipped-key",
-            Rule::StaleCrl => "stale-crl",
-            Rule::MissingCrl => "missing-crl",
-        }
-    }
-
     /// What it is about, in a sentence.
     pub fn summary(self) -> &'static str {
         match self {
@@ -168,11 +129,13 @@ impl Rule {
 mod tests {
     use std::collections::HashSet;
 
+    use tollgate_keyword::Keyword;
+
     use super::*;
 
     #[test]
     fn every_rule_has_a_name_of_its_own() {
-        let names: HashSet<&str> = Rule::ALL.map(Rule::name).into();
-        assert_eq!(names.len(), Rule::ALL.len());
+        let names: HashSet<&str> = Rule::all().map(Rule::keyword).collect();
+        assert_eq!(names.len(), Rule::KEYWORDS.len());
     }
 }

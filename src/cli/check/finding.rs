@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
+use tollgate_keyword::Keyword;
 use tollgate_preview::cases::Failed;
 use tollgate_yaml::{Problem, warning::Warning};
 
@@ -94,7 +95,7 @@ impl Report {
 
     pub(super) fn warning_findings(&self) -> Vec<Finding> {
         let finding = |warning: &Warning| {
-            Finding::new(&warning.problem, Severity::Warning, warning.rule.name())
+            Finding::new(&warning.problem, Severity::Warning, warning.rule.keyword())
         };
         self.warnings().into_iter().map(finding).collect()
     }

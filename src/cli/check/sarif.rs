@@ -3,6 +3,7 @@
 use std::{fmt::Write as _, io::Write};
 
 use serde_json::{Value, json};
+use tollgate_keyword::Keyword;
 use tollgate_yaml::warning::Rule;
 
 use super::{
@@ -49,8 +50,8 @@ pub(super) fn write(report: &Report, output: &mut dyn Write) -> anyhow::Result<(
 
 fn rules() -> Vec<ReportedRule> {
     let error = |id, summary| ReportedRule { id, summary, severity: Severity::Error };
-    let warnings = Rule::ALL.into_iter().map(|rule| ReportedRule {
-        id: rule.name(),
+    let warnings = Rule::all().map(|rule| ReportedRule {
+        id: rule.keyword(),
         summary: rule.summary(),
         severity: Severity::Warning,
     });

@@ -22,6 +22,7 @@ use tollgate::{
 };
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_gate::{DenialFilter, Refunds, Shared};
+use tollgate_keyword::Keyword;
 use tollgate_observe::{access_log::AccessLog, pipe::Pipe, trace::Tracer};
 use tollgate_policy::{Policies, load};
 use tollgate_settings::{Configuration, Settings};
@@ -226,7 +227,7 @@ impl Proxy {
     /// How a server of its first upstream is: the first of its addresses.
     pub(crate) fn server_state(&self, server: usize) -> &'static str {
         let report = self.shared.keeper.as_ref().unwrap().report();
-        report[0].servers[server].endpoints[0].state.name()
+        report[0].servers[server].endpoints[0].state.keyword()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

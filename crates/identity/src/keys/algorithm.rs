@@ -3,23 +3,26 @@
 use std::{fmt, str::FromStr};
 
 use thiserror::Error;
+use tollgate_keyword::{Keyword, keywords};
 
-/// A JWS algorithm (RFC 7518 section 3.1, RFC 8037) that Tollgate verifies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(missing_docs, reason = "the names are those of the registry")]
-pub enum Algorithm {
-    HS256,
-    HS384,
-    HS512,
-    RS256,
-    RS384,
-    RS512,
-    PS256,
-    PS384,
-    PS512,
-    ES256,
-    ES384,
-    EdDSA,
+keywords! {
+    /// A JWS algorithm (RFC 7518 section 3.1, RFC 8037) that Tollgate verifies.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    #[expect(missing_docs, reason = "the names are those of the registry")]
+    pub enum Algorithm {
+        HS256 = "HS256",
+        HS384 = "HS384",
+        HS512 = "HS512",
+        RS256 = "RS256",
+        RS384 = "RS384",
+        RS512 = "RS512",
+        PS256 = "PS256",
+        PS384 = "PS384",
+        PS512 = "PS512",
+        ES256 = "ES256",
+        ES384 = "ES384",
+        EdDSA = "EdDSA",
+    }
 }
 
 /// A name that is not an [`Algorithm`].
@@ -31,40 +34,6 @@ pub enum Algorithm {
 pub struct UnknownAlgorithm;
 
 impl Algorithm {
-    /// Every algorithm, in the order of the documentation.
-    pub const ALL: [Algorithm; 12] = [
-        Algorithm::HS256,
-        Algorithm::HS384,
-        Algorithm::HS512,
-        Algorithm::RS256,
-        Algorithm::RS384,
-        Algorithm::RS512,
-        Algorithm::PS256,
-        Algorithm::PS384,
-        Algorithm::PS512,
-        Algorithm::ES256,
-        Algorithm::ES384,
-        Algorithm::EdDSA,
-    ];
-
-    /// The exact name in a token's header and in a JWK.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Algorithm::HS256 => "HS256",
-            Algorithm::HS384 => "HS384",
-            Algorithm::HS512 => "HS512",
-            Algorithm::RS256 => "RS256",
-            Algorithm::RS384 => "RS384",
-            Algorithm::RS512 => "RS512",
-            Algorithm::PS256 => "PS256",
-            Algorithm::PS384 => "PS384",
-            Algorithm::PS512 => "PS512",
-            Algorithm::ES256 => "ES256",
-            Algorithm::ES384 => "ES384",
-            Algorithm::EdDSA => "EdDSA",
-        }
-    }
-
     /// Whether the key is a shared secret, with which a verifier could also sign.
     pub const fn is_symmetric(self) -> bool {
         self.min_secret_bytes().is_some()
@@ -101,7 +70,7 @@ impl Algorithm {
 
 impl fmt::Display for Algorithm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+        f.write_str(self.keyword())
     }
 }
 
@@ -109,7 +78,7 @@ impl FromStr for Algorithm {
     type Err = UnknownAlgorithm;
 
     fn from_str(name: &str) -> Result<Self, UnknownAlgorithm> {
-        Self::ALL.into_iter().find(|algorithm| algorithm.name() == name).ok_or(UnknownAlgorithm)
+        Self::from_keyword(name).ok_or(UnknownAlgorithm)
     }
 }
 
@@ -119,9 +88,9 @@ mod tests {
 
     #[test]
     fn every_algorithm_is_parsed_from_its_name() {
-        for algorithm in Algorithm::ALL {
+        for algorithm in Algorithm::all() {
             assert_eq!(algorithm.to_string().parse(), Ok(algorithm));
-            assert_eq!(format!("{:?}", algorithm.to_jsonwebtoken()), algorithm.name());
+            assert_eq!(format!("{:?}", algorithm.to_jsonwebtoken()), algorithm.keyword());
         }
     }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value, json};
+use tollgate_keyword::Keyword;
 
 use super::{Algorithm, KeyError, KeyProblem, der, material::KeyMaterial};
 
@@ -80,7 +81,7 @@ impl PublicJwk {
         jwk.insert("kid".into(), self.thumbprint().into());
         jwk.insert("use".into(), "sig".into());
         if let Some(algorithm) = self.algorithm.or(named) {
-            jwk.insert("alg".into(), algorithm.name().into());
+            jwk.insert("alg".into(), algorithm.keyword().into());
         }
         jwk.extend(self.members.iter().map(|(name, value)| ((*name).to_owned(), json!(value))));
         Value::Object(jwk)

@@ -3,77 +3,47 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Something that ended a connection, or kept one from being made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fault {
-    /// There were as many connections as there may be.
-    Full,
-    /// There were as many of one address as there may be.
-    AddressFull,
-    /// The system could not hand over a connection: it is most likely out of descriptors.
-    Accept,
-    /// A request's head, or a connection's first byte, took too long.
-    SlowHead,
-    /// A client came without the PROXY header that was to be there, or took too long over it.
-    ProxyHeader,
-    /// A TLS handshake failed or took too long.
-    Handshake,
-    /// A client did not read what it had asked for, or read it too slowly.
-    SlowReader,
-    /// A request's body made no progress, or came too slowly.
-    SlowBody,
-    /// An HTTP/2 client kept the connection busy with frames that ask for nothing, or with heads
-    /// that are much larger than what came for them.
-    Flood,
-    /// A panic while a request was handled.
-    RequestPanic,
-    /// A panic in a connection, outside of any request.
-    ConnectionPanic,
+use tollgate_keyword::{Keyword, keywords};
+
+keywords! {
+    /// Something that ended a connection, or kept one from being made.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Fault {
+        /// There were as many connections as there may be.
+        Full = "full",
+        /// There were as many of one address as there may be.
+        AddressFull = "address_full",
+        /// The system could not hand over a connection: it is most likely out of descriptors.
+        Accept = "accept",
+        /// A request's head, or a connection's first byte, took too long.
+        SlowHead = "slow_head",
+        /// A client came without the PROXY header that was to be there, or took too long over it.
+        ProxyHeader = "proxy_header",
+        /// A TLS handshake failed or took too long.
+        Handshake = "handshake",
+        /// A client did not read what it had asked for, or read it too slowly.
+        SlowReader = "slow_reader",
+        /// A request's body made no progress, or came too slowly.
+        SlowBody = "slow_body",
+        /// An HTTP/2 client kept the connection busy with frames that ask for nothing, or with
+        /// heads that are much larger than what came for them.
+        Flood = "flood",
+        /// A panic while a request was handled.
+        RequestPanic = "request_panic",
+        /// A panic in a connection, outside of any request.
+        ConnectionPanic = "connection_panic",
+    }
 }
 
 /// How often each happened.
 #[derive(Debug, Default)]
-pub struct Faults([Counter; Fault::ALL.len()]);
+pub struct Faults([Counter; Fault::KEYWORDS.len()]);
 
 /// A number, and how much of it was logged.
 #[derive(Debug, Default)]
 struct Counter {
     total: AtomicU64,
     logged: AtomicU64,
-}
-
-impl Fault {
-    /// All of them.
-    pub const ALL: [Fault; 11] = [
-        Fault::Full,
-        Fault::AddressFull,
-        Fault::Accept,
-        Fault::SlowHead,
-        Fault::ProxyHeader,
-        Fault::Handshake,
-        Fault::SlowReader,
-        Fault::SlowBody,
-        Fault::Flood,
-        Fault::RequestPanic,
-        Fault::ConnectionPanic,
-    ];
-
-    /// Its name in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            Fault::Full => "full",
-            Fault::AddressFull => "address_full",
-            Fault::Accept => "accept",
-            Fault::SlowHead => "slow_head",
-            Fault::ProxyHeader => "proxy_header",
-            Fault::Handshake => "handshake",
-            Fault::SlowReader => "slow_reader",
-            Fault::SlowBody => "slow_body",
-            Fault::Flood => "flood",
-            Fault::RequestPanic => "request_panic",
-            Fault::ConnectionPanic => "connection_panic",
-        }
-    }
 }
 
 impl Faults {
@@ -91,7 +61,7 @@ impl Faults {
 
     /// Logs what was not logged yet. Called once a second or so.
     pub fn report(&self) {
-        for fault in Fault::ALL {
+        for fault in Fault::all() {
             let times = self.of(fault).map_or(0, Counter::take_unlogged);
             if times > 0 {
                 log(fault, times);
@@ -143,11 +113,11 @@ mod tests {
     #[test]
     fn each_fault_has_a_number_of_its_own() {
         let faults = Faults::default();
-        for (times, fault) in Fault::ALL.into_iter().enumerate() {
+        for (times, fault) in Fault::all().enumerate() {
             (0..times).for_each(|_| faults.count(fault));
         }
-        for (times, fault) in Fault::ALL.into_iter().enumerate() {
-            assert_eq!(faults.total(fault), times as u64, "{}", fault.name());
+        for (times, fault) in Fault::all().enumerate() {
+            assert_eq!(faults.total(fault), times as u64, "{}", fault.keyword());
             assert_eq!(faults.of(fault).unwrap().take_unlogged(), times as u64);
             assert_eq!(faults.of(fault).unwrap().take_unlogged(), 0);
         }

@@ -2,6 +2,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_keyword::{Keyword, keywords};
+
 /// How a handshake ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshake {
@@ -16,21 +18,23 @@ pub enum Handshake {
     Failed(HandshakeFailure),
 }
 
-/// Why a handshake failed. A client that closes the connection in between is no failure.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HandshakeFailure {
-    /// It took too long.
-    Timeout,
-    /// The client has sent an alert: it does not trust the certificate, for example.
-    Alert,
-    /// Both sides have no version, cipher or signature in common.
-    Incompatible,
-    /// The client's certificate is missing, not valid or revoked.
-    ClientCertificate,
-    /// What came is no TLS, or breaks its rules.
-    Malformed,
-    /// Anything else.
-    Other,
+keywords! {
+    /// Why a handshake failed. A client that closes the connection in between is no failure.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum HandshakeFailure {
+        /// It took too long.
+        Timeout = "timeout",
+        /// The client has sent an alert: it does not trust the certificate, for example.
+        Alert = "alert",
+        /// Both sides have no version, cipher or signature in common.
+        Incompatible = "incompatible",
+        /// The client's certificate is missing, not valid or revoked.
+        ClientCertificate = "client_certificate",
+        /// What came is no TLS, or breaks its rules.
+        Malformed = "malformed",
+        /// Anything else.
+        Other = "other",
+    }
 }
 
 /// How many handshakes ended in which way.
@@ -38,32 +42,10 @@ pub enum HandshakeFailure {
 pub struct Handshakes {
     /// By version, then by whether a session was resumed.
     done: [[AtomicU64; 2]; 2],
-    failed: [AtomicU64; HandshakeFailure::ALL.len()],
+    failed: [AtomicU64; HandshakeFailure::KEYWORDS.len()],
 }
 
 impl HandshakeFailure {
-    /// All of them.
-    pub const ALL: [HandshakeFailure; 6] = [
-        HandshakeFailure::Timeout,
-        HandshakeFailure::Alert,
-        HandshakeFailure::Incompatible,
-        HandshakeFailure::ClientCertificate,
-        HandshakeFailure::Malformed,
-        HandshakeFailure::Other,
-    ];
-
-    /// Its name in metrics.
-    pub fn name(self) -> &'static str {
-        match self {
-            HandshakeFailure::Timeout => "timeout",
-            HandshakeFailure::Alert => "alert",
-            HandshakeFailure::Incompatible => "incompatible",
-            HandshakeFailure::ClientCertificate => "client_certificate",
-            HandshakeFailure::Malformed => "malformed",
-            HandshakeFailure::Other => "other",
-        }
-    }
-
     /// What an error of TLS stands for.
     pub fn of(error: &rustls::Error) -> HandshakeFailure {
         match error {
@@ -117,7 +99,7 @@ mod tests {
         let handshakes = Handshakes::default();
         let done = [(false, false), (false, true), (true, false), (true, true)];
         let done = done.map(|(is_tls13, is_resumed)| Handshake::Done { is_tls13, is_resumed });
-        let failed = HandshakeFailure::ALL.map(Handshake::Failed);
+        let failed = HandshakeFailure::all().map(Handshake::Failed);
         let all: Vec<Handshake> = done.into_iter().chain(failed).collect();
         for (times, handshake) in all.iter().enumerate() {
             (0..times).for_each(|_| handshakes.count(*handshake));

@@ -15,6 +15,7 @@ use std::{
 
 use jsonwebtoken::DecodingKeyKind;
 use tollgate_clock::Timestamp;
+use tollgate_keyword::Keyword;
 
 use super::{Fetched, RemoteError, RemoteSpec};
 use crate::keys::{Key, KeySet, SkippedKey};
@@ -274,7 +275,7 @@ fn key_parts(key: &Key) -> KeyParts<'_> {
         DecodingKeyKind::SecretOrDer(bytes) => (bytes, &[]),
         DecodingKeyKind::RsaModulusExponent { n, e } => (n, e),
     };
-    (key.kid.as_deref(), key.algorithm.name(), bytes, exponent)
+    (key.kid.as_deref(), key.algorithm.keyword(), bytes, exponent)
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@ use std::{net::IpAddr, path::Path};
 
 use ipnet::IpNet;
 use tollgate_clock::Timestamp;
+use tollgate_keyword::Keyword;
 use tollgate_yaml::{Sources, warning::Rule};
 
 use crate::load;
@@ -31,7 +32,7 @@ fn warned_with(lines: &str, may_see_all_in: impl Fn(&IpNet) -> bool) -> Vec<Stri
     let holding = policy.warnings.iter().filter(|warning| warning.holds(NOW, &may_see_all_in));
     let lines = holding.map(|warning| {
         let problem = &warning.problem;
-        format!("{}:{} {}", problem.line(), problem.column(), warning.rule.name())
+        format!("{}:{} {}", problem.line(), problem.column(), warning.rule.keyword())
     });
     lines.collect()
 }
@@ -52,7 +53,7 @@ fn shadowed(matches: &[&str]) -> Vec<usize> {
     let lines = warned(&format!("routes:\n{routes}"));
     let line = |line: &String| {
         let (place, rule) = line.split_once(' ').unwrap();
-        assert_eq!(rule, Rule::ShadowedRoute.name());
+        assert_eq!(rule, Rule::ShadowedRoute.keyword());
         place.split(':').next().unwrap().parse::<usize>().unwrap() - 6
     };
     lines.iter().map(line).collect()
