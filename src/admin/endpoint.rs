@@ -2,7 +2,7 @@
 //! describes it, so that the two cannot differ.
 
 use http::Method;
-use schemars::{Schema, SchemaGenerator, json_schema};
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde_json::{Map, Value};
 use tollgate_preview::{Explanation, explain::Question};
 use tollgate_settings::Permission;
@@ -87,26 +87,34 @@ pub(super) struct Answer {
 /// The schema of a type; parts of it that have a name are kept by the generator.
 pub(super) type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-const JSON: &[&str] = &["application/json"];
-
 /// Every endpoint, in the order in which they are described.
 ///
 /// The files of the dashboard hold no data, so they need no token. Nor do the two endpoints that
 /// orchestrators ask: probes of Kubernetes, Docker and load balancers have none to send, and what
 /// they learn is no more than a connection to the proxy shows.
 pub(super) static ENDPOINTS: &[Endpoint] = &[
-    file("/", File::Page, "The dashboard."),
-    file("/dashboard.css", File::Style, "How the dashboard looks."),
-    file("/dashboard.js", File::Script, "What the dashboard does."),
-    file("/icon.svg", File::Icon, "The dashboard's icon."),
     Endpoint {
-        page: Page::Events,
-        verb: Verb::Get,
-        path: "/events",
-        needs: Some(Permission::Read),
+        summary: "The dashboard.",
+        answers: &[text(&[File::Page.content_type()])],
+        ..open(Page::Dashboard(File::Page), "/")
+    },
+    Endpoint {
+        summary: "How the dashboard looks.",
+        answers: &[text(&[File::Style.content_type()])],
+        ..open(Page::Dashboard(File::Style), "/dashboard.css")
+    },
+    Endpoint {
+        summary: "What the dashboard does.",
+        answers: &[text(&[File::Script.content_type()])],
+        ..open(Page::Dashboard(File::Script), "/dashboard.js")
+    },
+    Endpoint {
+        summary: "The dashboard's icon.",
+        answers: &[text(&[File::Icon.content_type()])],
+        ..open(Page::Dashboard(File::Icon), "/icon.svg")
+    },
+    Endpoint {
         summary: "How it is, each second, as server-sent events. At most 16 clients listen at once.",
-        parameters: &[],
-        takes: None,
         answers: &[
             Answer {
                 status: 200,
@@ -114,60 +122,35 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
                 content_types: &[EVENTS],
                 schema: events,
             },
-            json(503, "16 clients listen already.", SchemaGenerator::subschema_for::<Message>),
+            message(503, "16 clients listen already."),
         ],
+        ..read(Page::Events, "/events")
     },
     Endpoint {
-        page: Page::History,
-        verb: Verb::Get,
-        path: "/history",
-        needs: Some(Permission::Read),
         summary: "The last hour in steps of five seconds, and the limits in force.",
-        parameters: &[],
-        takes: None,
-        answers: &[json(200, "The hour.", SchemaGenerator::subschema_for::<History>)],
+        answers: &[json::<History>(200, "The hour.")],
+        ..read(Page::History, "/history")
     },
     Endpoint {
-        page: Page::Health,
-        verb: Verb::Get,
-        path: "/healthz",
-        needs: None,
         summary: "Whether the process runs.",
-        parameters: &[],
-        takes: None,
-        answers: &[json(200, "It does.", SchemaGenerator::subschema_for::<Health>)],
+        answers: &[json::<Health>(200, "It does.")],
+        ..open(Page::Health, "/healthz")
     },
     Endpoint {
-        page: Page::Ready,
-        verb: Verb::Get,
-        path: "/readyz",
-        needs: None,
         summary: "Whether new requests should come.",
-        parameters: &[],
-        takes: None,
         answers: &[
-            json(200, "They should.", SchemaGenerator::subschema_for::<Readiness>),
-            json(503, "They should go elsewhere.", SchemaGenerator::subschema_for::<Readiness>),
+            json::<Readiness>(200, "They should."),
+            json::<Readiness>(503, "They should go elsewhere."),
         ],
+        ..open(Page::Ready, "/readyz")
     },
     Endpoint {
-        page: Page::Status,
-        verb: Verb::Get,
-        path: "/status",
-        needs: Some(Permission::Read),
         summary: "The configuration in force, problems of a refused one, upstreams, keys and stores.",
-        parameters: &[],
-        takes: None,
-        answers: &[json(200, "The status.", SchemaGenerator::subschema_for::<Status>)],
+        answers: &[json::<Status>(200, "The status.")],
+        ..read(Page::Status, "/status")
     },
     Endpoint {
-        page: Page::Metrics,
-        verb: Verb::Get,
-        path: "/metrics",
-        needs: Some(Permission::Read),
         summary: "Metrics for Prometheus.",
-        parameters: &[],
-        takes: None,
         answers: &[Answer {
             status: 200,
             summary: "All metrics.",
@@ -177,78 +160,41 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
             ],
             schema: SchemaGenerator::subschema_for::<String>,
         }],
+        ..read(Page::Metrics, "/metrics")
     },
     Endpoint {
-        page: Page::Description,
-        verb: Verb::Get,
-        path: "/openapi.json",
-        needs: Some(Permission::Read),
         summary: "This description, in OpenAPI 3.1.",
-        parameters: &[],
-        takes: None,
-        answers: &[json(
-            200,
-            "The description.",
-            SchemaGenerator::subschema_for::<Map<String, Value>>,
-        )],
+        answers: &[json::<Map<String, Value>>(200, "The description.")],
+        ..read(Page::Description, "/openapi.json")
     },
     Endpoint {
-        page: Page::Reload,
-        verb: Verb::Post,
-        path: "/reload",
-        needs: Some(Permission::Write),
         summary: "Reads the configuration again, and puts it in force if it is good.",
-        parameters: &[],
-        takes: None,
         answers: &[
-            json(200, "It is in force.", SchemaGenerator::subschema_for::<Reloaded>),
-            json(
-                409,
-                "The configuration came from no files.",
-                SchemaGenerator::subschema_for::<Message>,
-            ),
-            json(
-                422,
-                "It is refused: what was in force stays.",
-                SchemaGenerator::subschema_for::<RefusedReload>,
-            ),
-            json(503, "The process is about to end.", SchemaGenerator::subschema_for::<Message>),
+            json::<Reloaded>(200, "It is in force."),
+            message(409, "The configuration came from no files."),
+            json::<RefusedReload>(422, "It is refused: what was in force stays."),
+            message(503, "The process is about to end."),
         ],
+        ..act(Page::Reload, "/reload")
     },
     Endpoint {
-        page: Page::Explain,
-        verb: Verb::Post,
-        path: "/explain",
+        summary: "How a request would be handled, and why. Nothing is charged or forwarded.",
         // It changes nothing: a request is judged as a dry run.
         needs: Some(Permission::Read),
-        summary: "How a request would be handled, and why. Nothing is charged or forwarded.",
-        parameters: &[],
         takes: Some(SchemaGenerator::subschema_for::<Question>),
         answers: &[
-            json(200, "The explanation.", SchemaGenerator::subschema_for::<Explanation>),
-            json(
-                422,
-                "There is no such request, or it is not clear which policy is meant.",
-                SchemaGenerator::subschema_for::<Message>,
-            ),
-            json(500, "It cannot be explained.", SchemaGenerator::subschema_for::<Message>),
+            json::<Explanation>(200, "The explanation."),
+            message(422, "There is no such request, or it is not clear which policy is meant."),
+            message(500, "It cannot be explained."),
         ],
+        ..act(Page::Explain, "/explain")
     },
     Endpoint {
-        page: Page::Fleet,
-        verb: Verb::Get,
-        path: "/fleet",
-        needs: Some(Permission::Read),
         summary: "This proxy and those that share its Redis, as they describe themselves.",
-        parameters: &[],
-        takes: None,
-        answers: &[json(200, "The proxies.", SchemaGenerator::subschema_for::<FleetReport>)],
+        answers: &[json::<FleetReport>(200, "The proxies.")],
+        ..read(Page::Fleet, "/fleet")
     },
     Endpoint {
-        page: Page::TopCallers,
-        verb: Verb::Get,
-        path: "/callers",
-        needs: Some(Permission::Read),
         summary: "The callers that use limits most, with error bounds. It is about this proxy only.",
         parameters: &[
             Parameter { name: "by", summary: "`units`, which is usual, or `denials`." },
@@ -257,18 +203,14 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
             Parameter { name: "minutes", summary: "Of how many minutes: 1 to 60, usually 10." },
             Parameter { name: "top", summary: "How many callers: 1 to 1000, usually 20." },
         ],
-        takes: None,
         answers: &[
-            json(200, "The callers.", SchemaGenerator::subschema_for::<TopReport>),
-            json(400, "A parameter is wrong.", SchemaGenerator::subschema_for::<Message>),
+            json::<TopReport>(200, "The callers."),
+            message(400, "A parameter is wrong."),
             NO_SUCH_LIMIT,
         ],
+        ..read(Page::TopCallers, "/callers")
     },
     Endpoint {
-        page: Page::Denials,
-        verb: Verb::Get,
-        path: "/denials",
-        needs: Some(Permission::Read),
         summary: "The latest requests that were denied, or would have been, on this proxy.",
         parameters: &[
             Parameter {
@@ -280,142 +222,116 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
             ONLY_POLICY,
             Parameter { name: "top", summary: "How many: 1 to 1024, usually 100." },
         ],
-        takes: None,
         answers: &[
-            json(200, "The denials.", SchemaGenerator::subschema_for::<DenialsReport>),
-            json(400, "A parameter is wrong.", SchemaGenerator::subschema_for::<Message>),
+            json::<DenialsReport>(200, "The denials."),
+            message(400, "A parameter is wrong."),
         ],
+        ..read(Page::Denials, "/denials")
     },
     Endpoint {
-        page: Page::Caller,
-        verb: Verb::Get,
-        path: "/callers/{name}",
-        needs: Some(Permission::Read),
         summary: "How the limits of one caller stand. Nothing is charged.",
         parameters: &[CALLER, ONLY_LIMIT, ONLY_POLICY],
-        takes: None,
         answers: &[
-            json(200, "How they stand.", SchemaGenerator::subschema_for::<CallerReport>),
-            json(400, "A parameter is wrong.", SchemaGenerator::subschema_for::<Message>),
+            json::<CallerReport>(200, "How they stand."),
+            message(400, "A parameter is wrong."),
             NO_SUCH_LIMIT,
             NO_SUCH_CALLER,
-            json(500, "It cannot be looked up.", SchemaGenerator::subschema_for::<Message>),
+            message(500, "It cannot be looked up."),
         ],
+        ..read(Page::Caller, "/callers/{name}")
     },
     Endpoint {
-        page: Page::ResetCaller,
-        verb: Verb::Post,
-        path: "/callers/{name}/reset",
-        needs: Some(Permission::Write),
         summary: "Makes the limits of one caller as never used.",
         parameters: &[CALLER],
         takes: Some(SchemaGenerator::subschema_for::<ResetOrder>),
         answers: &[
-            json(200, "They are.", SchemaGenerator::subschema_for::<ResetReport>),
-            json(400, "What was sent is wrong.", SchemaGenerator::subschema_for::<Message>),
+            json::<ResetReport>(200, "They are."),
+            message(400, "What was sent is wrong."),
             NO_SUCH_LIMIT,
             NO_SUCH_CALLER,
-            json(503, "Redis does not answer.", SchemaGenerator::subschema_for::<Message>),
-            json(500, "They cannot be reset.", SchemaGenerator::subschema_for::<Message>),
+            message(503, "Redis does not answer."),
+            message(500, "They cannot be reset."),
         ],
+        ..act(Page::ResetCaller, "/callers/{name}/reset")
     },
     Endpoint {
-        page: Page::BackUpStore,
-        verb: Verb::Post,
-        path: "/store/backup",
-        needs: Some(Permission::Write),
         summary: "Copies the counters on disk, as they are now, to another folder.",
-        parameters: &[],
         takes: Some(SchemaGenerator::subschema_for::<BackupOrder>),
         answers: &[
-            json(200, "The copy is there.", SchemaGenerator::subschema_for::<BackupReport>),
-            json(400, "What was sent is wrong.", SchemaGenerator::subschema_for::<Message>),
+            json::<BackupReport>(200, "The copy is there."),
+            message(400, "What was sent is wrong."),
             NO_DISK,
-            json(409, "The folder cannot be used.", SchemaGenerator::subschema_for::<Message>),
-            json(500, "There is no copy.", SchemaGenerator::subschema_for::<Message>),
+            message(409, "The folder cannot be used."),
+            message(500, "There is no copy."),
         ],
+        ..act(Page::BackUpStore, "/store/backup")
     },
     Endpoint {
-        page: Page::CheckStore,
-        verb: Verb::Post,
-        path: "/store/check",
-        needs: Some(Permission::Write),
         summary: "Reads all counters on disk, and says which files are damaged.",
-        parameters: &[],
-        takes: None,
         answers: &[
-            json(200, "What was found.", SchemaGenerator::subschema_for::<CheckReport>),
+            json::<CheckReport>(200, "What was found."),
             NO_DISK,
-            json(500, "They cannot be read.", SchemaGenerator::subschema_for::<Message>),
+            message(500, "They cannot be read."),
         ],
+        ..act(Page::CheckStore, "/store/check")
     },
     Endpoint {
-        page: Page::CompactStore,
-        verb: Verb::Post,
-        path: "/store/compact",
-        needs: Some(Permission::Write),
         summary: "Merges the files of the counters on disk: what is over leaves them.",
-        parameters: &[],
-        takes: None,
         answers: &[
-            json(200, "They are merged.", SchemaGenerator::subschema_for::<Message>),
+            message(200, "They are merged."),
             NO_DISK,
-            json(500, "They cannot be merged.", SchemaGenerator::subschema_for::<Message>),
+            message(500, "They cannot be merged."),
         ],
+        ..act(Page::CompactStore, "/store/compact")
     },
 ];
 
-const NO_DISK: Answer =
-    json(404, "No store keeps its counters on disk.", SchemaGenerator::subschema_for::<Message>);
-
+const NO_DISK: Answer = message(404, "No store keeps its counters on disk.");
 const CALLER: Parameter = Parameter {
     name: "name",
     summary: "The caller as the log names it, percent-encoded: `user:42`.",
 };
-
 const ONLY_LIMIT: Parameter = Parameter { name: "limit", summary: "Only this limit." };
-
 const ONLY_POLICY: Parameter = Parameter { name: "policy", summary: "Only this policy." };
+const NO_SUCH_LIMIT: Answer = message(404, "There is no such limit or policy.");
+const NO_SUCH_CALLER: Answer =
+    message(422, "The name is not that of a caller, or no limit counts by it alone.");
 
-const NO_SUCH_LIMIT: Answer =
-    json(404, "There is no such limit or policy.", SchemaGenerator::subschema_for::<Message>);
-
-const NO_SUCH_CALLER: Answer = json(
-    422,
-    "The name is not that of a caller, or no limit counts by it alone.",
-    SchemaGenerator::subschema_for::<Message>,
-);
-
-/// A file of the dashboard. Whoever gets it learns nothing of the proxy.
-const fn file(path: &'static str, file: File, summary: &'static str) -> Endpoint {
-    let [page, style, script, icon] = FILE_ANSWERS;
-    let answers = match file {
-        File::Page => page,
-        File::Style => style,
-        File::Script => script,
-        File::Icon => icon,
-    };
+/// What anybody may look at: it tells nothing of the proxy that its clients do not see.
+const fn open(page: Page, path: &'static str) -> Endpoint {
     Endpoint {
-        page: Page::Dashboard(file),
+        page,
         verb: Verb::Get,
         path,
         needs: None,
-        summary,
+        summary: "",
         parameters: &[],
         takes: None,
-        answers,
+        answers: &[],
     }
 }
 
-const FILE_ANSWERS: [&[Answer]; 4] = [
-    &[text(&[File::Page.content_type()])],
-    &[text(&[File::Style.content_type()])],
-    &[text(&[File::Script.content_type()])],
-    &[text(&[File::Icon.content_type()])],
-];
+/// What takes a token to read.
+const fn read(page: Page, path: &'static str) -> Endpoint {
+    Endpoint { needs: Some(Permission::Read), ..open(page, path) }
+}
+
+/// What takes a token to act.
+const fn act(page: Page, path: &'static str) -> Endpoint {
+    Endpoint { verb: Verb::Post, needs: Some(Permission::Write), ..open(page, path) }
+}
+
+const fn json<T: JsonSchema>(status: u16, summary: &'static str) -> Answer {
+    let schema = SchemaGenerator::subschema_for::<T>;
+    Answer { status, summary, content_types: &["application/json"], schema }
+}
+
+const fn message(status: u16, summary: &'static str) -> Answer {
+    json::<Message>(status, summary)
+}
 
 const fn text(content_types: &'static [&'static str]) -> Answer {
-    let schema: SchemaOf = SchemaGenerator::subschema_for::<String>;
+    let schema = SchemaGenerator::subschema_for::<String>;
     Answer { status: 200, summary: "The file.", content_types, schema }
 }
 
@@ -428,10 +344,6 @@ fn events(generator: &mut SchemaGenerator) -> Schema {
         "contentMediaType": "application/json",
         "contentSchema": report,
     })
-}
-
-const fn json(status: u16, summary: &'static str, schema: SchemaOf) -> Answer {
-    Answer { status, summary, content_types: JSON, schema }
 }
 
 impl Page {
