@@ -98,8 +98,7 @@ fn write_sizes(text: &mut Exposition, report: &DiskReport) {
         text.sample(&[("of", of)], bytes);
     }
     let help = "Whether the filter knows the keys on disk, so that a new caller needs no read.";
-    text.family("tollgate_store_disk_filter_ready", MetricKind::Gauge, help);
-    text.sample(&[], report.is_filter_ready.into());
+    text.flag("tollgate_store_disk_filter_ready", help, report.is_filter_ready);
 }
 
 fn write_work(text: &mut Exposition, report: &DiskReport) {
@@ -108,20 +107,15 @@ fn write_work(text: &mut Exposition, report: &DiskReport) {
     text.sample(&[("result", "found")], report.reads_found);
     text.sample(&[("result", "absent")], report.reads_absent);
     let help = "Counters that could not be read from disk.";
-    text.family("tollgate_store_disk_read_errors_total", MetricKind::Counter, help);
-    text.sample(&[], report.failed_reads);
+    text.counter("tollgate_store_disk_read_errors_total", help, report.failed_reads);
     let help = "Writes to disk that failed, and are tried again.";
-    text.family("tollgate_store_disk_write_errors_total", MetricKind::Counter, help);
-    text.sample(&[], report.failed_writes);
+    text.counter("tollgate_store_disk_write_errors_total", help, report.failed_writes);
     let help = "Whether counters cannot be written to disk at present.";
-    text.family("tollgate_store_disk_failing", MetricKind::Gauge, help);
-    text.sample(&[], report.failure.is_some().into());
+    text.flag("tollgate_store_disk_failing", help, report.failure.is_some());
     let help = "Counters that were written to the journal.";
-    text.family("tollgate_store_disk_flushed_keys_total", MetricKind::Counter, help);
-    text.sample(&[], report.flushed_keys);
+    text.counter("tollgate_store_disk_flushed_keys_total", help, report.flushed_keys);
     let help = "Bytes that were written to the journal.";
-    text.family("tollgate_store_disk_flushed_bytes_total", MetricKind::Counter, help);
-    text.sample(&[], report.flushed_bytes);
+    text.counter("tollgate_store_disk_flushed_bytes_total", help, report.flushed_bytes);
     let help = "How long the last flush took.";
     text.family("tollgate_store_disk_flush_seconds", MetricKind::Gauge, help);
     text.sample_real(&[], report.flush_micros as f64 / 1e6);
@@ -129,9 +123,7 @@ fn write_work(text: &mut Exposition, report: &DiskReport) {
     text.family("tollgate_store_disk_flush_lag_seconds", MetricKind::Gauge, help);
     text.sample_real(&[], report.flush_lag_millis as f64 / 1000.0);
     let help = "Counters that left memory, and are on disk only.";
-    text.family("tollgate_store_disk_evicted_total", MetricKind::Counter, help);
-    text.sample(&[], report.evicted);
+    text.counter("tollgate_store_disk_evicted_total", help, report.evicted);
     let help = "Counters that were over, and whose room on disk was given back.";
-    text.family("tollgate_store_disk_dropped_total", MetricKind::Counter, help);
-    text.sample(&[], report.dropped);
+    text.counter("tollgate_store_disk_dropped_total", help, report.dropped);
 }

@@ -108,6 +108,23 @@ impl Exposition {
         self.line("", labels, format_args!("{value}"));
     }
 
+    /// A family of one number that only grows.
+    pub(super) fn counter(&mut self, name: &'static str, help: &str, number: u64) {
+        self.family(name, MetricKind::Counter, help);
+        self.sample(&[], number);
+    }
+
+    /// A family of one number that goes up and down.
+    pub(super) fn gauge(&mut self, name: &'static str, help: &str, number: u64) {
+        self.family(name, MetricKind::Gauge, help);
+        self.sample(&[], number);
+    }
+
+    /// A family of one number: 1 if it is so, and else 0.
+    pub(super) fn flag(&mut self, name: &'static str, help: &str, is_so: bool) {
+        self.gauge(name, help, is_so.into());
+    }
+
     /// The same where it is not whole, or may be negative.
     pub(super) fn sample_real(&mut self, labels: &[(&str, &str)], value: f64) {
         self.line("", labels, format_args!("{value}"));

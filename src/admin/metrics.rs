@@ -29,15 +29,14 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     text.family("tollgate_build_info", MetricKind::Gauge, "The version of the program.");
     text.sample(&version, 1);
-    text.family("tollgate_start_time_seconds", MetricKind::Gauge, "When the process was started.");
-    text.sample(&[], seconds(context.started));
-    text.family("tollgate_ready", MetricKind::Gauge, "Whether new requests should come.");
-    text.sample(&[], u64::from(context.reasons_not_ready().is_empty()));
+    let help = "When the process was started.";
+    text.gauge("tollgate_start_time_seconds", help, seconds(context.started));
+    let help = "Whether new requests should come.";
+    text.flag("tollgate_ready", help, context.reasons_not_ready().is_empty());
 
     requests::write_metrics(&mut text, &context.shared);
     let admission = &context.shared.admission;
-    text.family("tollgate_connections", MetricKind::Gauge, "Connections of clients.");
-    text.sample(&[], admission.connections() as u64);
+    text.gauge("tollgate_connections", "Connections of clients.", admission.connections() as u64);
     let help = "What ended connections, or kept them from being made.";
     text.family("tollgate_connection_faults_total", MetricKind::Counter, help);
     for fault in Fault::all() {
@@ -61,25 +60,17 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     }
     certificates::write_metrics(&mut text, &context.listeners);
 
-    text.family(
-        "tollgate_config_generation",
-        MetricKind::Gauge,
-        "Which configuration is in force.",
-    );
-    text.sample(&[], report.generation);
+    text.gauge("tollgate_config_generation", "Which configuration is in force.", report.generation);
     let help = "Since when the configuration is in force.";
-    text.family("tollgate_config_loaded_timestamp_seconds", MetricKind::Gauge, help);
-    text.sample(&[], seconds(report.loaded));
+    text.gauge("tollgate_config_loaded_timestamp_seconds", help, seconds(report.loaded));
     let help = "Configurations that were read anew, by what came of it.";
     text.family("tollgate_config_reloads_total", MetricKind::Counter, help);
     text.sample(&[("result", "done")], report.done);
     text.sample(&[("result", "failed")], report.failed);
     let help = "Whether the latest configuration was refused, and an older one is in force.";
-    text.family("tollgate_config_reload_failed", MetricKind::Gauge, help);
-    text.sample(&[], u64::from(report.refused.is_some()));
+    text.flag("tollgate_config_reload_failed", help, report.refused.is_some());
     let help = "Whether settings have changed that need a restart.";
-    text.family("tollgate_config_needs_restart", MetricKind::Gauge, help);
-    text.sample(&[], u64::from(!report.needs_restart.is_empty()));
+    text.flag("tollgate_config_needs_restart", help, !report.needs_restart.is_empty());
 
     let help = "Event lines that were not written: repeats of earlier lines, or dropped because the output was read too slowly.";
     text.family("tollgate_events_dropped_total", MetricKind::Counter, help);
@@ -89,24 +80,19 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
 
     let totals = context.shared.commands.totals();
     let help = "Connections of clients of the Redis protocol, at listeners of decisions.";
-    text.family("tollgate_decisions_connections", MetricKind::Gauge, help);
-    text.sample(&[], totals.connections);
+    text.gauge("tollgate_decisions_connections", help, totals.connections);
     let help = "Commands of the Redis protocol that were replied to.";
-    text.family("tollgate_decisions_commands_total", MetricKind::Counter, help);
-    text.sample(&[], totals.commands);
+    text.counter("tollgate_decisions_commands_total", help, totals.commands);
     let help = "Keys of RL.* and CL.THROTTLE that are remembered.";
-    text.family("tollgate_decisions_keys", MetricKind::Gauge, help);
-    text.sample(&[], totals.keys);
+    text.gauge("tollgate_decisions_keys", help, totals.keys);
     let help = "Keys of RL.* and CL.THROTTLE that were forgotten too early, for want of room.";
-    text.family("tollgate_decisions_keys_evicted_total", MetricKind::Counter, help);
-    text.sample(&[], totals.evicted);
+    text.counter("tollgate_decisions_keys_evicted_total", help, totals.evicted);
     let help = "Calls of programs that wait until a limit has room.";
-    text.family("tollgate_decisions_waiting", MetricKind::Gauge, help);
-    text.sample(&[], context.shared.stores.waiting.number() as u64);
+    text.gauge("tollgate_decisions_waiting", help, context.shared.stores.waiting.number() as u64);
 
     let help = "Counters that programs charge at instants which they give.";
-    text.family("tollgate_client_time_keys", MetricKind::Gauge, help);
-    text.sample(&[], context.shared.stores.client_timed.count() as u64);
+    let client_timed = context.shared.stores.client_timed.count();
+    text.gauge("tollgate_client_time_keys", help, client_timed as u64);
 
     text.family("tollgate_store_counters", MetricKind::Gauge, "Counters in the process.");
     let in_process = &context.shared.stores;
@@ -124,16 +110,15 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
         text.sample(&[("reason", reason.name())], counts.no_room(reason));
     }
     let help = "Charges left out because there was no room for their counters, of limits that are open then.";
-    text.family("tollgate_store_uncounted_total", MetricKind::Counter, help);
-    text.sample(&[], counts.uncounted.get());
+    text.counter("tollgate_store_uncounted_total", help, counts.uncounted.get());
     let help = "Lines of the access log that were dropped because the output was read too slowly.";
-    text.family("tollgate_access_log_dropped_total", MetricKind::Counter, help);
-    text.sample(&[], context.access_log.as_ref().map_or(0, AccessLog::dropped));
+    let dropped = context.access_log.as_ref().map_or(0, AccessLog::dropped);
+    text.counter("tollgate_access_log_dropped_total", help, dropped);
 
     let tracer = context.shared.tracer.as_ref();
     let help = "Spans of requests that the OTLP receiver has taken.";
-    text.family("tollgate_trace_spans_exported_total", MetricKind::Counter, help);
-    text.sample(&[], tracer.map_or(0, |tracer| tracer.counts().exported()));
+    let exported = tracer.map_or(0, |tracer| tracer.counts().exported());
+    text.counter("tollgate_trace_spans_exported_total", help, exported);
     let help = "Spans of requests that were dropped, by reason.";
     text.family("tollgate_trace_spans_dropped_total", MetricKind::Counter, help);
     for reason in DropReason::ALL {
@@ -152,38 +137,28 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
         text.sample(&[("reason", reason.name())], counts.unanswered(reason));
     }
     let help = "Charges that Redis may have taken: the connection broke before its reply.";
-    text.family("tollgate_store_unknown_charges_total", MetricKind::Counter, help);
-    text.sample(&[], counts.unknown.get());
+    text.counter("tollgate_store_unknown_charges_total", help, counts.unknown.get());
     let help = "Redis servers that say that they are primary, and are not used.";
-    text.family("tollgate_store_rival_primaries", MetricKind::Gauge, help);
-    text.sample(&[], counts.rivals().report().len() as u64);
+    text.gauge("tollgate_store_rival_primaries", help, counts.rivals().report().len() as u64);
     let help = "Counters with charges that were admitted locally and are not written to Redis yet.";
-    text.family("tollgate_store_owed_counters", MetricKind::Gauge, help);
-    text.sample(&[], context.shared.stores.pending() as u64);
+    text.gauge("tollgate_store_owed_counters", help, context.shared.stores.pending() as u64);
     let help =
         "Requests admitted locally that will not be written to Redis, because there was no room.";
-    text.family("tollgate_store_unowed_total", MetricKind::Counter, help);
-    text.sample(&[], counts.unowed.get());
+    text.counter("tollgate_store_unowed_total", help, counts.unowed.get());
     let help =
         "Counters that a Redis server may have lost, and that were not written back to it yet.";
-    text.family("tollgate_store_lost_counters", MetricKind::Gauge, help);
-    text.sample(&[], context.shared.stores.to_reseed() as u64);
+    text.gauge("tollgate_store_lost_counters", help, context.shared.stores.to_reseed() as u64);
     let moving = &context.shared.stores.moving;
     let help = "Percentage of callers that the next store decides.";
-    text.family("tollgate_store_moved_percent", MetricKind::Gauge, help);
-    text.sample(&[], moving.moved().into());
+    text.gauge("tollgate_store_moved_percent", help, moving.moved().into());
     let help = "Whether callers are still mirrored who are to be moved.";
-    text.family("tollgate_store_move_waits", MetricKind::Gauge, help);
-    text.sample(&[], moving.obstacle().is_some().into());
+    text.flag("tollgate_store_move_waits", help, moving.obstacle().is_some());
     let help = "Decisions that were mirrored in another store.";
-    text.family("tollgate_store_mirrored_total", MetricKind::Counter, help);
-    text.sample(&[], counts.mirrored.get());
+    text.counter("tollgate_store_mirrored_total", help, counts.mirrored.get());
     let help = "Mirrored decisions that differed.";
-    text.family("tollgate_store_disagreed_total", MetricKind::Counter, help);
-    text.sample(&[], counts.disagreed.get());
+    text.counter("tollgate_store_disagreed_total", help, counts.disagreed.get());
     let help = "Decisions that could not be mirrored, because the other store did not answer.";
-    text.family("tollgate_store_unmirrored_total", MetricKind::Counter, help);
-    text.sample(&[], counts.unmirrored.get());
+    text.counter("tollgate_store_unmirrored_total", help, counts.unmirrored.get());
     stores::write_metrics(&mut text, &context.shared.stores, context.shared.clock.now());
     disk::write_metrics(&mut text, &context.shared.stores);
 
@@ -209,15 +184,10 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
 
     let remote = context.remote_keys();
     let failing = remote.iter().filter(|keys| keys.last_error.is_some()).count();
-    text.family(
-        "tollgate_remote_keys",
-        MetricKind::Gauge,
-        "Key sets that are fetched from issuers.",
-    );
-    text.sample(&[], remote.len() as u64);
+    let help = "Key sets that are fetched from issuers.";
+    text.gauge("tollgate_remote_keys", help, remote.len() as u64);
     let help = "Those of them whose latest fetch failed.";
-    text.family("tollgate_remote_keys_failing", MetricKind::Gauge, help);
-    text.sample(&[], failing as u64);
+    text.gauge("tollgate_remote_keys_failing", help, failing as u64);
     process::write_metrics(&mut text);
     text
 }

@@ -27,13 +27,11 @@ pub(super) fn write_metrics(text: &mut Exposition) {
         text.family("process_cpu_seconds_total", MetricKind::Counter, help);
         text.sample_real(&[], stat.cpu_ticks as f64 / clock_ticks_per_second() as f64);
         let help = "Bytes of memory that the process occupies.";
-        text.family("process_resident_memory_bytes", MetricKind::Gauge, help);
-        text.sample(&[], stat.resident_pages.saturating_mul(page_size() as u64));
+        let bytes = stat.resident_pages.saturating_mul(page_size() as u64);
+        text.gauge("process_resident_memory_bytes", help, bytes);
         let help = "Bytes of addresses that the process has.";
-        text.family("process_virtual_memory_bytes", MetricKind::Gauge, help);
-        text.sample(&[], stat.virtual_bytes);
-        text.family("process_threads", MetricKind::Gauge, "Threads of the process.");
-        text.sample(&[], stat.threads);
+        text.gauge("process_virtual_memory_bytes", help, stat.virtual_bytes);
+        text.gauge("process_threads", "Threads of the process.", stat.threads);
     }
     if let Ok(open) = fs::read_dir("/proc/self/fd") {
         text.family("process_open_fds", MetricKind::Gauge, "Open file descriptors.");
@@ -41,8 +39,7 @@ pub(super) fn write_metrics(text: &mut Exposition) {
         text.sample(&[], (open.count() as u64).saturating_sub(1));
     }
     if let Some(most) = getrlimit(Resource::Nofile).current {
-        text.family("process_max_fds", MetricKind::Gauge, "File descriptors that may be open.");
-        text.sample(&[], most);
+        text.gauge("process_max_fds", "File descriptors that may be open.", most);
     }
 }
 

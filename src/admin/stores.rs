@@ -82,8 +82,7 @@ fn all(stores: &Stores) -> Vec<(&'static str, ServerReport)> {
 /// Writes the metrics of the stores.
 pub(super) fn write_metrics(text: &mut Exposition, stores: &Stores, now: Timestamp) {
     let help = "Whether some or all callers are decided without Redis.";
-    text.family("tollgate_store_alone", MetricKind::Gauge, help);
-    text.sample(&[], u64::from(!stores.degradations().is_empty()));
+    text.flag("tollgate_store_alone", help, !stores.degradations().is_empty());
     let help = "Percentage of callers to be mirrored in the next store, or moved to it.";
     text.family("tollgate_store_move_percent", MetricKind::Gauge, help);
     let plan = stores.moving.plan();
