@@ -1,8 +1,9 @@
 //! The counters of one caller, found by its name: how they stand, and resetting them. And which
 //! callers use limits most, and were denied last.
 //!
-//! Of one caller, only limits that are counted by the caller alone are here. Which counters a caller has of a limit
-//! that counts by something else as well, such as a path, cannot be known from its name.
+//! Of one caller, only limits that are counted by the caller alone are here. Which counters a
+//! caller has of a limit that counts by something else as well, such as a path, cannot be known
+//! from its name.
 
 mod denied;
 mod found;

@@ -22,8 +22,8 @@
 //! - `tollgate_outbound`: the HTTPS client for servers beside the path of requests.
 //! - [`tollgate_wire`]: the grammars of what clients send, of the Redis protocol and of Envoy.
 //! - [`tollgate_limit`]: the algorithms.
-//! - [`tollgate_yaml`]: text to typed values, every problem with its place; warnings of what is legal
-//!   and unwise.
+//! - [`tollgate_yaml`]: text to typed values, every problem with its place; warnings of what is
+//!   legal and unwise.
 //! - [`tollgate_history`]: access logs of the past, read and merged.
 //! - [`tollgate_observe`]: metrics, the access log, the log of events and traces.
 //! - [`tollgate_identity`]: who is calling.

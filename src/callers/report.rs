@@ -79,9 +79,9 @@ pub struct WindowReport {
     pub remaining: u32,
     /// When all are there again; none: no window is open, or it ends with requests in flight.
     pub reset: Option<String>,
-    /// Who answered: `memory`, `redis`, `next_memory` or `next_redis` for the store that callers are
-    /// moved to, `local` for this proxy's share while the store does not answer, `none` if what was
-    /// last known is shown.
+    /// Who answered: `memory`, `redis`, `next_memory` or `next_redis` for the store that callers
+    /// are moved to, `local` for this proxy's share while the store does not answer, `none` if what
+    /// was last known is shown.
     pub answered_by: String,
 }
 

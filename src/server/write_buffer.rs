@@ -1,5 +1,6 @@
-//! Writes to a client, gathered into few: the HTTP/2 engine writes each frame of data by itself, and
-//! a call of the system and a record of TLS for each cost more than all else that is done for it.
+//! Writes to a client, gathered into few: the HTTP/2 engine writes each frame of data by itself,
+//! and a call of the system and a record of TLS for each cost more than all else that is done for
+//! it.
 
 use std::{
     io,

@@ -68,9 +68,9 @@ pub(super) struct RawAdmin {
     #[schemars(regex(pattern = "^0?[0-7]{3}$"))]
     #[schemars(extend("examples" = ["0660"]))]
     mode: Option<Spanned<String>>,
-    /// An address of its own for Prometheus and probes: an IP address and a port. Whoever reaches it
-    /// gets `/metrics`, `/healthz` and `/readyz` without a token, and nothing else. Left out: there
-    /// is none.
+    /// An address of its own for Prometheus and probes: an IP address and a port. Whoever reaches
+    /// it gets `/metrics`, `/healthz` and `/readyz` without a token, and nothing else. Left out:
+    /// there is none.
     #[schemars(extend("examples" = ["0.0.0.0:9902"]))]
     metrics: Option<Spanned<String>>,
     /// Names and addresses by which clients may ask (the `Host` of a request), beside loopback and

@@ -63,8 +63,8 @@ pub(super) struct RawDecisions {
     /// Certificates. Left out: other programs use no TLS here.
     #[schemars(extend("examples" = [{ "certificates": [{ "certificate_file": "server.pem", "key_file": "server.key" }] }]))]
     tls: Option<Spanned<RawTls>>,
-    /// A file with the password that clients must say (`AUTH`), of `redis` only. Left out: they need
-    /// none.
+    /// A file with the password that clients must say (`AUTH`), of `redis` only. Left out: they
+    /// need none.
     #[schemars(length(min = 1), extend("examples" = ["secrets/decisions-password"]))]
     password_file: Option<Spanned<String>>,
     /// An environment variable with the password, in place of the file.

@@ -55,8 +55,8 @@ pub(super) struct RawDisk {
     pub(super) flush: Option<Spanned<String>>,
     /// When writes are synced, so that they outlive a power failure. `flush`: with each flush;
     /// `every`: before the request goes on, so that nothing is lost that was answered in time (past
-    /// the `deadline`, each limit does as its `on_store_error` says); `os`: when the operating system
-    /// does it. Default: flush.
+    /// the `deadline`, each limit does as its `on_store_error` says); `os`: when the operating
+    /// system does it. Default: flush.
     pub(super) sync: Option<Spanned<Choice<SyncMode>>>,
     /// Counters in use at most, in memory and on disk together. Past it, new callers get 503, or
     /// pass where a limit is open then (`on_store_full`). Default: 100000000.

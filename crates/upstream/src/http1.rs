@@ -3,8 +3,8 @@
 //!
 //! A connection has no task of its own: the request that waits for its response drives it, and the
 //! response's body drives it on until it is finished and the connection can be kept. That saves a
-//! task switch each way, and dropping a request drops its connection with it. Why this is code of our
-//! own is in `docs/design/upstream-codec.md`.
+//! task switch each way, and dropping a request drops its connection with it. Why this is code of
+//! our own is in `docs/design/upstream-codec.md`.
 //!
 //! A response is read strictly: what this proxy and another reader could understand differently is
 //! an error, and the connection is closed.

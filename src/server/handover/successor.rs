@@ -68,8 +68,8 @@ impl Handover {
     }
 
     /// Hands `sockets` over to each process that requests them, until one serves; `save` is called
-    /// before, and what it keeps is what the next process may begin with; `resume` is called if that
-    /// process does not serve, and this one goes on. To be called inside of a runtime.
+    /// before, and what it keeps is what the next process may begin with; `resume` is called if
+    /// that process does not serve, and this one goes on. To be called inside of a runtime.
     ///
     /// # Errors
     /// It cannot be begun. A process that asks and then does not serve is no error.

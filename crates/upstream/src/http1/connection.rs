@@ -192,8 +192,8 @@ impl Connection {
                 Err(error) => return Poll::Ready(Err(Ended::Head(error))),
             }
         }
-        // The deadline runs from the last progress of the request's body, see `RequestBody`. A server
-        // that takes no more of the request may have said why.
+        // The deadline runs from the last progress of the request's body, see `RequestBody`. A
+        // server that takes no more of the request may have said why.
         match self.deadline.poll_passed(context) {
             true => Poll::Ready(Err(Ended::Late)),
             false => Poll::Pending,

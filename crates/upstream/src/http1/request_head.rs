@@ -3,8 +3,8 @@
 use bytes::BytesMut;
 use http::request::Parts;
 
-/// Appends a head in HTTP/1.1. Names and values were checked when they were made, so that none has a
-/// line's end in it.
+/// Appends a head in HTTP/1.1. Names and values were checked when they were made, so that none has
+/// a line's end in it.
 pub fn write_head(head: &Parts, buffer: &mut BytesMut) {
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let bytes: usize =
