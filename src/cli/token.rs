@@ -82,7 +82,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let recipient = Recipient::find(arguments.policy.as_deref(), arguments.issuer.as_deref())?;
     let key = signing_key(arguments, &recipient)?;
     let kid = arguments.kid.as_deref();
-    let kid = kid.or_else(|| key.key_id().filter(|name| recipient.takes_key_id(name)));
+    let kid = kid.or_else(|| key.key_id.as_deref().filter(|name| recipient.takes_key_id(name)));
     let header = TokenHeader { kid, typ: recipient.token_type() };
     let claims = claims(arguments, &recipient);
     let token = key.sign_with(header, &claims).context("cannot sign")?;

@@ -22,7 +22,8 @@ use super::{
 /// Introspects tokens at one server.
 #[derive(Debug)]
 pub struct Introspector {
-    endpoint: Endpoint,
+    /// The server.
+    pub endpoint: Endpoint,
     /// The credentials of this proxy at the server; never printed.
     authorization: HeaderValue,
     calls: SharedCalls,
@@ -67,11 +68,6 @@ impl Introspector {
     /// Introspects at `endpoint`, with the credentials of the client `id`.
     pub fn new(endpoint: Endpoint, id: &str, secret: &str) -> Introspector {
         Introspector { endpoint, authorization: basic(id, secret), calls: SharedCalls::default() }
-    }
-
-    /// The server's URL.
-    pub fn endpoint(&self) -> &Endpoint {
-        &self.endpoint
     }
 
     /// Introspects a token that a client has shown; `client` is the client's keyed hash. Requests
@@ -143,23 +139,7 @@ fn basic(id: &str, secret: &str) -> HeaderValue {
 
 /// `text` as in `application/x-www-form-urlencoded`.
 fn urlencoded(text: &str) -> String {
-    let mut encoded = String::with_capacity(text.len());
-    for byte in text.bytes() {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'*' | b'-' | b'.' | b'_' => {
-                encoded.push(byte.into());
-            }
-            b' ' => encoded.push('+'),
-            _ => {
-                encoded.push('%');
-                for digit in [byte >> 4, byte & 0xf] {
-                    encoded
-                        .extend(char::from_digit(digit.into(), 16).map(|c| c.to_ascii_uppercase()));
-                }
-            }
-        }
-    }
-    encoded
+    form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -19,10 +19,10 @@ use super::keys::{Algorithm, KeyError, KeySet, PublicJwk, der, pem};
 /// A secret or private key, and the algorithm it signs with.
 #[derive(Clone, Debug)]
 pub struct SigningKey {
-    algorithm: Algorithm,
+    pub(super) algorithm: Algorithm,
     key: EncodingKey,
-    /// The thumbprint of its public key; none for a secret.
-    key_id: Option<String>,
+    /// The `kid` of its public key in a JWK Set: the thumbprint (RFC 7638). None for a secret.
+    pub key_id: Option<String>,
 }
 
 /// The members of a token's header besides the algorithm.
@@ -92,16 +92,6 @@ impl SigningKey {
         let key_id = PublicJwk::from_bytes(public.as_ref()).map_err(KeyError::from)?.thumbprint();
         let public = pem::encode("PUBLIC KEY", public.as_ref());
         Ok((SigningKey { algorithm: Algorithm::EdDSA, key, key_id: Some(key_id) }, public))
-    }
-
-    /// The algorithm of tokens that this key signs.
-    pub fn algorithm(&self) -> Algorithm {
-        self.algorithm
-    }
-
-    /// The `kid` of its public key in a JWK Set: the thumbprint (RFC 7638). None for a secret.
-    pub fn key_id(&self) -> Option<&str> {
-        self.key_id.as_deref()
     }
 
     /// A compact token with these claims.
@@ -234,7 +224,7 @@ pub(crate) mod tests {
             let both = pem::encode("EC PARAMETERS", &[5, 0]) + &sec1;
             for private in [pkcs8, sec1, both] {
                 let key = SigningKey::from_pem(private.as_bytes(), None).unwrap();
-                assert_eq!(key.algorithm(), algorithm, "{private}");
+                assert_eq!(key.algorithm, algorithm, "{private}");
                 assert!(is_verified(&key, KeySet::from_pem(public.as_bytes(), &[]).unwrap()));
             }
         }
@@ -247,7 +237,7 @@ pub(crate) mod tests {
         {
             for algorithm in [None, Some(Algorithm::PS384)] {
                 let key = SigningKey::from_pem(private.as_bytes(), algorithm).unwrap();
-                let allowed = [key.algorithm()];
+                let allowed = [key.algorithm];
                 let keys = KeySet::from_pem(public.as_bytes(), &allowed).unwrap();
                 assert!(is_verified(&key, keys), "{allowed:?}");
             }

@@ -219,9 +219,9 @@ impl RemoteKeys {
         RemoteStatus {
             url: self.endpoint().to_string(),
             keys: self.current(now).map_or(0, |keys| keys.len()),
-            fetched: state.cached().map(|cached| cached.fetched),
-            last_error: state.last_error().map(ToString::to_string),
-            fetches: state.started(),
+            fetched: state.cached.as_ref().map(|cached| cached.fetched),
+            last_error: state.last_error.as_ref().map(ToString::to_string),
+            fetches: state.started,
         }
     }
 
@@ -252,19 +252,19 @@ impl RemoteKeys {
         self.publish(&state);
         let has_succeeded = matches!(report, FetchReport::Fetched { .. });
         // Under the lock, so that the next fetch is not announced before this one.
-        self.latest_fetch.send_replace(LatestFetch { number: state.started(), has_succeeded });
+        self.latest_fetch.send_replace(LatestFetch { number: state.started, has_succeeded });
         drop(state);
         self.log(&report);
     }
 
     fn publish(&self, state: &State) {
-        let is_published = match (&*self.published.load(), state.cached()) {
+        let is_published = match (&*self.published.load(), &state.cached) {
             (Some(published), Some(cached)) => Arc::ptr_eq(published, cached),
             (None, None) => true,
             _ => false,
         };
         if !is_published {
-            self.published.store(state.cached().cloned());
+            self.published.store(state.cached.clone());
         }
     }
 

@@ -57,7 +57,7 @@ fn rule_fields(rules: &IdentityRules) -> [(&'static str, String); 7] {
         sources,
     } = rules;
     let default = tiers.get(tiers.default).map(|tier| tier.name.to_string());
-    let endpoint = introspection.as_ref().map(|other| other.introspector.endpoint().to_string());
+    let endpoint = introspection.as_ref().map(|other| other.introspector.endpoint.to_string());
     let keys = api_keys.as_ref().map(|keys| keys.id.to_string());
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
     [

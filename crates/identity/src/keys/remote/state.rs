@@ -66,11 +66,11 @@ impl CachedKeys {
 #[derive(Clone, Debug)]
 pub(super) struct State {
     timing: Timing,
-    cached: Option<Arc<CachedKeys>>,
+    pub(super) cached: Option<Arc<CachedKeys>>,
     /// Keys that the latest successful fetch could not use.
     skipped: Vec<SkippedKey>,
     /// How many fetches were started, which is also the number of the latest.
-    started: u64,
+    pub(super) started: u64,
     is_under_way: bool,
     /// When the latest fetch was started.
     last_started: Option<Timestamp>,
@@ -80,7 +80,7 @@ pub(super) struct State {
     next_refresh: Timestamp,
     /// Failures in a row.
     failures: u32,
-    last_error: Option<RemoteError>,
+    pub(super) last_error: Option<RemoteError>,
 }
 
 /// Whether a token with an unknown key may start a fetch.
@@ -132,19 +132,6 @@ impl State {
             Arc::new(CachedKeys { keys, generation, fetched, usable_for })
         });
         State { cached, skipped: self.skipped.clone(), ..State::new(timing) }
-    }
-
-    pub(super) fn cached(&self) -> Option<&Arc<CachedKeys>> {
-        self.cached.as_ref()
-    }
-
-    pub(super) fn last_error(&self) -> Option<&RemoteError> {
-        self.last_error.as_ref()
-    }
-
-    /// How many fetches were started.
-    pub(super) fn started(&self) -> u64 {
-        self.started
     }
 
     /// Moves instants that lie in the future, after the clock went back, to now. Otherwise no fetch
