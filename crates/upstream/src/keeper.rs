@@ -127,8 +127,6 @@ impl Keeper {
     }
 }
 
-impl Kept {}
-
 fn start(kept: Weak<Kept>, resolver: Resolver) -> io::Result<()> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,7 +1,7 @@
 //! A request in the form in which it goes to a server.
 
 use bytes::BytesMut;
-use http::{HeaderMap, HeaderValue, Method, Request, Uri, header, request::Parts};
+use http::{HeaderValue, Method, Request, header, request::Parts};
 use hyper::body::Body as _;
 use tollgate_policy::{Protocol, Upstream};
 
@@ -61,14 +61,7 @@ fn renamed(text: &[u8], start: usize, digits: &[u8; 16]) -> Option<Vec<u8>> {
 /// is no body to lose.
 pub(super) enum Original {
     Http1(Message),
-    Http2(Head),
-}
-
-/// A request's head, for sending it again in HTTP/2.
-pub(super) struct Head {
-    method: Method,
-    uri: Uri,
-    headers: HeaderMap,
+    Http2(Parts),
 }
 
 impl Outbound {
@@ -100,9 +93,8 @@ impl Outbound {
                 (Outbound::Http1(message), original)
             }
             Protocol::Http2 => {
-                let body = RequestBody::new(body, upstream);
-                let request = Request::from_parts(head, body);
-                let original = is_repeatable.then(|| Original::Http2(Head::of(&request)));
+                let original = is_repeatable.then(|| Original::Http2(head.clone()));
+                let request = Request::from_parts(head, RequestBody::new(body, upstream));
                 (Outbound::Http2(Box::new(request)), original)
             }
         }
@@ -123,26 +115,10 @@ impl Original {
     pub(super) fn again(&self) -> Outbound {
         match self {
             Original::Http1(message) => Outbound::Http1(message.again()),
-            Original::Http2(head) => Outbound::Http2(Box::new(head.with(RequestBody::empty()))),
+            Original::Http2(head) => {
+                let request = Request::from_parts(head.clone(), RequestBody::empty());
+                Outbound::Http2(Box::new(request))
+            }
         }
-    }
-}
-
-impl Head {
-    pub(super) fn of(request: &Request<RequestBody>) -> Head {
-        Head {
-            method: request.method().clone(),
-            uri: request.uri().clone(),
-            headers: request.headers().clone(),
-        }
-    }
-
-    /// The request again, with this body.
-    pub(super) fn with(&self, body: RequestBody) -> Request<RequestBody> {
-        let mut request = Request::new(body);
-        *request.method_mut() = self.method.clone();
-        *request.uri_mut() = self.uri.clone();
-        *request.headers_mut() = self.headers.clone();
-        request
     }
 }

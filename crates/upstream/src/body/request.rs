@@ -58,18 +58,11 @@ impl From<Incoming> for ClientBody {
 
 /// A client's body on its way to the upstream.
 pub struct RequestBody {
-    incoming: Option<Incoming>,
-    /// Bytes that may still come.
-    room: u64,
-    /// Bytes that have come, for who asks.
-    received: Option<Rc<Cell<u64>>>,
-    /// Set when the request is first sent, for who asks.
+    source: ClientStream,
+    /// Set when the request is first sent; none: that is not needed.
     sent: Option<Rc<Cell<bool>>>,
-    pace: Option<Rc<Pace>>,
     lateness: Lateness,
     timing: Option<Timing>,
-    /// Fields that trailers may not set; none: trailers are dropped.
-    own: Option<Arc<OwnHeaders>>,
     state: Rc<BodyState>,
     /// It is read by another task than the one that waits for the response.
     is_streamed: bool,
@@ -78,8 +71,6 @@ pub struct RequestBody {
 /// How far a client is behind with its body.
 #[derive(Default)]
 struct Lateness {
-    /// No average rate is asked of it.
-    may_be_slow: bool,
     arrears: Arrears,
     /// The tick since which the next frame is awaited.
     since: u32,
@@ -88,10 +79,10 @@ struct Lateness {
 impl Lateness {
     /// Begins to wait for a frame. Returns how long that may take, and whether that is less than
     /// the timeout of a pause.
-    fn begin_to_wait(&mut self, ticker: &Ticker) -> (Duration, bool) {
+    fn begin_to_wait(&mut self, ticker: &Ticker, may_be_slow: bool) -> (Duration, bool) {
         self.since = ticker.now();
         let pause = ticker.patience();
-        let rate = ticker.body_rate().filter(|_| !self.may_be_slow);
+        let rate = ticker.body_rate().filter(|_| !may_be_slow);
         let left = rate.map_or(pause, |rate| self.arrears.left(rate));
         (left.min(pause), left < pause)
     }
@@ -142,16 +133,22 @@ pub(crate) struct BodyState {
     /// The task that reads the body, if it is not the one that handles the request.
     reader: RefCell<Option<Waker>>,
     /// A body of which nothing was read when its reader gave it up.
-    unread: RefCell<Option<Unread>>,
+    unread: RefCell<Option<ClientStream>>,
 }
 
+/// What comes from the client, and how it is taken.
 #[derive(Debug, Default)]
-struct Unread {
+struct ClientStream {
+    /// None: there is no body.
     incoming: Option<Incoming>,
+    /// Bytes that may still come.
     room: u64,
+    /// Bytes that have come; none: they are not needed.
     received: Option<Rc<Cell<u64>>>,
     pace: Option<Rc<Pace>>,
+    /// No average rate is required.
     may_be_slow: bool,
+    /// Fields that trailers may not set; none: trailers are dropped.
     own: Option<Arc<OwnHeaders>>,
 }
 
@@ -209,32 +206,26 @@ impl RequestBody {
             false => Some(Arc::clone(&upstream.own_headers)),
         };
         let incoming = Some(incoming);
-        let mut body = RequestBody::of(Unread { incoming, room, received, pace, may_be_slow, own });
-        body.sent = sent;
-        body
+        let source = ClientStream { incoming, room, received, pace, may_be_slow, own };
+        RequestBody::of(source, sent)
     }
 
     /// No body.
     pub(crate) fn empty() -> Self {
-        RequestBody::of(Unread::default())
+        RequestBody::of(ClientStream::default(), None)
     }
 
     /// A body again of which nothing was read.
     pub(crate) fn unread(state: &BodyState) -> Option<Self> {
-        Some(RequestBody::of(state.unread.take()?))
+        Some(RequestBody::of(state.unread.take()?, None))
     }
 
-    fn of(unread: Unread) -> Self {
-        let Unread { incoming, room, received, pace, may_be_slow, own } = unread;
+    fn of(source: ClientStream, sent: Option<Rc<Cell<bool>>>) -> Self {
         RequestBody {
-            incoming,
-            room,
-            received,
-            sent: None,
-            pace,
-            lateness: Lateness { may_be_slow, ..Lateness::default() },
+            source,
+            sent,
+            lateness: Lateness::default(),
             timing: None,
-            own,
             state: Rc::default(),
             is_streamed: false,
         }
@@ -258,20 +249,55 @@ impl RequestBody {
     pub(crate) fn state(&self) -> Rc<BodyState> {
         Rc::clone(&self.state)
     }
+
+    /// Sets the deadline for what is awaited now.
+    fn set_deadline<E>(
+        &mut self,
+        polled: &Poll<Option<Result<Frame<Bytes>, E>>>,
+        was_waiting: bool,
+    ) {
+        let Some(timing) = &self.timing else { return };
+        match polled {
+            // The response's body has the deadline from then on, and this is progress too.
+            Poll::Ready(_) if self.state.answered.get() => {
+                timing.deadline.set(timing.idle_timeout);
+            }
+            Poll::Ready(frame) => {
+                timing.deadline.set(timing.response_timeout);
+                if was_waiting {
+                    self.lateness.end_to_wait(timing.deadline.ticker(), frame_bytes(frame));
+                }
+            }
+            Poll::Pending if !was_waiting && !self.state.answered.get() => {
+                let ticker = timing.deadline.ticker();
+                let may_be_slow = self.source.may_be_slow;
+                let (time, is_behind) = self.lateness.begin_to_wait(ticker, may_be_slow);
+                timing.deadline.set(time);
+                self.state.is_behind.set(is_behind);
+            }
+            Poll::Pending => {}
+        }
+    }
+
+    /// Counts what has come; false if it is too much.
+    fn takes(&mut self, frame: &Frame<Bytes>) -> bool {
+        let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
+        if let Some(received) = &self.source.received {
+            received.set(received.get() + bytes);
+        }
+        let Some(room) = self.source.room.checked_sub(bytes) else { return false };
+        self.source.room = room;
+        match (&self.source.pace, frame.trailers_ref()) {
+            (Some(pace), Some(trailers)) => pace.take_trailers(trailers),
+            _ => true,
+        }
+    }
 }
 
 impl Drop for RequestBody {
     fn drop(&mut self) {
         if self.is_streamed && !self.state.begun.get() {
-            let unread = Unread {
-                incoming: self.incoming.take(),
-                room: self.room,
-                received: self.received.take(),
-                pace: self.pace.take(),
-                may_be_slow: self.lateness.may_be_slow,
-                own: self.own.take(),
-            };
-            *self.state.unread.borrow_mut() = Some(unread);
+            *self.state.unread.borrow_mut() = Some(std::mem::take(&mut self.source));
         }
     }
 }
@@ -291,48 +317,12 @@ impl Body for RequestBody {
             }
             *body.state.reader.borrow_mut() = Some(context.waker().clone());
         }
-        let Some(incoming) = &mut body.incoming else { return Poll::Ready(None) };
+        let Some(incoming) = &mut body.source.incoming else { return Poll::Ready(None) };
         let polled = Pin::new(incoming).poll_frame(context);
         let was_waiting = body.state.waiting.replace(polled.is_pending());
-        if let Some(timing) = &body.timing {
-            match &polled {
-                // The response's body has the deadline from then on, and this is progress too.
-                Poll::Ready(_) if body.state.answered.get() => {
-                    timing.deadline.set(timing.idle_timeout);
-                }
-                Poll::Ready(frame) => {
-                    timing.deadline.set(timing.response_timeout);
-                    if was_waiting {
-                        body.lateness.end_to_wait(timing.deadline.ticker(), frame_bytes(frame));
-                    }
-                }
-                Poll::Pending if !was_waiting && !body.state.answered.get() => {
-                    let ticker = timing.deadline.ticker();
-                    let (time, is_behind) = body.lateness.begin_to_wait(ticker);
-                    timing.deadline.set(time);
-                    body.state.is_behind.set(is_behind);
-                }
-                Poll::Pending => {}
-            }
-        }
+        body.set_deadline(&polled, was_waiting);
         if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let Some(data) = frame.data_ref()
-        {
-            if let Some(received) = &body.received {
-                received.set(received.get() + data.len() as u64);
-            }
-            match body.room.checked_sub(data.len() as u64) {
-                Some(room) => body.room = room,
-                None => {
-                    body.state.failed.set(true);
-                    body.state.too_large.set(true);
-                    return Poll::Ready(Some(Err(RequestBodyError::TooLarge)));
-                }
-            }
-        }
-        if let Poll::Ready(Some(Ok(frame))) = &polled
-            && let (Some(pace), Some(trailers)) = (&body.pace, frame.trailers_ref())
-            && !pace.take_trailers(trailers)
+            && !body.takes(frame)
         {
             body.state.failed.set(true);
             body.state.too_large.set(true);
@@ -343,17 +333,17 @@ impl Body for RequestBody {
             Poll::Ready(_) => body.state.begun.set(true),
             Poll::Pending => {}
         }
-        let own = body.own.as_deref();
+        let own = body.source.own.as_deref();
         let goes_on = |name: &HeaderName| own.is_some_and(|own| may_be_a_trailer(name, own));
         let passed_on = |frame| with_trailers(frame, goes_on);
         polled.map(|frame| frame.map(|frame| frame.map(passed_on).map_err(Into::into)))
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+        self.source.incoming.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint)
+        self.source.incoming.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint)
     }
 }

@@ -25,7 +25,6 @@ use crate::{
     body::{BodyState, Timing},
     failure::Failure,
     frames::MAX_STREAMS,
-    outbound::Head,
     response_check::is_unsound,
     slots::Slot,
     stream::{MeteredStream, Traffic},
@@ -189,7 +188,8 @@ impl Permit {
         let connection = Rc::clone(&self.connection);
         let deadline = Rc::new(self.pool.ticker.deadline());
         address(&mut request, &self.pool.endpoint, upstream);
-        let head = Head::of(&request);
+        let (head, body) = request.into_parts();
+        let mut request = Request::from_parts(head.clone(), body);
         let body = request.body_mut().attach_stream(Timing::new(&deadline, upstream));
         let stream = OpenStream { deadline, body: Rc::clone(&body), permit: self };
         let read_before = connection.traffic.bytes_read();
@@ -220,7 +220,8 @@ impl Permit {
                 let is_untaken = untaken.is_some();
                 let refusal = Refusal::of(&error);
                 let unread = || refusal.and_then(|_| RequestBody::unread(&body));
-                let unsent = untaken.or_else(|| unread().map(|body| head.with(body)));
+                let unsent =
+                    untaken.or_else(|| unread().map(|body| Request::from_parts(head, body)));
                 let is_stale = is_untaken || refusal == Some(Refusal::Leaving);
                 if is_stale {
                     connection.retire();
