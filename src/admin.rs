@@ -6,7 +6,7 @@
 //! against pages of other origins (`guard.rs`) and the check of its token (`access.rs`).
 
 mod access;
-mod asked;
+mod admin_request;
 mod callers;
 mod certificates;
 mod dashboard;
@@ -51,7 +51,7 @@ use tollgate_observe::access_log::AccessLog;
 use tollgate_settings::{AdminSettings, ListenerSettings, ReadyStore};
 
 use self::{
-    asked::AdminRequest,
+    admin_request::AdminRequest,
     endpoint::Page,
     exposition::TextFormat,
     live::{EventBody, EventStream, Live},

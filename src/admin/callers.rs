@@ -10,7 +10,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_settings::Permission;
 
-use super::{Context, asked::AdminRequest, json_response, message};
+use super::{Context, admin_request::AdminRequest, json_response, message};
 use crate::callers::{CallerError, CallerQuery, ResetReport, look, reset};
 
 /// What paths begin with.

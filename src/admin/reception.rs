@@ -13,7 +13,7 @@ use tollgate_settings::{AdminSettings, Permission};
 use super::{
     AnswerBody, Context,
     access::{Access, Refusal},
-    asked::AdminRequest,
+    admin_request::AdminRequest,
     endpoint::{Endpoint, Verb},
     guard::{Hosts, Suspicion, check_action},
     live::Live,

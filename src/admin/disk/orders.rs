@@ -9,14 +9,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_store::{CheckResult, Damage, Disk};
 
-use crate::admin::{Context, asked::AdminRequest, json_response, message};
+use crate::admin::{Context, admin_request::AdminRequest, json_response, message};
 
 /// Where a copy of the store is to be.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct BackupOrder {
-    /// A folder on the machine of the proxy, which is empty or does not exist. It must be an absolute
-    /// path.
+    /// A folder on the machine of the proxy, which is empty or does not exist. It must be an
+    /// absolute path.
     pub folder: String,
 }
 

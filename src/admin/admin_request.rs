@@ -15,6 +15,6 @@ pub(super) struct AdminRequest {
     /// What the token that was sent was needed for. None: none was needed.
     pub(super) token: Option<Permission>,
     pub(super) body: Bytes,
-    /// Whether whoever asks may also read. Of endpoints that need no token it is not known.
+    /// Whether the client may also read. Endpoints that need no token do not know it.
     pub(super) may_read: bool,
 }
