@@ -184,14 +184,13 @@ impl Admin {
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::Builder::new().name("admin".into()).spawn(move || {
             // Whole, for its file goes after the socket is closed.
-            let listener = listener;
             runtime.block_on(async {
                 if let Some(metrics) = metrics {
                     let reception = Arc::clone(&reception);
-                    tokio::spawn(guests::receive(metrics.socket, Offer::Metrics, reception));
+                    tokio::spawn(guests::receive(metrics, Offer::Metrics, reception));
                 }
                 tokio::select! {
-                    () = guests::receive(listener.socket, Offer::All, Arc::clone(&reception)) => {}
+                    () = guests::receive(listener, Offer::All, Arc::clone(&reception)) => {}
                     never = reception.observe() => match never {},
                     _ = stopped => {}
                 }

@@ -30,6 +30,10 @@ use tollgate_upstream::downstream::{Admission, Fault};
 use self::{listener::Acceptor, worker::Worker};
 
 pub use self::listener::{Listener, ListenerSocket};
+pub(crate) use self::{
+    listener::{Accepted, AcceptedStream},
+    stream::Transport,
+};
 
 /// What a server is started with.
 pub struct Server {

@@ -3,7 +3,6 @@
 
 use std::{
     convert::Infallible,
-    io,
     net::Ipv4Addr,
     pin::pin,
     sync::{
@@ -17,7 +16,6 @@ use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::{
     io::{AsyncRead, AsyncWrite},
-    net::{TcpListener, TcpStream, UnixListener, UnixStream},
     task::AbortHandle,
     time::timeout,
 };
@@ -26,7 +24,7 @@ use super::{
     live::Progress,
     reception::{Ends, Offer, Reception},
 };
-use crate::server::ListenerSocket;
+use crate::server::{Accepted, AcceptedStream, Listener, Transport};
 
 /// Connections at once; one more takes the place of one that has not asked yet.
 const MAX_CONNECTIONS: usize = 32;
@@ -39,67 +37,24 @@ const MAX_BUFFER_BYTES: usize = 16 * 1024;
 /// How long accepting pauses when it fails: there may be descriptors again then.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// Answers who comes in at `socket`, where they get what `offer` says, until this is dropped.
-pub(super) async fn receive(socket: ListenerSocket, offer: Offer, reception: Arc<Reception>) {
-    let door = match Door::open(socket, offer) {
-        Ok(door) => door,
+/// Answers who comes in at `listener`, where they get what `offer` says, until this is dropped.
+pub(super) async fn receive(listener: Listener, offer: Offer, reception: Arc<Reception>) {
+    let acceptor = match listener.adopt() {
+        Ok(acceptor) => acceptor,
         Err(error) => return tracing::error!(%error, "the admin listener cannot be used"),
     };
     let mut guests: Vec<Guest> = Vec::with_capacity(MAX_CONNECTIONS);
     loop {
-        match door.accept().await {
-            Ok((stream, ends)) => {
+        match acceptor.accept().await {
+            Ok(accepted) => {
                 guests.retain(|guest| !guest.task.is_finished());
                 if guests.len() < MAX_CONNECTIONS || make_room(&mut guests) {
-                    guests.push(Guest::receive(stream, ends, &reception));
+                    guests.extend(Guest::receive(accepted, offer, &reception));
                 }
             }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept at the admin listener");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
-            }
-        }
-    }
-}
-
-/// A socket, and what is to be had there.
-struct Door {
-    socket: Socket,
-    offer: Offer,
-}
-
-/// The socket, as this runtime's.
-enum Socket {
-    Tcp(TcpListener),
-    Unix(UnixListener),
-}
-
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Door {
-    fn open(socket: ListenerSocket, offer: Offer) -> io::Result<Door> {
-        let socket = match socket {
-            ListenerSocket::Tcp(socket) => Socket::Tcp(TcpListener::from_std(socket)?),
-            ListenerSocket::Unix(socket) => Socket::Unix(UnixListener::from_std(socket)?),
-        };
-        Ok(Door { socket, offer })
-    }
-
-    async fn accept(&self) -> io::Result<(Stream, Ends)> {
-        let offer = self.offer;
-        match &self.socket {
-            Socket::Tcp(socket) => {
-                let (stream, peer) = socket.accept().await?;
-                let own = stream.local_addr().ok().map(|address| address.ip());
-                Ok((Stream::Tcp(stream), Ends { peer: peer.ip(), own, offer }))
-            }
-            Socket::Unix(socket) => {
-                let (stream, _) = socket.accept().await?;
-                let ends = Ends { peer: Ipv4Addr::LOCALHOST.into(), own: None, offer };
-                Ok((Stream::Unix(stream), ends))
             }
         }
     }
@@ -113,21 +68,22 @@ struct Guest {
 }
 
 impl Guest {
-    fn receive(stream: Stream, ends: Ends, reception: &Arc<Reception>) -> Guest {
+    /// None: the system has taken the connection back.
+    fn receive(accepted: Accepted, offer: Offer, reception: &Arc<Reception>) -> Option<Guest> {
+        let (peer, own) = match &accepted.stream {
+            AcceptedStream::Tcp(stream, peer) => (peer.ip(), stream.local_addr().ok()),
+            AcceptedStream::Unix(_) => (Ipv4Addr::LOCALHOST.into(), None),
+        };
+        let stream = Transport::adopt(accepted.stream).ok()?;
         let has_asked = Arc::new(AtomicBool::new(false));
         let visit = Visit {
             reception: Arc::clone(reception),
-            ends,
+            ends: Ends { peer, own: own.map(|address| address.ip()), offer },
             has_asked: Arc::clone(&has_asked),
             progress: OnceLock::new(),
         };
-        let task = tokio::spawn(async move {
-            match stream {
-                Stream::Tcp(stream) => visit.last(stream).await,
-                Stream::Unix(stream) => visit.last(stream).await,
-            }
-        });
-        Guest { task: task.abort_handle(), has_asked }
+        let task = tokio::spawn(async move { visit.last(stream).await });
+        Some(Guest { task: task.abort_handle(), has_asked })
     }
 }
 

@@ -41,13 +41,13 @@ pub(super) struct SocketFile {
 }
 
 /// A client that has come in, before anything is read.
-pub(super) struct Accepted {
-    pub(super) stream: AcceptedStream,
+pub(crate) struct Accepted {
+    pub(crate) stream: AcceptedStream,
     /// What is asked of it.
     pub(super) listener: Arc<ListenerSettings>,
 }
 
-pub(super) enum AcceptedStream {
+pub(crate) enum AcceptedStream {
     Tcp(std::net::TcpStream, SocketAddr),
     Unix(std::os::unix::net::UnixStream),
 }
@@ -101,7 +101,7 @@ impl Listener {
     }
 
     /// Makes it this runtime's own.
-    pub(super) fn adopt(self) -> io::Result<Acceptor> {
+    pub(crate) fn adopt(self) -> io::Result<Acceptor> {
         let socket = match self.socket {
             ListenerSocket::Tcp(socket) => {
                 AcceptorSocket::Tcp(tokio::net::TcpListener::from_std(socket)?)
@@ -141,7 +141,7 @@ fn file_id(path: &Path) -> io::Result<(u64, u64)> {
 }
 
 /// A listening socket of a runtime.
-pub(super) struct Acceptor {
+pub(crate) struct Acceptor {
     socket: AcceptorSocket,
     settings: Arc<ListenerSettings>,
     /// Behind the socket, which is to be closed first.
@@ -155,7 +155,7 @@ enum AcceptorSocket {
 
 impl Acceptor {
     /// Waits for the next client.
-    pub(super) async fn accept(&self) -> io::Result<Accepted> {
+    pub(crate) async fn accept(&self) -> io::Result<Accepted> {
         let stream = match &self.socket {
             AcceptorSocket::Tcp(socket) => {
                 let (stream, address) = socket.accept().await?;

@@ -23,7 +23,7 @@ pub(super) enum Stream {
 }
 
 /// A socket, and what was read from it too early: that comes first.
-pub(super) struct Transport {
+pub(crate) struct Transport {
     socket: TransportSocket,
     replay: Vec<u8>,
 }
@@ -43,7 +43,7 @@ const GATHERED_BYTES: usize = 4 * 1024;
 
 impl Transport {
     /// Makes an accepted socket this runtime's own.
-    pub(super) fn adopt(stream: AcceptedStream) -> io::Result<Transport> {
+    pub(crate) fn adopt(stream: AcceptedStream) -> io::Result<Transport> {
         let socket = match stream {
             AcceptedStream::Tcp(stream, _) => {
                 let stream = TcpStream::from_std(stream)?;
