@@ -47,6 +47,7 @@ use tokio::sync::oneshot;
 use tollgate_clock::Timestamp;
 use tollgate_gate::Shared;
 use tollgate_identity::RemoteStatus;
+use tollgate_keyword::keywords;
 use tollgate_observe::access_log::AccessLog;
 use tollgate_settings::{AdminSettings, ListenerSettings, ReadyStore};
 
@@ -105,6 +106,8 @@ pub enum Phase {
     /// It finishes those that it has, and takes no others.
     Draining,
 }
+
+keywords! { Phase { Starting = "starting", Serving = "serving", Draining = "draining" } }
 
 /// That the process runs.
 #[derive(Debug, Deserialize, Serialize, JsonSchema)]

@@ -6,8 +6,9 @@ use bytes::Bytes;
 use http::{Response, StatusCode};
 use http_body_util::Full;
 use tollgate_gate::{DenialFilter, KEPT_DENIALS};
+use tollgate_keyword::Keyword;
 
-use super::{Context, asked::AdminRequest, json_response, message};
+use super::{Context, admin_request::AdminRequest, json_response, message};
 use crate::callers::{
     denials,
     top::{RankBy, TopError, TopQuery, top},
@@ -51,11 +52,7 @@ fn top_query(text: &str) -> Result<TopQuery, String> {
     for (name, value) in form_urlencoded::parse(text.as_bytes()) {
         match &*name {
             "by" => {
-                query.by = match &*value {
-                    "units" => RankBy::Units,
-                    "denials" => RankBy::Denials,
-                    _ => return Err("`by` is `units` or `denials`".into()),
-                }
+                query.by = RankBy::from_keyword(&value).ok_or("`by` is `units` or `denials`")?;
             }
             "limit" => query.limit = Some(value.into_owned()),
             "policy" => query.policy = Some(value.into_owned()),

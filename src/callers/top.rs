@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_clock::Timestamp;
 use tollgate_gate::Shared;
+use tollgate_keyword::keywords;
 use tollgate_observe::sketch::{KEPT_MINUTES, LimitRef, Measure};
 
 /// What callers are ranked by.
@@ -16,6 +17,8 @@ pub enum RankBy {
     /// Requests that were denied, or would have been if the limit were enforced.
     Denials,
 }
+
+keywords! { RankBy { Units = "units", Denials = "denials" } }
 
 /// Which callers are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -6,12 +6,13 @@ mod fleet;
 use std::io::Write;
 
 use anyhow::bail;
+use tollgate_keyword::Keyword;
 use tollgate_settings::Permission;
 
 use super::{Failure, call::Where, counted, reload::write_problems};
 use crate::admin::{
-    DiskStatus, EndpointStatus, Phase, PolicyStatus, RedisStatus, RemoteKeysStatus, RivalStatus,
-    Status, StoreStatus, UpstreamStatus,
+    DiskStatus, EndpointStatus, PolicyStatus, RedisStatus, RemoteKeysStatus, RivalStatus, Status,
+    StoreStatus, UpstreamStatus,
 };
 
 /// Show the status of a running proxy
@@ -48,11 +49,7 @@ fn verdict(status: &Status) -> anyhow::Result<()> {
 }
 
 fn write_summary(output: &mut dyn Write, status: &Status) -> std::io::Result<()> {
-    let phase = match status.phase {
-        Phase::Starting => "starting",
-        Phase::Serving => "serving",
-        Phase::Draining => "draining",
-    };
+    let phase = status.phase.keyword();
     writeln!(output, "tollgate {}, {phase} since {}", status.version, status.started)?;
     let Status { generation, loaded, digest, .. } = status;
     writeln!(output, "configuration: generation {generation} ({digest}), since {loaded}")?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use clap::ValueEnum;
+use tollgate_keyword::Keyword;
 use tollgate_settings::Permission;
 
 use super::{
@@ -10,7 +10,7 @@ use super::{
     call::{Where, encoded},
     counted, table,
 };
-use crate::callers::top::{RankBy, TopCaller, TopReport};
+use crate::callers::top::{TopCaller, TopReport};
 
 /// Show the callers that use limits most
 ///
@@ -23,8 +23,8 @@ pub(super) struct Arguments {
     #[command(flatten)]
     place: Where,
     /// Rank by units charged or by requests denied
-    #[arg(long, value_enum, default_value = "units")]
-    by: By,
+    #[arg(long, value_parser = ["units", "denials"], default_value = "units")]
+    by: String,
     /// Only this limit
     #[arg(long, value_name = "NAME")]
     limit: Option<String>,
@@ -42,25 +42,9 @@ pub(super) struct Arguments {
     json: bool,
 }
 
-/// What callers are ranked by.
-#[derive(Clone, Copy, ValueEnum)]
-enum By {
-    Units,
-    Denials,
-}
-
-impl By {
-    fn name(self) -> &'static str {
-        match self {
-            By::Units => "units",
-            By::Denials => "denials",
-        }
-    }
-}
-
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let Arguments { place, by, limit, policy, minutes, top, json } = arguments;
-    let mut path = format!("/callers?by={}&minutes={minutes}&top={top}", by.name());
+    let mut path = format!("/callers?by={by}&minutes={minutes}&top={top}");
     for (name, value) in [("limit", limit), ("policy", policy)] {
         if let Some(value) = value {
             path = format!("{path}&{name}={}", encoded(value));
@@ -73,10 +57,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
 
 fn write_report(output: &mut dyn Write, report: &TopReport) -> io::Result<()> {
     let TopReport { by, minutes, callers, limits, .. } = report;
-    let what = match by {
-        RankBy::Units => "units",
-        RankBy::Denials => "denials",
-    };
+    let what = by.keyword();
     let minutes = counted(*minutes as usize, "minute");
     if limits.is_empty() {
         return writeln!(output, "no limit counts by caller or address");

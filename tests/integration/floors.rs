@@ -94,7 +94,7 @@ const FLOORS: &[(&str, &[Room])] = &[
                holds: "the servers that requests are forwarded to, and their state" },
     ]),
     (ROOT, &[
-        Room { name: "callers", below: &["clock", "gate", "identity", "limit", "policy", "preview", "settings", "sketch", "store"],
+        Room { name: "callers", below: &["clock", "gate", "identity", "keyword", "limit", "policy", "preview", "settings", "sketch", "store"],
                holds: "the counters of one caller by its name: how they stand, and resetting them; the callers that use most" },
         Room { name: "decisions", below: &["access_log", "clock", "deadline", "downstream", "envoy", "gate", "identity", "limit", "metrics", "policy", "resp", "response", "settings", "store", "upstream", "wire"],
                holds: "what other programs ask, over HTTP, by gRPC and by commands, and the listeners of commands" },

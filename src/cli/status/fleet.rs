@@ -2,8 +2,10 @@
 
 use std::io::{self, Write};
 
+use tollgate_keyword::Keyword;
+
 use crate::{
-    admin::{FleetReport, Phase, ProxySummary},
+    admin::{FleetReport, ProxySummary},
     cli::{Failure, call::Target, counted, table},
 };
 
@@ -34,12 +36,7 @@ fn write_report(output: &mut dyn Write, report: &FleetReport) -> io::Result<()> 
 }
 
 fn row(proxy: &ProxySummary) -> [String; 7] {
-    let phase = match proxy.phase {
-        Phase::Starting => "starting",
-        Phase::Serving => "serving",
-        Phase::Draining => "draining",
-    };
-    let mut state = vec![phase.to_owned()];
+    let mut state = vec![proxy.phase.keyword().to_owned()];
     if proxy.store_problem.is_some() {
         state.push("without redis".into());
     }
