@@ -31,6 +31,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use serde::Serialize;
 use tollgate_yaml::Problem;
 
 /// An edge reverse proxy that enforces app-level identity limits.
@@ -159,6 +160,12 @@ pub fn run(
         Command::Completions(arguments) => completions::run(&arguments, output),
         Command::Man(arguments) => man::run(&arguments, output),
     }
+}
+
+/// Writes a value as JSON, for programs and for people.
+fn write_json(output: &mut dyn Write, value: &impl Serialize) -> Result<(), Failure> {
+    let text = serde_json::to_string_pretty(value).map_err(anyhow::Error::from)?;
+    Ok(writeln!(output, "{text}")?)
 }
 
 /// `1 test`, `2 tests`.

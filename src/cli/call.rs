@@ -273,7 +273,12 @@ pub(super) fn reachable(listener: SocketAddr) -> SocketAddr {
 
 /// A text as one segment of a path, or as a value in a query.
 pub(super) fn encoded(text: &str) -> String {
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(byte);
+    percent_encoded(text, b"-._~:")
+}
+
+/// A text as a URI has it (RFC 3986 section 2.1): letters, digits and `plain` stay as they are.
+pub(super) fn percent_encoded(text: &str, plain: &[u8]) -> String {
+    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || plain.contains(byte);
     let encode = |byte: u8| match is_plain(&byte) {
         true => char::from(byte).to_string(),
         false => format!("%{byte:02X}"),

@@ -15,6 +15,7 @@ use tollgate_yaml::{Problem, Sources};
 use super::{
     Failure,
     configured::{Configured, is_pipe, sources_of},
+    write_json,
 };
 
 /// Show what a change of policies does
@@ -85,10 +86,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
                 writeln!(output, "{note}")?;
             }
         }
-        Format::Json => {
-            let text = serde_json::to_string_pretty(&comparison).map_err(anyhow::Error::from)?;
-            writeln!(output, "{text}")?;
-        }
+        Format::Json => write_json(output, &comparison)?,
         Format::Markdown => markdown::write(&comparison, output)?,
     }
     match arguments.exit_code && !comparison.difference.is_empty() {

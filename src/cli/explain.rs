@@ -18,6 +18,7 @@ use super::{
     Failure,
     call::{CALL_TIMEOUT, Target, TokenFile, refusal},
     configured::{Configured, sources_of},
+    write_json,
 };
 
 /// Explain how a request would be handled
@@ -83,13 +84,9 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         None => find_out(arguments, &question)?,
     };
     match arguments.json {
-        true => {
-            let json = serde_json::to_string_pretty(&explanation).map_err(anyhow::Error::from)?;
-            writeln!(output, "{json}")?;
-        }
-        false => text::write(output, &explanation)?,
+        true => write_json(output, &explanation),
+        false => Ok(text::write(output, &explanation)?),
     }
-    Ok(())
 }
 
 fn question(arguments: &Arguments) -> Question {

@@ -6,7 +6,7 @@ use anyhow::{Context, anyhow};
 use tollgate_identity::{Algorithm, PublicJwk, jwk_set};
 use tollgate_yaml::Sources;
 
-use super::Failure;
+use super::{Failure, write_json};
 
 /// Largest key file that is read.
 const MAX_KEY_FILE_BYTES: u64 = 64 * 1024;
@@ -49,6 +49,5 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         return Err(anyhow!("{algorithm} cannot be done with any of these keys").into());
     }
     let set = jwk_set(&keys, arguments.algorithm);
-    let json = serde_json::to_string_pretty(&set).map_err(anyhow::Error::from)?;
-    Ok(writeln!(output, "{json}")?)
+    write_json(output, &set)
 }

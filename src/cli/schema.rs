@@ -7,7 +7,7 @@ use tollgate_policy as policy;
 use tollgate_settings as settings;
 use tollgate_simulate::report::json;
 
-use super::Failure;
+use super::{Failure, write_json};
 
 /// Print the JSON Schema of a kind of file, or of a report
 ///
@@ -33,8 +33,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         Kind::Settings => settings::schema(),
         Kind::Simulation => return Ok(writeln!(output, "{}", json::schema())?),
     };
-    let text = serde_json::to_string_pretty(&schema).map_err(anyhow::Error::from)?;
-    Ok(writeln!(output, "{text}")?)
+    write_json(output, &schema)
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use std::{
 };
 
 use http::HeaderName;
+use serde::Serialize;
 use tollgate_clock::Clock;
 use tollgate_gate::Shared;
 use tollgate_identity::PublishedKeys;
@@ -71,6 +72,7 @@ pub struct Failed {
 }
 
 /// Something that came out otherwise than expected.
+#[derive(Serialize)]
 pub struct Difference {
     /// What it is about, such as `status`.
     pub what: String,

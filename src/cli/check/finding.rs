@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use serde::Serialize;
-use tollgate_keyword::Keyword;
+use tollgate_keyword::{Keyword, keywords};
 use tollgate_preview::cases::Failed;
 use tollgate_yaml::{Problem, warning::Warning};
 
@@ -36,15 +36,8 @@ pub(super) enum Severity {
     Warning,
 }
 
-impl Severity {
-    /// As SARIF and GitHub call it too.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Severity::Error => "error",
-            Severity::Warning => "warning",
-        }
-    }
-}
+// As SARIF and GitHub call them too.
+keywords! { Severity { Error = "error", Warning = "warning" } }
 
 impl Finding {
     fn new(problem: &Problem, severity: Severity, rule: &'static str) -> Finding {

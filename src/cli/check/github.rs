@@ -5,6 +5,8 @@ use std::{
     io::{self, Write},
 };
 
+use tollgate_keyword::Keyword;
+
 use super::{finding::Finding, report::Report};
 
 pub(super) fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
@@ -22,7 +24,7 @@ fn command(finding: &Finding) -> String {
     };
     format!(
         "::{} file={}{place},title={}::{}",
-        finding.severity.name(),
+        finding.severity.keyword(),
         escaped(&finding.file, &PROPERTY),
         escaped(finding.rule, &PROPERTY),
         escaped(&finding.text(), &DATA),

@@ -2,7 +2,6 @@
 
 use std::io::Write;
 
-use http::HeaderName;
 use serde::Serialize;
 use tollgate_preview::cases::Difference;
 
@@ -10,31 +9,16 @@ use super::{
     finding::Finding,
     report::{CheckedPolicy, CheckedSettings, Report, Test},
 };
-use crate::cli::Exit;
+use crate::cli::{Exit, Failure, write_json};
 
 #[derive(Serialize)]
 struct JsonReport<'r> {
     problems: Vec<Finding>,
     warnings: Vec<Finding>,
-    settings: Vec<WrittenSettings<'r>>,
-    policies: Vec<WrittenPolicy<'r>>,
+    settings: Vec<&'r CheckedSettings>,
+    policies: Vec<&'r CheckedPolicy>,
     tests: Vec<WrittenTest<'r>>,
     summary: Summary,
-}
-
-#[derive(Serialize)]
-struct WrittenSettings<'r> {
-    file: &'r str,
-    listeners: &'r [String],
-}
-
-#[derive(Serialize)]
-struct WrittenPolicy<'r> {
-    name: &'r str,
-    limits: usize,
-    routes: usize,
-    tests: usize,
-    notes: &'r [String],
 }
 
 #[derive(Serialize)]
@@ -48,20 +32,13 @@ struct WrittenTest<'r> {
     /// The request in a line, if the test failed.
     request: Option<&'r str>,
     /// What came out otherwise than expected.
-    differences: Vec<WrittenDifference<'r>>,
+    differences: Vec<&'r Difference>,
     /// What else the client got to know about limits and errors, if the test failed.
-    headers: Vec<WrittenHeader<'r>>,
+    headers: Vec<Header<'r>>,
 }
 
 #[derive(Serialize)]
-struct WrittenDifference<'r> {
-    what: &'r str,
-    expected: &'r str,
-    got: &'r str,
-}
-
-#[derive(Serialize)]
-struct WrittenHeader<'r> {
+struct Header<'r> {
     name: &'r str,
     value: &'r str,
 }
@@ -75,7 +52,7 @@ struct Summary {
     exit_code: u8,
 }
 
-pub(super) fn write(report: &Report, output: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn write(report: &Report, output: &mut dyn Write) -> Result<(), Failure> {
     let settings = report.checked.iter().filter_map(|checked| checked.settings.as_ref());
     let problems = report.problem_findings();
     let warnings = report.warning_findings();
@@ -89,27 +66,12 @@ pub(super) fn write(report: &Report, output: &mut dyn Write) -> anyhow::Result<(
     let written = JsonReport {
         problems,
         warnings,
-        settings: settings.map(WrittenSettings::of).collect(),
-        policies: report.policies().map(WrittenPolicy::of).collect(),
+        settings: settings.collect(),
+        policies: report.policies().collect(),
         tests: report.tests().map(|(policy, test)| WrittenTest::of(policy, test)).collect(),
         summary,
     };
-    serde_json::to_writer_pretty(&mut *output, &written)?;
-    Ok(writeln!(output)?)
-}
-
-impl<'r> WrittenSettings<'r> {
-    fn of(settings: &'r CheckedSettings) -> Self {
-        let CheckedSettings { file, listeners, warnings: _ } = settings;
-        WrittenSettings { file, listeners }
-    }
-}
-
-impl<'r> WrittenPolicy<'r> {
-    fn of(policy: &'r CheckedPolicy) -> Self {
-        let CheckedPolicy { name, limits, routes, warnings: _, notes, tests } = policy;
-        WrittenPolicy { name, limits: *limits, routes: *routes, tests: tests.len(), notes }
-    }
+    write_json(output, &written)
 }
 
 impl<'r> WrittenTest<'r> {
@@ -125,21 +87,8 @@ impl<'r> WrittenTest<'r> {
             column: place.column(),
             passed: failed.is_none(),
             request: failed.as_ref().map(|failed| failed.request.as_str()),
-            differences: differences.map(WrittenDifference::of).collect(),
-            headers: headers.map(|(name, value)| WrittenHeader::of(name, value)).collect(),
+            differences: differences.collect(),
+            headers: headers.map(|(name, value)| Header { name: name.as_str(), value }).collect(),
         }
-    }
-}
-
-impl<'r> WrittenDifference<'r> {
-    fn of(difference: &'r Difference) -> Self {
-        let Difference { what, expected, got } = difference;
-        WrittenDifference { what, expected, got }
-    }
-}
-
-impl<'r> WrittenHeader<'r> {
-    fn of(name: &'r HeaderName, value: &'r str) -> Self {
-        WrittenHeader { name: name.as_str(), value }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::path::Path;
 
+use serde::{Serialize, Serializer};
 use tollgate_clock::Timestamp;
 use tollgate_policy::{Policies, Policy};
 use tollgate_preview::cases::{Failed, Runner};
@@ -40,21 +41,27 @@ pub(super) struct Checked {
 }
 
 /// A settings file without problems.
+#[derive(Serialize)]
 pub(super) struct CheckedSettings {
     pub(super) file: String,
     pub(super) listeners: Vec<String>,
+    #[serde(skip)]
     pub(super) warnings: Vec<Warning>,
 }
 
 /// A policy without problems.
+#[derive(Serialize)]
 pub(super) struct CheckedPolicy {
     pub(super) name: String,
     pub(super) limits: usize,
     pub(super) routes: usize,
+    #[serde(skip)]
     pub(super) warnings: Vec<Warning>,
+    /// Programs are told how many there are, and each beside the policies.
+    #[serde(serialize_with = "count")]
+    pub(super) tests: Vec<Test>,
     /// What is good to know.
     pub(super) notes: Vec<String>,
-    pub(super) tests: Vec<Test>,
 }
 
 /// A test, and how it came out.
@@ -209,6 +216,10 @@ fn check_policies(
 
 fn read_settings(file: &Path, sources: &Sources) -> Result<Settings, Vec<Problem>> {
     Settings::parse(file, &read_text(file, sources)?, sources)
+}
+
+fn count<S: Serializer>(tests: &[Test], serializer: S) -> Result<S::Ok, S::Error> {
+    tests.len().serialize(serializer)
 }
 
 fn unique<'f, T: PartialEq>(found: impl Iterator<Item = &'f T>) -> Vec<&'f T> {

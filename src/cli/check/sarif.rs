@@ -1,6 +1,6 @@
 //! A report as SARIF 2.1.0 (OASIS), which code scanning services take.
 
-use std::{fmt::Write as _, io::Write};
+use std::io::Write;
 
 use serde_json::{Value, json};
 use tollgate_keyword::Keyword;
@@ -10,7 +10,7 @@ use super::{
     finding::{FAILED_TEST, Finding, PROBLEM, Severity},
     report::Report,
 };
-use crate::cli::Exit;
+use crate::cli::{Exit, Failure, call::percent_encoded, write_json};
 
 const SCHEMA: &str =
     "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json";
@@ -22,7 +22,7 @@ struct ReportedRule {
     severity: Severity,
 }
 
-pub(super) fn write(report: &Report, output: &mut dyn Write) -> anyhow::Result<()> {
+pub(super) fn write(report: &Report, output: &mut dyn Write) -> Result<(), Failure> {
     let rules = rules();
     let results: Vec<Value> =
         report.findings().iter().map(|finding| result(finding, &rules)).collect();
@@ -44,8 +44,7 @@ pub(super) fn write(report: &Report, output: &mut dyn Write) -> anyhow::Result<(
             "results": results,
         }],
     });
-    serde_json::to_writer_pretty(&mut *output, &log)?;
-    Ok(writeln!(output)?)
+    write_json(output, &log)
 }
 
 fn rules() -> Vec<ReportedRule> {
@@ -66,7 +65,7 @@ fn described(rule: &ReportedRule) -> Value {
     json!({
         "id": rule.id,
         "shortDescription": { "text": rule.summary },
-        "defaultConfiguration": { "level": rule.severity.name() },
+        "defaultConfiguration": { "level": rule.severity.keyword() },
     })
 }
 
@@ -79,7 +78,7 @@ fn result(finding: &Finding, rules: &[ReportedRule]) -> Value {
     json!({
         "ruleId": finding.rule,
         "ruleIndex": rules.iter().position(|rule| rule.id == finding.rule),
-        "level": finding.severity.name(),
+        "level": finding.severity.keyword(),
         "message": { "text": finding.text() },
         "locations": [{ "physicalLocation": location }],
     })
@@ -88,17 +87,7 @@ fn result(finding: &Finding, rules: &[ReportedRule]) -> Value {
 /// A path as a URI reference (RFC 3986): relative as it was given, or of the scheme `file`.
 fn uri(path: &str) -> String {
     let scheme = if path.starts_with('/') { "file://" } else { "" };
-    path.bytes().fold(scheme.to_owned(), |mut uri, byte| {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' | b'/' => {
-                uri.push(byte.into());
-            }
-            _ => {
-                let _ = write!(uri, "%{byte:02X}");
-            }
-        }
-        uri
-    })
+    format!("{scheme}{}", percent_encoded(path, b"-._~/"))
 }
 
 #[cfg(test)]
