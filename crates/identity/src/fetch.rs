@@ -5,8 +5,8 @@
 //! time limit runs on the thread.
 
 mod client;
-mod endpoint;
 mod fair_limiter;
+mod issuer_server;
 
 use std::{
     error::Error,
@@ -27,8 +27,8 @@ use tokio::{
     time::timeout,
 };
 
-pub use self::endpoint::{Endpoint, EndpointError};
 pub(super) use self::fair_limiter::{FairLimiter, Permit, PermitError, PermitRequest};
+pub use self::issuer_server::{IssuerServer, IssuerServerError};
 use self::{client::HttpClients, fair_limiter::FairLimiters};
 
 /// The largest body that is read.
@@ -82,7 +82,7 @@ pub enum FetchError {
     Tls(rustls::Error),
     /// The configured authorities are not certificates.
     #[error(transparent)]
-    Authorities(EndpointError),
+    Authorities(IssuerServerError),
     /// Too many fetches are under way.
     #[error("too many fetches at once")]
     Busy,
@@ -136,23 +136,23 @@ impl Fetcher {
     /// [`FetchError`]; any status but 200 is one.
     pub async fn get(
         &self,
-        endpoint: &Endpoint,
+        server: &IssuerServer,
         accept: &'static str,
     ) -> Result<Vec<u8>, FetchError> {
-        let endpoint = endpoint.clone();
+        let server = server.clone();
         let clients = Arc::clone(&self.clients);
         let gets = Arc::clone(&self.gets);
         let accept = HeaderValue::from_static(accept);
-        self.run(endpoint.timeout, async move {
+        self.run(server.timeout, async move {
             let _permit = gets.acquire().await.map_err(|_| FetchError::Cancelled)?;
-            client::get(&clients.for_endpoint(&endpoint)?, &endpoint.url, accept).await
+            client::get(&clients.for_server(&server)?, &server.url, accept).await
         })
         .await
     }
 
-    /// Gives out the permits to send forms to an endpoint, of which clients can cause any number.
-    pub(super) fn limiter_at(&self, endpoint: &Endpoint) -> Arc<FairLimiter> {
-        self.limiters.at(&endpoint.url)
+    /// Gives out the permits to send forms to a server, of which clients can cause any number.
+    pub(super) fn limiter_at(&self, server: &IssuerServer) -> Arc<FairLimiter> {
+        self.limiters.at(&server.url)
     }
 
     /// Sends a form, which is urlencoded already, and reads the JSON that comes back. Follows no
@@ -164,16 +164,15 @@ impl Fetcher {
     pub(super) async fn post_form(
         &self,
         permit: Permit,
-        endpoint: &Endpoint,
+        server: &IssuerServer,
         authorization: HeaderValue,
         form: String,
     ) -> Result<Vec<u8>, FetchError> {
-        let endpoint = endpoint.clone();
+        let server = server.clone();
         let clients = Arc::clone(&self.clients);
-        self.run(endpoint.timeout, async move {
+        self.run(server.timeout, async move {
             let _permit = permit;
-            client::post(&clients.for_endpoint(&endpoint)?, &endpoint.url, authorization, form)
-                .await
+            client::post(&clients.for_server(&server)?, &server.url, authorization, form).await
         })
         .await
     }
@@ -237,21 +236,21 @@ impl fmt::Display for Causes<'_> {
 mod tests {
     use super::*;
 
-    fn endpoint(timeout: Duration) -> Endpoint {
-        Endpoint::parse("http://127.0.0.1:9/", false, None, timeout).unwrap()
+    fn server(timeout: Duration) -> IssuerServer {
+        IssuerServer::parse("http://127.0.0.1:9/", false, None, timeout).unwrap()
     }
 
     #[tokio::test]
     async fn document_beyond_the_bound_waits_but_not_forever() {
         let fetcher = Fetcher::start().unwrap();
         fetcher.gets.forget_permits(MAX_GETS);
-        let result = fetcher.get(&endpoint(Duration::from_millis(1)), "*/*").await;
+        let result = fetcher.get(&server(Duration::from_millis(1)), "*/*").await;
         assert!(matches!(result, Err(FetchError::TimedOut(_))));
     }
 
     #[tokio::test]
     async fn fetch_on_a_thread_that_has_ended_fails_at_once() {
-        let result = Fetcher::offline().get(&endpoint(Duration::MAX), "*/*").await;
+        let result = Fetcher::offline().get(&server(Duration::MAX), "*/*").await;
         assert!(matches!(result, Err(FetchError::Cancelled)));
     }
 

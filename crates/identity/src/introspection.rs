@@ -15,7 +15,7 @@ use self::shared_calls::{SharedCalls, TokenQuery};
 use super::{
     Claims,
     claims::parse_object,
-    fetch::{Endpoint, FetchError, Fetcher, Permit, PermitError},
+    fetch::{FetchError, Fetcher, IssuerServer, Permit, PermitError},
     token_error::MAX_TOKEN_BYTES,
 };
 
@@ -23,7 +23,7 @@ use super::{
 #[derive(Debug)]
 pub struct Introspector {
     /// The server.
-    pub endpoint: Endpoint,
+    pub server: IssuerServer,
     /// The credentials of this proxy at the server; never printed.
     authorization: HeaderValue,
     calls: SharedCalls,
@@ -65,9 +65,9 @@ impl From<PermitError> for IntrospectionError {
 }
 
 impl Introspector {
-    /// Introspects at `endpoint`, with the credentials of the client `id`.
-    pub fn new(endpoint: Endpoint, id: &str, secret: &str) -> Introspector {
-        Introspector { endpoint, authorization: basic(id, secret), calls: SharedCalls::default() }
+    /// Introspects at `server`, with the credentials of the client `id`.
+    pub fn new(server: IssuerServer, id: &str, secret: &str) -> Introspector {
+        Introspector { server, authorization: basic(id, secret), calls: SharedCalls::default() }
     }
 
     /// Introspects a token that a client has shown; `client` is the client's keyed hash. Requests
@@ -87,23 +87,23 @@ impl Introspector {
         let Some(token) = readable(token) else { return Ok(IntrospectionResponse::Inactive) };
         let mut digest_of_token = [0; 32];
         digest_of_token.copy_from_slice(digest(&SHA256, token.as_bytes()).as_ref());
-        let endpoint = self.endpoint.clone();
+        let server = self.server.clone();
         let authorization = self.authorization.clone();
         let form = format!("token={}&token_type_hint=access_token", urlencoded(token));
         let sender = fetcher.clone();
         let call = move |permit: Permit| {
             let sender = sender.clone();
-            let endpoint = endpoint.clone();
+            let server = server.clone();
             let authorization = authorization.clone();
             let form = form.clone();
-            async move { read(&sender.post_form(permit, &endpoint, authorization, form).await?) }
+            async move { read(&sender.post_form(permit, &server, authorization, form).await?) }
         };
-        let limiter = &fetcher.limiter_at(&self.endpoint);
+        let limiter = &fetcher.limiter_at(&self.server);
         let query = TokenQuery {
             token: digest_of_token,
             client,
             limiter,
-            permit_timeout: self.endpoint.timeout,
+            permit_timeout: self.server.timeout,
         };
         self.calls.share(fetcher, query, call).await
     }
@@ -149,9 +149,9 @@ mod tests {
     use super::*;
 
     fn introspector() -> Introspector {
-        let endpoint =
-            Endpoint::parse("https://id.example.com/introspect", false, None, Duration::MAX);
-        Introspector::new(endpoint.unwrap(), "api", "s3cret")
+        let server =
+            IssuerServer::parse("https://id.example.com/introspect", false, None, Duration::MAX);
+        Introspector::new(server.unwrap(), "api", "s3cret")
     }
 
     #[test]

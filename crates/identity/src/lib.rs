@@ -71,7 +71,7 @@ pub use self::{
         OtherSchemes, Scheme, TokenSources,
     },
     error::IdentityError,
-    fetch::{Endpoint, EndpointError, FetchError, Fetcher},
+    fetch::{FetchError, Fetcher, IssuerServer, IssuerServerError},
     forwarded::ForwardedClaims,
     identifier::{CallerByName, Client, Identifier, NameError},
     introspection::{IntrospectionError, IntrospectionResponse, Introspector},

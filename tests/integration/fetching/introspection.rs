@@ -4,14 +4,14 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::json;
 use tollgate_identity::{Fetcher, IntrospectionError, IntrospectionResponse, Introspector};
 
-use super::endpoint;
+use super::server;
 use crate::support::{Answer, Authority, INTROSPECTION, Signal};
 
 /// Who asks, as a hash.
 const CLIENT: u128 = 7;
 
 fn introspector(authority: &Authority) -> Introspector {
-    Introspector::new(endpoint(authority, INTROSPECTION), "proxy", "p&ss")
+    Introspector::new(server(authority, INTROSPECTION), "proxy", "p&ss")
 }
 
 #[tokio::test]

@@ -11,7 +11,7 @@ use std::{
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_identity::{Algorithm, KeyLocation, KeyRing, RemoteKeys, RemoteSpec};
 
-use super::{endpoint, endpoint_within};
+use super::{server, server_within};
 use crate::support::{
     Answer, Authority, HOUR, IssuerKey, JWKS, METADATA, MINUTE, SECOND, START, Signal, eventually,
 };
@@ -58,11 +58,11 @@ fn spec(location: KeyLocation) -> RemoteSpec {
 }
 
 fn jwks(authority: &Authority) -> RemoteSpec {
-    spec(KeyLocation::Jwks(endpoint(authority, JWKS)))
+    spec(KeyLocation::Jwks(server(authority, JWKS)))
 }
 
 fn discovery(authority: &Authority, issuer: String) -> RemoteSpec {
-    spec(KeyLocation::Discovery { issuer, endpoint: endpoint(authority, METADATA) })
+    spec(KeyLocation::Discovery { issuer, server: server(authority, METADATA) })
 }
 
 #[tokio::test]
@@ -223,7 +223,7 @@ async fn specs_that_differ_in_how_keys_are_fetched_begin_with_the_same_keys() {
         authority.answer(path, Answer::Close);
     }
     ring.advance(MINUTE);
-    let within = |path: &str, timeout| endpoint_within(&authority, path, timeout);
+    let within = |path: &str, timeout| server_within(&authority, path, timeout);
     let elsewhere = authority.url("/elsewhere");
     for (spec, generation) in [
         (RemoteSpec { cooldown: MINUTE, ..by_url.clone() }, Some(held[0].generation())),

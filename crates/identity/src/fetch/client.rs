@@ -14,7 +14,7 @@ use hyper_util::client::legacy;
 use parking_lot::Mutex;
 use tollgate_outbound::{self as outbound, HttpClient, OUR_USER_AGENT};
 
-use super::{Endpoint, FetchError, MAX_BODY_BYTES, endpoint};
+use super::{FetchError, IssuerServer, MAX_BODY_BYTES, issuer_server};
 
 /// How many redirects are followed.
 const MAX_REDIRECTS: usize = 3;
@@ -33,13 +33,13 @@ pub(super) struct HttpClients(Mutex<Vec<(Authorities, HttpClient)>>);
 type Authorities = Option<Arc<[u8]>>;
 
 impl HttpClients {
-    /// The client that trusts the endpoint's authorities.
-    pub(super) fn for_endpoint(&self, endpoint: &Endpoint) -> Result<HttpClient, FetchError> {
+    /// The client that trusts the server's authorities.
+    pub(super) fn for_server(&self, server: &IssuerServer) -> Result<HttpClient, FetchError> {
         let mut clients = self.0.lock();
-        let known = clients.iter().position(|(authorities, _)| *authorities == endpoint.ca);
+        let known = clients.iter().position(|(authorities, _)| *authorities == server.ca);
         let entry = match known {
             Some(position) => clients.remove(position),
-            None => (endpoint.ca.clone(), client(endpoint.ca.as_deref())?),
+            None => (server.ca.clone(), client(server.ca.as_deref())?),
         };
         if clients.len() >= MAX_CLIENTS {
             clients.remove(0);
@@ -53,9 +53,9 @@ impl HttpClients {
 fn client(authorities: Option<&[u8]>) -> Result<HttpClient, FetchError> {
     let roots = match authorities {
         None => outbound::public_authorities(),
-        Some(pem) => endpoint::authorities(pem).map_err(FetchError::Authorities)?,
+        Some(pem) => issuer_server::authorities(pem).map_err(FetchError::Authorities)?,
     };
-    // Endpoint::parse has refused the URLs that must not be plain HTTP.
+    // IssuerServer::parse has refused the URLs that must not be plain HTTP.
     outbound::client(roots, IDLE, MAX_IDLE).map_err(FetchError::Tls)
 }
 
@@ -144,7 +144,7 @@ fn redirected(from: &Uri, headers: &HeaderMap) -> Result<Uri, FetchError> {
     if to.scheme().is_none() {
         return Err(FetchError::Redirected);
     }
-    if origin(&to) != origin(from) || endpoint::has_user(&to) {
+    if origin(&to) != origin(from) || issuer_server::has_user(&to) {
         return Err(FetchError::RedirectedElsewhere);
     }
     Ok(to)
@@ -204,14 +204,14 @@ mod tests {
     #[test]
     fn equal_authorities_share_a_client_and_few_are_kept() {
         let clients = HttpClients::default();
-        let endpoint = |ca| Endpoint::parse("https://a.example/", false, ca, IDLE).unwrap();
-        clients.for_endpoint(&endpoint(None)).unwrap();
-        clients.for_endpoint(&endpoint(None)).unwrap();
+        let server = |ca| IssuerServer::parse("https://a.example/", false, ca, IDLE).unwrap();
+        clients.for_server(&server(None)).unwrap();
+        clients.for_server(&server(None)).unwrap();
         assert_eq!(clients.0.lock().len(), 1);
-        let pem = endpoint::tests::authority();
+        let pem = issuer_server::tests::authority();
         for number in 0..2 * MAX_CLIENTS {
             let pem = format!("{number}\n{pem}").into_bytes();
-            clients.for_endpoint(&endpoint(Some(pem.into()))).unwrap();
+            clients.for_server(&server(Some(pem.into()))).unwrap();
         }
         assert_eq!(clients.0.lock().len(), MAX_CLIENTS);
     }

@@ -9,10 +9,10 @@ use rustls::{
 };
 use thiserror::Error;
 
-/// How a server of an issuer is reached. Equal endpoints share connections, and keys across
+/// How a server of an issuer is reached. Equal ones share connections, and keys across
 /// reloads.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Endpoint {
+pub struct IssuerServer {
     /// Absolute, `https` unless plain HTTP is allowed; no user, no fragment.
     pub url: Uri,
     /// Authorities in place of the public ones, in PEM.
@@ -24,9 +24,9 @@ pub struct Endpoint {
     pub allow_http: bool,
 }
 
-/// Why an endpoint is refused.
+/// Why a server is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-pub enum EndpointError {
+pub enum IssuerServerError {
     /// Not an absolute URL.
     #[error("not an absolute URL")]
     NotUrl,
@@ -50,18 +50,18 @@ pub enum EndpointError {
     Authority,
 }
 
-impl EndpointError {
+impl IssuerServerError {
     /// What to write instead.
     pub const fn help(&self) -> &'static str {
         match self {
-            EndpointError::NotUrl => "write it whole: https://host/path",
-            EndpointError::NotHttps => {
+            IssuerServerError::NotUrl => "write it whole: https://host/path",
+            IssuerServerError::NotHttps => {
                 "write https://; http:// only to this machine, or with `allow_http: true`"
             }
-            EndpointError::Host => "write a host name or an address, and a port up to 65535",
-            EndpointError::User => "remove the part before the `@`",
-            EndpointError::Fragment => "remove the part from the `#` on",
-            EndpointError::NoAuthority | EndpointError::Authority => {
+            IssuerServerError::Host => "write a host name or an address, and a port up to 65535",
+            IssuerServerError::User => "remove the part before the `@`",
+            IssuerServerError::Fragment => "remove the part from the `#` on",
+            IssuerServerError::NoAuthority | IssuerServerError::Authority => {
                 "name a file with CERTIFICATE blocks in PEM form"
             }
         }
@@ -69,26 +69,26 @@ impl EndpointError {
 
     /// Whether the authorities are refused, and not the URL.
     pub const fn is_about_authorities(&self) -> bool {
-        matches!(self, EndpointError::NoAuthority | EndpointError::Authority)
+        matches!(self, IssuerServerError::NoAuthority | IssuerServerError::Authority)
     }
 }
 
-impl Endpoint {
+impl IssuerServer {
     /// Checks a URL and the authorities that certify its server. `allow_http` allows plain HTTP to
     /// other machines; to this one it always is.
     ///
     /// # Errors
-    /// [`EndpointError`]; none quotes the URL, which may hold a password.
+    /// [`IssuerServerError`]; none quotes the URL, which may hold a password.
     pub fn parse(
         url: &str,
         allow_http: bool,
         ca: Option<Arc<[u8]>>,
         timeout: Duration,
-    ) -> Result<Endpoint, EndpointError> {
+    ) -> Result<IssuerServer, IssuerServerError> {
         if let Some(pem) = &ca {
             authorities(pem)?;
         }
-        Ok(Endpoint { url: parse_url(url, allow_http)?, ca, timeout, allow_http })
+        Ok(IssuerServer { url: parse_url(url, allow_http)?, ca, timeout, allow_http })
     }
 
     /// Another URL by the same rules, which a discovery document refers to. A document that came
@@ -97,17 +97,17 @@ impl Endpoint {
     /// they took.
     ///
     /// # Errors
-    /// [`EndpointError`]
-    pub fn beside(&self, url: &str) -> Result<Endpoint, EndpointError> {
+    /// [`IssuerServerError`]
+    pub fn beside(&self, url: &str) -> Result<IssuerServer, IssuerServerError> {
         let url = parse_url(url, self.allow_http)?;
         if self.url.scheme() == Some(&Scheme::HTTPS) && url.scheme() != Some(&Scheme::HTTPS) {
-            return Err(EndpointError::NotHttps);
+            return Err(IssuerServerError::NotHttps);
         }
-        Ok(Endpoint { url, ..self.clone() })
+        Ok(IssuerServer { url, ..self.clone() })
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for IssuerServer {
     /// Leaves out the query, which may hold a secret.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = self.url.scheme_str().unwrap_or_default();
@@ -116,34 +116,34 @@ impl fmt::Display for Endpoint {
     }
 }
 
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for IssuerServer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Endpoint({self})")
+        write!(f, "IssuerServer({self})")
     }
 }
 
-fn parse_url(text: &str, allow_http: bool) -> Result<Uri, EndpointError> {
+fn parse_url(text: &str, allow_http: bool) -> Result<Uri, IssuerServerError> {
     // The parser drops a fragment silently.
     if text.contains('#') {
-        return Err(EndpointError::Fragment);
+        return Err(IssuerServerError::Fragment);
     }
     let url: Option<Uri> = text.parse().ok().filter(|_| text.is_ascii());
-    let url = url.ok_or(EndpointError::NotUrl)?;
+    let url = url.ok_or(IssuerServerError::NotUrl)?;
     let (Some(scheme), Some(authority)) = (url.scheme(), url.authority()) else {
-        return Err(EndpointError::NotUrl);
+        return Err(IssuerServerError::NotUrl);
     };
     if has_user(&url) {
-        return Err(EndpointError::User);
+        return Err(IssuerServerError::User);
     }
     let host = authority.host();
     let has_port = authority.as_str().len() > host.len();
     let has_bad_port = has_port && authority.port_u16().is_none_or(|port| port == 0);
     if has_bad_port || !is_name(host) {
-        return Err(EndpointError::Host);
+        return Err(IssuerServerError::Host);
     }
     let may_be_plain = *scheme == Scheme::HTTP && (allow_http || is_this_machine(host));
     if *scheme != Scheme::HTTPS && !may_be_plain {
-        return Err(EndpointError::NotHttps);
+        return Err(IssuerServerError::NotHttps);
     }
     Ok(url)
 }
@@ -168,13 +168,13 @@ fn without_brackets(host: &str) -> &str {
 }
 
 /// The certificates in PEM, as roots of trust.
-pub(super) fn authorities(pem: &[u8]) -> Result<RootCertStore, EndpointError> {
+pub(super) fn authorities(pem: &[u8]) -> Result<RootCertStore, IssuerServerError> {
     let mut roots = RootCertStore::empty();
     for certificate in CertificateDer::pem_slice_iter(pem) {
-        let certificate = certificate.map_err(|_| EndpointError::Authority)?;
-        roots.add(certificate).map_err(|_| EndpointError::Authority)?;
+        let certificate = certificate.map_err(|_| IssuerServerError::Authority)?;
+        roots.add(certificate).map_err(|_| IssuerServerError::Authority)?;
     }
-    if roots.is_empty() { Err(EndpointError::NoAuthority) } else { Ok(roots) }
+    if roots.is_empty() { Err(IssuerServerError::NoAuthority) } else { Ok(roots) }
 }
 
 #[cfg(test)]

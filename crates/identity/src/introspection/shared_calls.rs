@@ -46,10 +46,10 @@ impl SharedCalls {
         F: Future<Output = CallResult> + Send + 'static,
     {
         for _ in 0..MAX_TRIES {
-            let Joined { mut result, begun } = self.join(&query)?;
-            let is_own = begun.is_some();
-            if let Some(begun) = begun {
-                fetcher.spawn(begun.run(query.permit_timeout, call.clone()));
+            let JoinedCall { mut result, new } = self.join(&query)?;
+            let is_own = new.is_some();
+            if let Some(new) = new {
+                fetcher.spawn(new.run(query.permit_timeout, call.clone()));
             }
             match result.wait_for(Option::is_some).await.as_deref() {
                 // The limit of the client that began the call is not the limit of this one.
@@ -64,38 +64,38 @@ impl SharedCalls {
     }
 
     /// Joins the call for a token, or begins one.
-    fn join(&self, query: &TokenQuery<'_>) -> Result<Joined, IntrospectionError> {
+    fn join(&self, query: &TokenQuery<'_>) -> Result<JoinedCall, IntrospectionError> {
         let mut calls = self.0.lock();
         if let Some(sender) = calls.get(&query.token) {
-            return Ok(Joined { result: sender.subscribe(), begun: None });
+            return Ok(JoinedCall { result: sender.subscribe(), new: None });
         }
         let permit = query.limiter.request(query.client)?;
         let (sender, result) = watch::channel(None);
         calls.insert(query.token, sender.clone());
         let call = SharedCall { calls: self.clone(), token: query.token, sender, result: None };
-        Ok(Joined { result, begun: Some(BegunCall { call, permit }) })
+        Ok(JoinedCall { result, new: Some(NewCall { call, permit }) })
     }
 }
 
 /// A call that a request has joined.
-struct Joined {
+struct JoinedCall {
     result: watch::Receiver<Option<CallResult>>,
     /// The call, if this request has begun it and has yet to run it.
-    begun: Option<BegunCall>,
+    new: Option<NewCall>,
 }
 
 /// A new call, and its permit or request for one.
-struct BegunCall {
+struct NewCall {
     call: SharedCall,
     permit: PermitRequest,
 }
 
-impl BegunCall {
+impl NewCall {
     async fn run<F>(self, permit_timeout: Duration, send: impl FnOnce(Permit) -> F)
     where
         F: Future<Output = CallResult>,
     {
-        let BegunCall { mut call, permit } = self;
+        let NewCall { mut call, permit } = self;
         let response = async { send(permit.permit(permit_timeout).await?).await };
         tokio::select! {
             biased;

@@ -19,11 +19,11 @@ pub(super) use self::source::RemoteError;
 use tollgate_clock::{Clock, Timestamp};
 
 use self::{
-    source::Fetched,
+    source::FetchedKeys,
     state::{CachedKeys, FetchReport, Refresh, State, Timing},
 };
 use super::{Algorithm, KeySet};
-use crate::fetch::{Endpoint, Fetcher};
+use crate::fetch::{Fetcher, IssuerServer};
 
 /// Where an issuer publishes its keys, and how they are cached. Equal specs share their keys across
 /// reloads. A spec that differs only in how keys are fetched and cached starts with the keys of the
@@ -52,7 +52,7 @@ impl RemoteSpec {
     fn has_keys_of(&self, other: &RemoteSpec) -> bool {
         // Keys that were fetched over an authority that is no longer trusted are not trusted.
         self.location.is_same_as(&other.location)
-            && self.location.endpoint().ca == other.location.endpoint().ca
+            && self.location.server().ca == other.location.server().ca
             && self.algorithms == other.algorithms
     }
 }
@@ -61,26 +61,26 @@ impl RemoteSpec {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum KeyLocation {
     /// A JSON Web Key Set at this URL.
-    Jwks(Endpoint),
+    Jwks(IssuerServer),
     /// At the URL in the issuer's metadata (OpenID Connect Discovery 1.0 section 4).
     Discovery {
         /// The `issuer` that the metadata must have.
         issuer: String,
         /// The URL of the metadata: the issuer without a slash at its end, and
         /// `/.well-known/openid-configuration`.
-        endpoint: Endpoint,
+        server: IssuerServer,
     },
 }
 
 impl KeyLocation {
     /// The document that is fetched first.
-    pub fn endpoint(&self) -> &Endpoint {
+    pub fn server(&self) -> &IssuerServer {
         match self {
-            KeyLocation::Jwks(endpoint) | KeyLocation::Discovery { endpoint, .. } => endpoint,
+            KeyLocation::Jwks(server) | KeyLocation::Discovery { server, .. } => server,
         }
     }
 
-    /// Whether it is the same URL and issuer, whatever the other options of the endpoint.
+    /// Whether it is the same URL and issuer, whatever the other options of the server.
     fn is_same_as(&self, other: &KeyLocation) -> bool {
         let is_same_issuer = match (self, other) {
             (KeyLocation::Jwks(_), KeyLocation::Jwks(_)) => true,
@@ -90,7 +90,7 @@ impl KeyLocation {
             ) => issuer == other_issuer,
             _ => false,
         };
-        is_same_issuer && self.endpoint().url == other.endpoint().url
+        is_same_issuer && self.server().url == other.server().url
     }
 }
 
@@ -217,7 +217,7 @@ impl RemoteKeys {
     pub fn status(&self, now: Timestamp) -> RemoteStatus {
         let state = self.state.lock();
         RemoteStatus {
-            url: self.endpoint().to_string(),
+            url: self.server().to_string(),
             keys: self.current(now).map_or(0, |keys| keys.len()),
             fetched: state.cached.as_ref().map(|cached| cached.fetched),
             last_error: state.last_error.as_ref().map(ToString::to_string),
@@ -243,7 +243,7 @@ impl RemoteKeys {
         self.fetcher.spawn(task.run());
     }
 
-    fn finish(&self, result: Result<Fetched, RemoteError>) {
+    fn finish(&self, result: Result<FetchedKeys, RemoteError>) {
         let mut random = [128];
         // Without randomness, proxies that started together fetch together.
         let _ = aws_lc_rs::rand::fill(&mut random);
@@ -274,7 +274,7 @@ impl RemoteKeys {
     }
 
     fn log(&self, report: &FetchReport) {
-        let url = self.endpoint();
+        let url = self.server();
         match report {
             FetchReport::Failed(error) => {
                 tracing::warn!(%url, %error, "an issuer's keys could not be fetched");
@@ -290,14 +290,14 @@ impl RemoteKeys {
         }
     }
 
-    fn endpoint(&self) -> &Endpoint {
-        self.spec.location.endpoint()
+    fn server(&self) -> &IssuerServer {
+        self.spec.location.server()
     }
 }
 
 impl fmt::Debug for RemoteKeys {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RemoteKeys({})", self.endpoint())
+        write!(f, "RemoteKeys({})", self.server())
     }
 }
 
@@ -305,7 +305,7 @@ impl fmt::Debug for RemoteKeys {
 /// would wait for it forever, and no other fetch could start.
 struct FetchTask {
     keys: Arc<RemoteKeys>,
-    result: Result<Fetched, RemoteError>,
+    result: Result<FetchedKeys, RemoteError>,
 }
 
 impl FetchTask {
@@ -328,9 +328,9 @@ mod tests {
     #[tokio::test]
     async fn fetch_that_cannot_begin_ends_at_once_and_stops_no_other() {
         let url = "https://id.example.com/jwks";
-        let endpoint = Endpoint::parse(url, false, None, Duration::from_secs(5)).unwrap();
+        let server = IssuerServer::parse(url, false, None, Duration::from_secs(5)).unwrap();
         let spec = RemoteSpec {
-            location: KeyLocation::Jwks(endpoint),
+            location: KeyLocation::Jwks(server),
             algorithms: Vec::new(),
             cache: Duration::from_secs(600),
             cooldown: Duration::from_secs(30),

@@ -4,8 +4,8 @@ use std::{str::FromStr, sync::Arc, time::Duration};
 
 use http::HeaderName;
 use tollgate_identity::{
-    Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Endpoint, Introspection, Introspector, Issuer,
-    IssuerKeys, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
+    Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Introspection, Introspector, Issuer, IssuerKeys,
+    IssuerServer, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
 };
 use tollgate_yaml::{Entries, Node, Spanned, Value, warning::Rule};
 
@@ -244,12 +244,12 @@ impl Compiler<'_> {
             _ => place.value.clone(),
         };
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
-        let endpoint = self.endpoint(&url, place, &access, timeout?)?;
+        let server = self.issuer_server(&url, place, &access, timeout?)?;
         let location = match source {
             KeySource::Discovery => {
-                KeyLocation::Discovery { issuer: raw.issuer.value.clone(), endpoint }
+                KeyLocation::Discovery { issuer: raw.issuer.value.clone(), server }
             }
-            _ => KeyLocation::Jwks(endpoint),
+            _ => KeyLocation::Jwks(server),
         };
         let spec = Box::new(RemoteSpec {
             location,
@@ -278,20 +278,20 @@ impl Compiler<'_> {
     }
 
     /// A server of an issuer: `url`, which the policy says at `place`.
-    fn endpoint(
+    fn issuer_server(
         &mut self,
         url: &str,
         place: &Spanned<String>,
         access: &Access<'_>,
         timeout: Duration,
-    ) -> Option<Endpoint> {
+    ) -> Option<IssuerServer> {
         let ca = match access.ca_file {
             Some(path) if self.is_by_name(path) => None,
             Some(path) => Some(Arc::from(self.read_for_identity(path, MAX_KEY_FILE_BYTES)?)),
             None => None,
         };
-        match Endpoint::parse(url, access.allow_http, ca, timeout) {
-            Ok(endpoint) => Some(endpoint),
+        match IssuerServer::parse(url, access.allow_http, ca, timeout) {
+            Ok(server) => Some(server),
             Err(error) => {
                 let place =
                     access.ca_file.filter(|_| error.is_about_authorities()).unwrap_or(place);
@@ -309,11 +309,11 @@ impl Compiler<'_> {
         let cache = self.within(raw.cache.as_ref(), 60, DAY);
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
-        let endpoint = self.endpoint(&raw.url.value, &raw.url, &access, timeout?)?;
+        let server = self.issuer_server(&raw.url.value, &raw.url, &access, timeout?)?;
         Some(Introspection {
             // Not by the URL: callers stay who they are when it moves.
             id: format!("introspection:{}", name.map_or(INTROSPECTION, |name| &name.value)).into(),
-            introspector: Introspector::new(endpoint, &raw.client_id.value, &secret?),
+            introspector: Introspector::new(server, &raw.client_id.value, &secret?),
             claims: claims?,
             cache: cache?,
         })

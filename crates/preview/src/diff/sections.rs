@@ -57,14 +57,14 @@ fn rule_fields(rules: &IdentityRules) -> [(&'static str, String); 7] {
         sources,
     } = rules;
     let default = tiers.get(tiers.default).map(|tier| tier.name.to_string());
-    let endpoint = introspection.as_ref().map(|other| other.introspector.endpoint.to_string());
+    let server = introspection.as_ref().map(|other| other.introspector.server.to_string());
     let keys = api_keys.as_ref().map(|keys| keys.id.to_string());
     let or_none = |text: Option<String>| text.unwrap_or_else(|| "none".to_owned());
     [
         ("tiers", words::list(tiers.names().map(str::to_owned))),
         ("default tier", default.unwrap_or_default()),
         ("invalid token", invalid_token.keyword().to_owned()),
-        ("opaque tokens", or_none(endpoint)),
+        ("opaque tokens", or_none(server)),
         ("api keys", or_none(keys)),
         ("token sources", token_sources(sources)),
         ("other authorization schemes", sources.other_schemes.keyword().to_owned()),
@@ -148,7 +148,7 @@ fn fields_of(issuer: &Issuer) -> [(&'static str, String); 9] {
     let keys = match keys {
         IssuerKeys::Fixed(_) => "from the policy".into(),
         IssuerKeys::Remote { spec, .. } => match &spec.location {
-            KeyLocation::Jwks(endpoint) => endpoint.to_string(),
+            KeyLocation::Jwks(server) => server.to_string(),
             KeyLocation::Discovery { .. } => "by discovery".into(),
         },
     };

@@ -5,9 +5,9 @@ pub(in crate::fetch) fn authority() -> String {
     rcgen::generate_simple_self_signed(vec!["authority.example".into()]).unwrap().cert.pem()
 }
 
-fn parse(url: &str, allow_http: bool) -> Result<String, EndpointError> {
-    Endpoint::parse(url, allow_http, None, Duration::from_secs(5))
-        .map(|endpoint| endpoint.to_string())
+fn parse(url: &str, allow_http: bool) -> Result<String, IssuerServerError> {
+    IssuerServer::parse(url, allow_http, None, Duration::from_secs(5))
+        .map(|server| server.to_string())
 }
 
 #[test]
@@ -33,14 +33,14 @@ fn only_https_or_this_machine_is_allowed() {
         "http://0.0.0.0/keys",
         "http://[::]/keys",
     ] {
-        assert_eq!(parse(url, false), Err(EndpointError::NotHttps), "{url}");
+        assert_eq!(parse(url, false), Err(IssuerServerError::NotHttps), "{url}");
         assert_eq!(parse(url, true).as_deref(), Ok(url));
     }
 }
 
 #[test]
 fn other_urls_are_refused() {
-    use EndpointError::*;
+    use IssuerServerError::*;
     for (url, expected) in [
         ("", NotUrl),
         ("id.example.com/keys", NotUrl),
@@ -67,11 +67,11 @@ fn other_urls_are_refused() {
 
 #[test]
 fn printed_endpoint_has_no_query() {
-    let endpoint = Endpoint::parse("https://a.example/k?key=s3cret", false, None, Duration::MAX);
-    let endpoint = endpoint.unwrap();
+    let server = IssuerServer::parse("https://a.example/k?key=s3cret", false, None, Duration::MAX);
+    let server = server.unwrap();
     assert_eq!(
-        format!("{endpoint} {endpoint:?}"),
-        "https://a.example/k Endpoint(https://a.example/k)"
+        format!("{server} {server:?}"),
+        "https://a.example/k IssuerServer(https://a.example/k)"
     );
 }
 
@@ -86,12 +86,12 @@ fn referred_url_is_no_less_safe_than_the_document() {
         ("http://localhost/", false, vec![secure, here], vec![plain]),
         ("http://a.example/", true, vec![secure, here, plain], vec![]),
     ] {
-        let from = Endpoint::parse(from, allow_http, None, Duration::MAX).unwrap();
+        let from = IssuerServer::parse(from, allow_http, None, Duration::MAX).unwrap();
         for url in allowed {
             assert_eq!(from.beside(url).unwrap().to_string(), url, "{from}");
         }
         for url in refused {
-            assert_eq!(from.beside(url), Err(EndpointError::NotHttps), "{from} {url}");
+            assert_eq!(from.beside(url), Err(IssuerServerError::NotHttps), "{from} {url}");
         }
     }
 }
@@ -100,15 +100,15 @@ fn referred_url_is_no_less_safe_than_the_document() {
 fn authorities_are_certificates() {
     let parse = |pem: &str| {
         let pem = pem.as_bytes().into();
-        Endpoint::parse("https://a.example/", false, Some(pem), Duration::MAX).map(|_| ())
+        IssuerServer::parse("https://a.example/", false, Some(pem), Duration::MAX).map(|_| ())
     };
     assert_eq!(parse(&authority()), Ok(()));
     assert_eq!(parse(&(authority() + &authority())), Ok(()));
     let garbled = "-----BEGIN CERTIFICATE-----\nAQID\n-----END CERTIFICATE-----\n";
     for (pem, expected) in [
-        ("", EndpointError::NoAuthority),
-        ("no PEM at all", EndpointError::NoAuthority),
-        (garbled, EndpointError::Authority),
+        ("", IssuerServerError::NoAuthority),
+        ("no PEM at all", IssuerServerError::NoAuthority),
+        (garbled, IssuerServerError::Authority),
     ] {
         assert_eq!(parse(pem), Err(expected), "{pem}");
         assert!(expected.is_about_authorities());

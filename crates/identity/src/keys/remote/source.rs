@@ -8,13 +8,13 @@ use tokio::time::timeout;
 use super::{KeyLocation, RemoteSpec};
 use crate::{
     claims::parse_object,
-    fetch::{Endpoint, EndpointError, FetchError, Fetcher},
+    fetch::{FetchError, Fetcher, IssuerServer, IssuerServerError},
     keys::{KeyError, KeySet, SkippedKey},
 };
 
 /// The result of a fetch.
 #[derive(Clone, Debug)]
-pub(super) struct Fetched {
+pub(super) struct FetchedKeys {
     pub(super) keys: Arc<KeySet>,
     pub(super) skipped: Vec<SkippedKey>,
 }
@@ -35,50 +35,53 @@ pub(in crate::keys) enum RemoteError {
     #[error("the discovery document has no `jwks_uri`")]
     NoJwksUri,
     #[error("the `jwks_uri` of the discovery document is {0}")]
-    JwksUri(EndpointError),
+    JwksUri(IssuerServerError),
     #[error("the fetch was cancelled")]
     Cancelled,
 }
 
 /// Fetches the keys, within the time limit of the location.
-pub(super) async fn fetch(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<Fetched, RemoteError> {
-    let limit = spec.location.endpoint().timeout;
+pub(super) async fn fetch(
+    spec: &RemoteSpec,
+    fetcher: &Fetcher,
+) -> Result<FetchedKeys, RemoteError> {
+    let limit = spec.location.server().timeout;
     match timeout(limit, fetch_all(spec, fetcher)).await {
         Ok(result) => result,
         Err(_) => Err(FetchError::TimedOut(limit).into()),
     }
 }
 
-async fn fetch_all(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<Fetched, RemoteError> {
+async fn fetch_all(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<FetchedKeys, RemoteError> {
     // With a secret that every client can fetch, every client could sign.
     if spec.algorithms.iter().any(|algorithm| algorithm.is_symmetric()) {
         return Err(RemoteError::Symmetric);
     }
     let jwks = match &spec.location {
-        KeyLocation::Jwks(endpoint) => endpoint.clone(),
-        KeyLocation::Discovery { issuer, endpoint } => {
-            let metadata = fetcher.get(endpoint, "application/json").await?;
-            jwks_endpoint(&metadata, issuer, endpoint)?
+        KeyLocation::Jwks(server) => server.clone(),
+        KeyLocation::Discovery { issuer, server } => {
+            let metadata = fetcher.get(server, "application/json").await?;
+            jwks_server(&metadata, issuer, server)?
         }
     };
     let document = fetcher.get(&jwks, "application/jwk-set+json, application/json").await?;
     let (keys, skipped) = KeySet::from_jwks(&document, &spec.algorithms)?;
-    Ok(Fetched { keys: Arc::new(keys), skipped })
+    Ok(FetchedKeys { keys: Arc::new(keys), skipped })
 }
 
 /// The `jwks_uri` in the metadata of an issuer. Metadata of another issuer is refused, even if only
 /// a slash differs (OpenID Connect Discovery 1.0 section 4.3).
-fn jwks_endpoint(
+fn jwks_server(
     metadata: &[u8],
     issuer: &str,
-    endpoint: &Endpoint,
-) -> Result<Endpoint, RemoteError> {
+    server: &IssuerServer,
+) -> Result<IssuerServer, RemoteError> {
     let members = parse_object(metadata).map_err(|_| RemoteError::Metadata)?;
     if members.get("issuer").and_then(|issuer| issuer.as_str()) != Some(issuer) {
         return Err(RemoteError::OtherIssuer);
     }
     let url = members.get("jwks_uri").and_then(|url| url.as_str());
-    endpoint.beside(url.ok_or(RemoteError::NoJwksUri)?).map_err(RemoteError::JwksUri)
+    server.beside(url.ok_or(RemoteError::NoJwksUri)?).map_err(RemoteError::JwksUri)
 }
 
 #[cfg(test)]
@@ -89,16 +92,16 @@ mod tests {
 
     const ISSUER: &str = "https://id.example.com/";
 
-    fn parse(url: &str) -> Result<Endpoint, EndpointError> {
-        Endpoint::parse(url, false, None, Duration::from_secs(5))
+    fn parse(url: &str) -> Result<IssuerServer, IssuerServerError> {
+        IssuerServer::parse(url, false, None, Duration::from_secs(5))
     }
 
     #[test]
     fn only_the_metadata_of_the_issuer_itself_counts() {
-        let endpoint = parse("https://id.example.com/.well-known/openid-configuration").unwrap();
+        let server = parse("https://id.example.com/.well-known/openid-configuration").unwrap();
         let jwks = |metadata: &str| {
-            let endpoint = jwks_endpoint(metadata.as_bytes(), ISSUER, &endpoint);
-            endpoint.map(|endpoint| endpoint.to_string()).map_err(|error| error.to_string())
+            let server = jwks_server(metadata.as_bytes(), ISSUER, &server);
+            server.map(|server| server.to_string()).map_err(|error| error.to_string())
         };
         let uri = "https://keys.example.com/jwks";
         let good = format!(r#"{{"issuer":"{ISSUER}","jwks_uri":"{uri}","x":[]}}"#);

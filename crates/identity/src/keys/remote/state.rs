@@ -17,7 +17,7 @@ use jsonwebtoken::DecodingKeyKind;
 use tollgate_clock::Timestamp;
 use tollgate_keyword::Keyword;
 
-use super::{Fetched, RemoteError, RemoteSpec};
+use super::{FetchedKeys, RemoteError, RemoteSpec};
 use crate::keys::{Key, KeySet, SkippedKey};
 
 /// The backoff after a first failure, and the longest.
@@ -185,7 +185,7 @@ impl State {
     pub(super) fn finish(
         &mut self,
         now: Timestamp,
-        result: Result<Fetched, RemoteError>,
+        result: Result<FetchedKeys, RemoteError>,
         random: u8,
     ) -> FetchReport {
         self.is_under_way = false;
@@ -206,8 +206,8 @@ impl State {
         }
     }
 
-    fn store(&mut self, now: Timestamp, fetched: Fetched) -> FetchReport {
-        let Fetched { keys, skipped } = fetched;
+    fn store(&mut self, now: Timestamp, fetched: FetchedKeys) -> FetchReport {
+        let FetchedKeys { keys, skipped } = fetched;
         let same = self.cached.as_ref().filter(|cached| are_same(&cached.keys, &keys));
         let report = FetchReport::Fetched {
             has_changed: same.is_none(),

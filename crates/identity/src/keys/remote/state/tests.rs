@@ -27,12 +27,12 @@ fn jwk(kid: &str) -> Value {
     json!({ "kty": "OKP", "crv": "Ed25519", "kid": kid, "x": x })
 }
 
-fn fetched(keys: &[&Value]) -> Result<Fetched, RemoteError> {
+fn fetched(keys: &[&Value]) -> Result<FetchedKeys, RemoteError> {
     let (keys, skipped) = KeySet::from_jwks(json!({ "keys": keys }).to_string().as_bytes(), &[])?;
-    Ok(Fetched { keys: Arc::new(keys), skipped })
+    Ok(FetchedKeys { keys: Arc::new(keys), skipped })
 }
 
-fn failed() -> Result<Fetched, RemoteError> {
+fn failed() -> Result<FetchedKeys, RemoteError> {
     Err(FetchError::Status(500).into())
 }
 
@@ -50,7 +50,11 @@ fn is_usable(state: &State, now: Timestamp) -> bool {
 }
 
 /// Runs the fetch that is due.
-fn fetch(state: &mut State, now: Timestamp, result: Result<Fetched, RemoteError>) -> FetchReport {
+fn fetch(
+    state: &mut State,
+    now: Timestamp,
+    result: Result<FetchedKeys, RemoteError>,
+) -> FetchReport {
     assert!(state.start_if_due(now), "no fetch is due");
     state.finish(now, result, MIDDLE)
 }
