@@ -12,7 +12,7 @@ use tokio::time::{Instant, sleep};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{PolicyTotal, Shared};
 use tollgate_store::OtherProxies;
-use tollgate_upstream::EndpointState;
+use tollgate_upstream::MemberState;
 
 use super::{Context, Phase, PhaseCell, json_response, upstreams};
 use crate::reload::ReloadState;
@@ -159,9 +159,9 @@ impl Describer {
         let degradations = shared.stores.degradations();
         let upstreams = upstreams::all(shared);
         let all = upstreams.iter().flat_map(|upstream| &upstream.servers);
-        let states = all.flat_map(|server| &server.endpoints).map(|endpoint| endpoint.state);
-        let states: Vec<EndpointState> = states.collect();
-        let is_serving = |state: &&EndpointState| **state == EndpointState::Serving;
+        let states = all.flat_map(|server| &server.members).map(|member| member.state);
+        let states: Vec<MemberState> = states.collect();
+        let is_serving = |state: &&MemberState| **state == MemberState::Serving;
         let refused = report.refused.and_then(|refused| refused.problems.into_iter().next());
         ProxySummary {
             name: name.clone(),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use tollgate_gate::Shared;
 use tollgate_keyword::Keyword;
 use tollgate_upstream::{
-    AnswerCounts, EndpointReport, EndpointState, Keeper, ServerReport, UpstreamReport,
+    AnswerCounts, Keeper, MemberReport, MemberState, ServerReport, UpstreamReport,
 };
 
 use super::exposition::{Exposition, MetricKind};
@@ -101,24 +101,24 @@ pub(super) fn write_metrics(text: &mut Exposition, shared: &Shared) {
         MetricKind::Gauge,
         "Requests that servers have now.",
     );
-    each(text, &|server| server.endpoints.iter().map(|endpoint| endpoint.in_flight as u64).sum());
-    for state in EndpointState::all() {
+    each(text, &|server| server.members.iter().map(|member| member.in_flight as u64).sum());
+    for state in MemberState::all() {
         let (name, help) = match state {
-            EndpointState::Serving => {
+            MemberState::Serving => {
                 ("tollgate_upstream_serving", "Addresses of servers that get requests.")
             }
-            EndpointState::Unhealthy => (
+            MemberState::Unhealthy => (
                 "tollgate_upstream_unhealthy",
                 "Addresses of servers that are left out because they are not healthy.",
             ),
-            EndpointState::Ejected => (
+            MemberState::Ejected => (
                 "tollgate_upstream_ejected",
                 "Addresses of servers that are left out because they failed requests.",
             ),
         };
         text.family(name, MetricKind::Gauge, help);
         each(text, &|server| {
-            server.endpoints.iter().filter(|endpoint| endpoint.state == state).count() as u64
+            server.members.iter().filter(|member| member.state == state).count() as u64
         });
     }
 }
@@ -135,14 +135,14 @@ impl From<UpstreamReport> for UpstreamStatus {
 
 impl From<ServerReport> for ServerStatus {
     fn from(report: ServerReport) -> Self {
-        let ServerReport { server, requests, failures, endpoints, .. } = report;
-        let addresses = endpoints.iter().map(Into::into).collect();
+        let ServerReport { server, requests, failures, members, .. } = report;
+        let addresses = members.iter().map(Into::into).collect();
         ServerStatus { server, addresses, requests, failures }
     }
 }
 
-impl From<&EndpointReport> for EndpointStatus {
-    fn from(report: &EndpointReport) -> Self {
+impl From<&MemberReport> for EndpointStatus {
+    fn from(report: &MemberReport) -> Self {
         EndpointStatus {
             address: report.address.to_string(),
             state: report.state.keyword().into(),

@@ -121,7 +121,7 @@ impl Schedule {
         let length: u64 = turns.iter().sum();
         let mut credits = vec![0_i64; count];
         let order = (0..length).map(|_| {
-            // Each endpoint earns its weight; the one with the most credit pays for all and has the
+            // Each member earns its weight; the one with the most credit pays for all and has the
             // turn.
             for (credit, turns) in credits.iter_mut().zip(&turns) {
                 *credit += turns.cast_signed();

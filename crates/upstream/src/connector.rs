@@ -11,7 +11,7 @@ use tollgate_clock::deadline::Ticker;
 use tollgate_policy::{Protocol, Transport, Upstream};
 
 use super::{
-    Choice, Destination, Endpoint, Group, UpstreamError, answers::UpstreamCounters, dial::Dialer,
+    Choice, Destination, Group, Member, UpstreamError, answers::UpstreamCounters, dial::Dialer,
     pool::Pool, retry::Budget,
 };
 
@@ -89,27 +89,27 @@ impl Connector {
         &self,
         caller: u128,
         upstream: &Upstream,
-    ) -> Result<Arc<Endpoint>, UpstreamError> {
+    ) -> Result<Arc<Member>, UpstreamError> {
         let choice = Choice { caller, tried: &[] };
-        if let Some(endpoint) = self.group.choose(choice) {
-            return Ok(endpoint);
+        if let Some(member) = self.group.choose(choice) {
+            return Ok(member);
         }
         self.group.resolved(upstream.connect_timeout).await;
         self.group.choose(choice).ok_or(UpstreamError::NoAddress)
     }
 
     /// The server for the next attempt, after failed ones.
-    pub(super) fn next(&self, choice: Choice<'_>) -> Option<Arc<Endpoint>> {
+    pub(super) fn next(&self, choice: Choice<'_>) -> Option<Arc<Member>> {
         self.group.choose(choice)
     }
 
     /// This worker's connections to a server; the pool is created at first use.
-    pub(super) fn pool(&self, endpoint: &Arc<Endpoint>) -> Rc<Pool> {
+    pub(super) fn pool(&self, member: &Arc<Member>) -> Rc<Pool> {
         let mut pools = self.pools.borrow_mut();
-        if let Some(pool) = pools.iter().find(|pool| Arc::ptr_eq(&pool.endpoint, endpoint)) {
+        if let Some(pool) = pools.iter().find(|pool| Arc::ptr_eq(&pool.member, member)) {
             return Rc::clone(pool);
         }
-        let pool = Pool::new(endpoint, &self.ticker, self.protocol);
+        let pool = Pool::new(member, &self.ticker, self.protocol);
         pools.push(Rc::clone(&pool));
         pool
     }
@@ -119,6 +119,6 @@ impl Connector {
         pools.iter().for_each(|pool| pool.close_idle(self.keep_alive.get()));
         // A dropped pool is created again when needed. Connections in use close with their
         // requests.
-        pools.retain(|pool| !pool.is_empty() && !pool.endpoint.has_left());
+        pools.retain(|pool| !pool.is_empty() && !pool.member.has_left());
     }
 }

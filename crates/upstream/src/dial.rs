@@ -8,7 +8,7 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 use tollgate_policy::{Protocol, Transport, Upstream, UpstreamTls};
 
-use super::{Endpoint, Stream, UpstreamError};
+use super::{Member, Stream, UpstreamError};
 
 /// Makes connections to the servers of one upstream.
 ///
@@ -41,19 +41,19 @@ impl Dialer {
         Dialer { tls }
     }
 
-    /// A new connection to `endpoint` for `protocol`, all within the time that the policy gives.
+    /// A new connection to `member` for `protocol`, all within the time that the policy gives.
     pub(super) async fn dial(
         &self,
-        endpoint: &Endpoint,
+        member: &Member,
         protocol: Protocol,
         upstream: &Upstream,
     ) -> Result<Stream, UpstreamError> {
         let dialing = async {
-            let stream = TcpStream::connect(endpoint.address).await?;
+            let stream = TcpStream::connect(member.address).await?;
             stream.set_nodelay(true)?;
             Ok(match &self.tls {
                 None => Stream::Plain(stream),
-                Some(tls) => tls.secure(stream, endpoint, protocol).await?,
+                Some(tls) => tls.secure(stream, member, protocol).await?,
             })
         };
         timeout(upstream.connect_timeout, dialing)
@@ -66,13 +66,13 @@ impl Tls {
     async fn secure(
         &self,
         stream: TcpStream,
-        endpoint: &Endpoint,
+        member: &Member,
         protocol: Protocol,
     ) -> Result<Stream, UpstreamError> {
-        let failed = |error| UpstreamError::Tls { server: endpoint.server.to_string(), error };
+        let failed = |error| UpstreamError::Tls { server: member.server.to_string(), error };
         let name = match &self.server_name {
             Some(name) => name.clone(),
-            None => ServerName::try_from(&*endpoint.server.host)
+            None => ServerName::try_from(&*member.server.host)
                 .map_err(|error| failed(io::Error::other(error)))?
                 .to_owned(),
         };

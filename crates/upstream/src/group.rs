@@ -1,8 +1,8 @@
 //! The servers of an upstream, as all workers see them: where they are, how they are, how much they
 //! have to do. Kept for as long as a policy names them, whatever else of it changes.
 
-mod endpoint;
-mod endpoint_set;
+mod member;
+mod member_set;
 
 use std::{
     io,
@@ -18,15 +18,15 @@ use arc_swap::ArcSwap;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::watch, time::timeout};
 
-pub use self::endpoint::{Endpoint, Loaded};
+pub use self::member::{Load, Member};
 use tollgate_observe::metrics::Shards;
 use tollgate_policy::{Server, Upstream};
 
-use self::endpoint_set::EndpointSet;
+use self::member_set::MemberSet;
 use super::{
     answers::{UpstreamCounters, UpstreamTotal},
     health::{Probe, ProbeError},
-    report::{EndpointReport, ServerReport},
+    report::{MemberReport, ServerReport},
     resolve::Lookups,
 };
 
@@ -36,7 +36,7 @@ pub struct Group {
     /// What logs call it.
     label: Box<str>,
     /// What requests read.
-    endpoint_set: ArcSwap<EndpointSet>,
+    member_set: ArcSwap<MemberSet>,
     /// Requests that were given out, where they are given out in turns.
     turn: AtomicUsize,
     /// What reloads and lookups change.
@@ -57,7 +57,7 @@ pub struct Choice<'r> {
     /// Affinity hash of the caller.
     pub caller: u128,
     /// Those that have failed this request already: another one is better.
-    pub tried: &'r [Arc<Endpoint>],
+    pub tried: &'r [Arc<Member>],
 }
 
 #[derive(Debug)]
@@ -70,10 +70,10 @@ struct Book {
 #[derive(Debug)]
 struct Listing {
     server: Server,
-    endpoints: Vec<Arc<Endpoint>>,
+    members: Vec<Arc<Member>>,
     /// None: the server is an address.
     lookups: Option<Lookups>,
-    /// Of endpoints that are no more: what is counted of a server never goes down.
+    /// Of members that are no more: what is counted of a server never goes down.
     requests: u64,
     failures: u64,
     ejections: u64,
@@ -90,7 +90,7 @@ impl Group {
         let book = Book { upstream: upstream.clone(), listings: Vec::new() };
         let group = Arc::new(Group {
             label: label.into(),
-            endpoint_set: ArcSwap::default(),
+            member_set: ArcSwap::default(),
             turn: AtomicUsize::new(0),
             book: Mutex::new(book),
             is_settled: watch::Sender::default(),
@@ -102,12 +102,12 @@ impl Group {
         group
     }
 
-    /// Chooses the endpoint of a request; none if no address of any server is known.
+    /// Chooses the member of a request; none if no address of any server is known.
     ///
     /// To wait for an address, see [`Group::resolved`]. The caller reports the result with
-    /// [`Endpoint::succeed`] or [`Endpoint::fail`], unless it says nothing about the server: a
+    /// [`Member::succeed`] or [`Member::fail`], unless it says nothing about the server: a
     /// client that goes away is not the server's fault.
-    pub fn choose(&self, choice: Choice<'_>) -> Option<Arc<Endpoint>> {
+    pub fn choose(&self, choice: Choice<'_>) -> Option<Arc<Member>> {
         self.choose_at(choice, Instant::now)
     }
 
@@ -115,26 +115,26 @@ impl Group {
         &self,
         choice: Choice<'_>,
         now: impl FnOnce() -> Instant,
-    ) -> Option<Arc<Endpoint>> {
-        let endpoint_set = self.endpoint_set.load();
-        match &*endpoint_set.endpoints {
+    ) -> Option<Arc<Member>> {
+        let member_set = self.member_set.load();
+        match &*member_set.members {
             [] => None,
-            // The usual case needs no clock: there is no other endpoint to choose.
+            // The usual case needs no clock: there is no other member to choose.
             [only] => Some(Arc::clone(only)),
-            _ => endpoint_set.choose(choice, &self.turn, now()).cloned(),
+            _ => member_set.choose(choice, &self.turn, now()).cloned(),
         }
     }
 
     /// Waits until names were looked up for the first time, but not longer than `max_wait`. Returns
-    /// whether there is an endpoint to choose now.
+    /// whether there is a member to choose now.
     pub async fn resolved(&self, max_wait: Duration) -> bool {
-        let has_endpoints = || !self.endpoint_set.load().endpoints.is_empty();
-        if has_endpoints() {
+        let has_members = || !self.member_set.load().members.is_empty();
+        if has_members() {
             return true;
         }
         let mut settled = self.is_settled.subscribe();
         let _ = timeout(max_wait, settled.wait_for(|is_settled| *is_settled)).await;
-        has_endpoints()
+        has_members()
     }
 
     /// Whether only requests from before a reload still need it: nothing is to be kept for others.
@@ -176,17 +176,17 @@ impl Group {
             }
             book.listings.push(listing);
         }
-        known.iter().flat_map(|listing| &listing.endpoints).for_each(|endpoint| endpoint.leave());
-        let endpoints = || book.listings.iter().flat_map(|listing| &listing.endpoints);
-        for endpoint in endpoints() {
-            endpoint.slots.bound(&upstream.bounds);
-            endpoint.shares.bound(&upstream.bounds);
+        known.iter().flat_map(|listing| &listing.members).for_each(|member| member.leave());
+        let members = || book.listings.iter().flat_map(|listing| &listing.members);
+        for member in members() {
+            member.slots.bound(&upstream.bounds);
+            member.shares.bound(&upstream.bounds);
         }
         if upstream.health_check.is_none() {
-            endpoints().for_each(|endpoint| endpoint.health.forget());
+            members().for_each(|member| member.health.forget());
         }
         if upstream.ejection.is_none() {
-            endpoints().for_each(|endpoint| endpoint.record.forget());
+            members().for_each(|member| member.record.forget());
         }
         let probe = Probe::of(upstream).map(Arc::new);
         self.publish(book, probe);
@@ -235,37 +235,37 @@ impl Group {
             }
         }
         if has_changed {
-            let probe = self.endpoint_set.load().probe.clone();
+            let probe = self.member_set.load().probe.clone();
             self.publish(book, probe);
         } else {
             self.settle(&book);
         }
     }
 
-    /// Endpoints that are to be asked for their health now, and what.
+    /// Members that are to be asked for their health now, and what.
     pub(super) fn begin_checks(
         &self,
         now: Instant,
         chance: impl Fn() -> u64,
-    ) -> Option<(Arc<Probe>, Vec<Arc<Endpoint>>)> {
-        let endpoint_set = self.endpoint_set.load();
-        let probe = endpoint_set.probe.as_ref()?;
+    ) -> Option<(Arc<Probe>, Vec<Arc<Member>>)> {
+        let member_set = self.member_set.load();
+        let probe = member_set.probe.as_ref()?;
         let is_due =
-            |endpoint: &&Arc<Endpoint>| endpoint.health.begin_if_due(now, chance(), &probe.check);
-        let due = endpoint_set.endpoints.iter().filter(is_due).cloned().collect();
+            |member: &&Arc<Member>| member.health.begin_if_due(now, chance(), &probe.check);
+        let due = member_set.members.iter().filter(is_due).cloned().collect();
         Some((Arc::clone(probe), due))
     }
 
-    /// Takes note of an endpoint's answer to a probe: none, or what is wrong.
-    pub(super) fn note(&self, endpoint: &Endpoint, probe: &Probe, symptom: Option<ProbeError>) {
-        // An endpoint that is no longer probed is not judged by an earlier probe.
-        let is_asked = self.endpoint_set.load().probe.is_some();
-        if !is_asked || !endpoint.health.note(symptom.is_none(), &probe.check) {
+    /// Takes note of a member's answer to a probe: none, or what is wrong.
+    pub(super) fn note(&self, member: &Member, probe: &Probe, symptom: Option<ProbeError>) {
+        // A member that is no longer probed is not judged by an earlier probe.
+        let is_asked = self.member_set.load().probe.is_some();
+        if !is_asked || !member.health.note(symptom.is_none(), &probe.check) {
             return;
         }
         let upstream = &self.label;
-        let server = &endpoint.server;
-        let address = endpoint.address;
+        let server = &member.server;
+        let address = member.address;
         match symptom {
             Some(error) => {
                 tracing::warn!(%upstream, %server, %address, %error, "a server is left out: it is not healthy");
@@ -274,16 +274,16 @@ impl Group {
         }
     }
 
-    /// An endpoint has failed a request: it may be left out for that.
-    pub(super) fn judge(&self, endpoint: &Endpoint, now: Instant) {
-        let endpoint_set = self.endpoint_set.load();
-        let Some(rules) = &endpoint_set.ejection else { return };
+    /// A member has failed a request: it may be left out for that.
+    pub(super) fn judge(&self, member: &Member, now: Instant) {
+        let member_set = self.member_set.load();
+        let Some(rules) = &member_set.ejection else { return };
         let _judging = self.judging.lock();
-        let left_out = endpoint.record.fail(now, rules, || !endpoint_set.has_another(endpoint));
+        let left_out = member.record.fail(now, rules, || !member_set.has_another(member));
         if let Some(time) = left_out {
-            endpoint.count_ejection();
+            member.count_ejection();
             let time = humantime::format_duration(time);
-            tracing::warn!(upstream = %self.label, server = %endpoint.server, address = %endpoint.address, %time, "a server is left out: it has failed requests");
+            tracing::warn!(upstream = %self.label, server = %member.server, address = %member.address, %time, "a server is left out: it has failed requests");
         }
     }
 
@@ -302,15 +302,11 @@ impl Group {
         let book = self.book.lock();
         let report = |listing: &Listing| ServerReport {
             server: listing.server.to_string(),
-            requests: listing.requests + listing.sum(Endpoint::requests),
-            failures: listing.failures + listing.sum(Endpoint::failures),
-            ejections: listing.ejections + listing.sum(Endpoint::ejections),
+            requests: listing.requests + listing.sum(Member::requests),
+            failures: listing.failures + listing.sum(Member::failures),
+            ejections: listing.ejections + listing.sum(Member::ejections),
             answers: listing.all_answers(),
-            endpoints: listing
-                .endpoints
-                .iter()
-                .map(|endpoint| EndpointReport::of(endpoint, now))
-                .collect(),
+            members: listing.members.iter().map(|member| MemberReport::of(member, now)).collect(),
         };
         book.listings.iter().map(report).collect()
     }
@@ -319,13 +315,13 @@ impl Group {
     fn publish(&self, book: MutexGuard<'_, Book>, probe: Option<Arc<Probe>>) {
         let seats = book.listings.iter().flat_map(|listing| {
             let weight = f64::from(listing.server.weight.get());
-            let each = weight / listing.endpoints.len().max(1) as f64;
-            listing.endpoints.iter().map(move |endpoint| (Arc::clone(endpoint), each))
+            let each = weight / listing.members.len().max(1) as f64;
+            listing.members.iter().map(move |member| (Arc::clone(member), each))
         });
         let Upstream { balance, ejection, .. } = &book.upstream;
-        let endpoint_set = EndpointSet::new(seats.collect(), *balance, ejection.clone(), probe);
+        let member_set = MemberSet::new(seats.collect(), *balance, ejection.clone(), probe);
         // Still locked: an older book must not be published after this one.
-        self.endpoint_set.store(Arc::new(endpoint_set));
+        self.member_set.store(Arc::new(member_set));
         self.settle(&book);
     }
 
@@ -338,12 +334,12 @@ impl Group {
 impl Listing {
     fn new(server: &Server, group: &Arc<Group>) -> Listing {
         let address = server.host.parse::<IpAddr>().ok();
-        let endpoint = address
-            .map(|address| Endpoint::new(SocketAddr::new(address, server.port), server, group));
+        let member = address
+            .map(|address| Member::new(SocketAddr::new(address, server.port), server, group));
         Listing {
             server: server.clone(),
-            lookups: endpoint.is_none().then(Lookups::default),
-            endpoints: endpoint.into_iter().collect(),
+            lookups: member.is_none().then(Lookups::default),
+            members: member.into_iter().collect(),
             requests: 0,
             failures: 0,
             ejections: 0,
@@ -351,18 +347,18 @@ impl Listing {
         }
     }
 
-    /// Has an endpoint for each of these addresses, and for no others. Whether that is a change.
+    /// Has a member for each of these addresses, and for no others. Whether that is a change.
     fn has_moved_to(&mut self, addresses: &[SocketAddr], group: &Arc<Group>) -> bool {
-        let is_same = self.endpoints.iter().map(|endpoint| &endpoint.address).eq(addresses);
+        let is_same = self.members.iter().map(|member| &member.address).eq(addresses);
         if is_same {
             return false;
         }
-        let mut known = std::mem::take(&mut self.endpoints);
+        let mut known = std::mem::take(&mut self.members);
         for address in addresses {
-            let same = known.iter().position(|endpoint| endpoint.address == *address);
-            self.endpoints.push(match same {
+            let same = known.iter().position(|member| member.address == *address);
+            self.members.push(match same {
                 Some(at) => known.swap_remove(at),
-                None => Endpoint::new(*address, &self.server, group),
+                None => Member::new(*address, &self.server, group),
             });
         }
         for gone in &known {
@@ -378,12 +374,12 @@ impl Listing {
 
     fn all_answers(&self) -> [u64; 6] {
         let mut all = self.answers;
-        self.endpoints.iter().for_each(|endpoint| add(&mut all, endpoint.answers.get()));
+        self.members.iter().for_each(|member| add(&mut all, member.answers.get()));
         all
     }
 
-    fn sum(&self, number: impl Fn(&Endpoint) -> u64) -> u64 {
-        self.endpoints.iter().map(|endpoint| number(endpoint)).sum()
+    fn sum(&self, number: impl Fn(&Member) -> u64) -> u64 {
+        self.members.iter().map(|member| number(member)).sum()
     }
 }
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 pub(super) use self::probe::{Probe, ProbeError};
 use tollgate_policy::HealthCheck;
 
-/// The health of an endpoint, and its latest probe results.
+/// The health of a member, and its latest probe results.
 #[derive(Debug)]
 pub(super) struct Health {
     is_good: AtomicBool,
@@ -41,7 +41,7 @@ impl Default for Health {
 }
 
 impl Health {
-    /// Whether the endpoint may get requests.
+    /// Whether the member may get requests.
     pub(super) fn is_good(&self) -> bool {
         self.is_good.load(Ordering::Relaxed)
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoint_without_probes_is_good() {
+    fn member_without_probes_is_good() {
         let health = Health::default();
         for _ in 0..3 {
             health.note(false, &check());

@@ -18,7 +18,7 @@ use tokio::{
 use tollgate_policy::{Policies, Upstream};
 
 use super::{
-    Endpoint, Group, UpstreamGroups,
+    Group, Member, UpstreamGroups,
     balance::chance,
     health::Probe,
     report::UpstreamReport,
@@ -32,13 +32,13 @@ const MAX_LOOKUPS: usize = 64;
 
 /// Keeps the groups of all upstreams, across reloads. Its thread ends soon after it is dropped.
 pub struct Keeper {
-    kept: Arc<Kept>,
+    registry: Arc<Registry>,
     resolver: Resolver,
     has_thread: Mutex<bool>,
 }
 
 #[derive(Default)]
-struct Kept {
+struct Registry {
     groups: Mutex<Groups>,
     /// Something may be due that was not a moment ago.
     news: Notify,
@@ -56,7 +56,7 @@ impl Default for Keeper {
 impl Keeper {
     /// One that resolves names so.
     fn asking(resolver: Resolver) -> Keeper {
-        Keeper { kept: Arc::default(), resolver, has_thread: Mutex::default() }
+        Keeper { registry: Arc::default(), resolver, has_thread: Mutex::default() }
     }
 
     /// Finds each upstream its group: the one that it had, if its servers are spoken to as before.
@@ -70,7 +70,7 @@ impl Keeper {
         &self,
         policies: impl Iterator<Item = (&'p str, &'p [Upstream])>,
     ) -> UpstreamGroups {
-        let mut groups = self.kept.groups.lock();
+        let mut groups = self.registry.groups.lock();
         let mut known = std::mem::take(&mut *groups);
         let mut adopt = |policy: &str, upstream: &Upstream| {
             let key = (Box::from(policy), upstream.name.clone());
@@ -108,14 +108,14 @@ impl Keeper {
             let upstream = upstream.clone();
             UpstreamReport { policy, upstream, total: group.total(), servers: group.report(now) }
         };
-        self.kept.groups.lock().iter().map(report).collect()
+        self.registry.groups.lock().iter().map(report).collect()
     }
 
     /// Sees to it that there is a thread, and that it looks now.
     fn look_after(&self) {
         let mut has_thread = self.has_thread.lock();
         if !*has_thread {
-            match start(Arc::downgrade(&self.kept), self.resolver) {
+            match start(Arc::downgrade(&self.registry), self.resolver) {
                 Ok(()) => *has_thread = true,
                 // Addresses are served all the same, and the next reload tries again.
                 Err(error) => {
@@ -123,18 +123,18 @@ impl Keeper {
                 }
             }
         }
-        self.kept.news.notify_one();
+        self.registry.news.notify_one();
     }
 }
 
-fn start(kept: Weak<Kept>, resolver: Resolver) -> io::Result<()> {
+fn start(registry: Weak<Registry>, resolver: Resolver) -> io::Result<()> {
     let runtime = runtime::Builder::new_current_thread()
         .enable_all()
         .thread_name("lookup")
         .max_blocking_threads(MAX_LOOKUPS)
         .build()?;
     thread::Builder::new().name("upstreams".into()).spawn(move || {
-        runtime.block_on(look(kept, resolver));
+        runtime.block_on(look(registry, resolver));
         // Lookups that are still running do not delay the end.
         runtime.shutdown_background();
     })?;
@@ -142,17 +142,17 @@ fn start(kept: Weak<Kept>, resolver: Resolver) -> io::Result<()> {
 }
 
 /// Begins the work that is due, for as long as the groups are in use.
-async fn look(kept: Weak<Kept>, resolver: Resolver) {
+async fn look(registry: Weak<Registry>, resolver: Resolver) {
     let mut looks = interval(LOOK);
     looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let Some(kept) = kept.upgrade() else { return };
+        let Some(registry) = registry.upgrade() else { return };
         tokio::select! {
             _ = looks.tick() => {}
-            () = kept.news.notified() => {}
+            () = registry.news.notified() => {}
         }
-        let groups: Vec<_> = kept.groups.lock().values().cloned().collect();
-        drop(kept);
+        let groups: Vec<_> = registry.groups.lock().values().cloned().collect();
+        drop(registry);
         for group in groups {
             tend(&group, resolver);
         }
@@ -169,14 +169,14 @@ fn tend(group: &Arc<Group>, resolver: Resolver) {
         });
     }
     let Some((probe, due)) = group.begin_checks(now, chance) else { return };
-    for endpoint in due {
-        tokio::spawn(check(Arc::clone(group), endpoint, Arc::clone(&probe)));
+    for member in due {
+        tokio::spawn(check(Arc::clone(group), member, Arc::clone(&probe)));
     }
 }
 
-async fn check(group: Arc<Group>, endpoint: Arc<Endpoint>, probe: Arc<Probe>) {
-    let answer = probe.run(&endpoint).await;
-    group.note(&endpoint, &probe, answer.err());
+async fn check(group: Arc<Group>, member: Arc<Member>, probe: Arc<Probe>) {
+    let answer = probe.run(&member).await;
+    group.note(&member, &probe, answer.err());
 }
 
 #[cfg(test)]

@@ -56,7 +56,7 @@ use self::{
     connector::{Connector, Connectors},
     failure::Failure,
     outbound::{Original, Outbound},
-    pool::{Acquired, Carrier, Pool},
+    pool::{Carrier, CarrierSource, Pool},
     response_check::without_content,
     retry::{Cost, Tries},
     traced::TracedAttempt,
@@ -67,14 +67,14 @@ pub use self::{
     body::{ClientBody, RequestBody, UpstreamBody},
     destination::{Destination, UpstreamGroups},
     error::{ExchangeError, RequestBodyError, UpstreamBodyError, UpstreamError},
-    group::{Choice, Endpoint, Group, Loaded},
+    group::{Choice, Group, Load, Member},
     headers::{
         ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
         remove_identity_fields,
     },
     http1::ChunkError,
     keeper::Keeper,
-    report::{EndpointReport, EndpointState, ServerReport, UpstreamReport},
+    report::{MemberReport, MemberState, ServerReport, UpstreamReport},
     slots::{Slot, Slots},
     stream::Stream,
     upgrade::{DeclinedBody, Switch, Switched},
@@ -105,9 +105,9 @@ pub struct OwnConnection {
     /// Counts it among the server's.
     pub slot: Slot,
     /// Counts the request among the server's.
-    pub loaded: Loaded,
+    pub load: Load,
     /// The server.
-    pub endpoint: Arc<Endpoint>,
+    pub member: Arc<Member>,
 }
 
 /// One attempt to send a request.
@@ -115,7 +115,7 @@ pub struct OwnConnection {
 struct Attempt<'r> {
     connector: &'r Connector,
     upstream: &'r Upstream,
-    endpoint: &'r Arc<Endpoint>,
+    member: &'r Arc<Member>,
     /// The number of the client's address.
     client: Option<u128>,
     /// The request, if it may be sent twice.
@@ -160,20 +160,20 @@ impl Upstreams {
         let (mut request, original) =
             Outbound::new(head, body, upstream, &mut self.heads.borrow_mut());
         let original = original.as_ref();
-        let mut endpoint = connector.first(caller, upstream).await?;
+        let mut member = connector.first(caller, upstream).await?;
         loop {
             let attempt =
-                Attempt { connector: &connector, upstream, endpoint: &endpoint, client, original };
+                Attempt { connector: &connector, upstream, member: &member, client, original };
             let begun = Instant::now();
-            let traced = TracedAttempt::begin(trace, &endpoint, &mut request);
+            let traced = TracedAttempt::begin(trace, &member, &mut request);
             let made = attempt.make(request).await;
             traced.end(made.as_ref().map(Response::status).map_err(|failure| &failure.error));
             connector.counters.duration.record(begun.elapsed());
-            endpoint.answers.count(made.as_ref().ok().map(Response::status));
+            member.answers.count(made.as_ref().ok().map(Response::status));
             let (result, again, cost) = match made {
                 Ok(response) => {
                     let status = response.status();
-                    record_health(&endpoint, status, upstream);
+                    record_health(&member, status, upstream);
                     match original.filter(|_| upstream.retries.statuses.contains(status)) {
                         Some(original) => (Ok(response), original.again(), Cost::Sent),
                         None => return Ok(response),
@@ -181,7 +181,7 @@ impl Upstreams {
                 }
                 Err(Failure { error, unsent, is_unanswered, .. }) => {
                     if error.is_servers_fault() {
-                        endpoint.fail();
+                        member.fail();
                     }
                     match (unsent, original.filter(|_| is_unanswered)) {
                         (Some(request), _) => (Err(error), request, Cost::NeverSent),
@@ -193,7 +193,7 @@ impl Upstreams {
             if !tries.may_go_on() {
                 return result;
             }
-            tries.tried.push(endpoint);
+            tries.tried.push(member);
             let choice = Choice { caller, tried: &tries.tried };
             let Some(next) = connector.next(choice) else { return result };
             let is_vain = result.as_ref().err().is_some_and(UpstreamError::calls_for_another)
@@ -203,7 +203,7 @@ impl Upstreams {
                 return result;
             }
             connector.counters.retries.increment();
-            (request, endpoint) = (again, next);
+            (request, member) = (again, next);
         }
     }
 
@@ -220,17 +220,17 @@ impl Upstreams {
         let connector = self.connectors.to(destination);
         connector.budget.earn(&upstream.retries);
         let mut tries = Tries::new(&upstream.retries);
-        let mut endpoint = connector.first(caller, upstream).await?;
+        let mut member = connector.first(caller, upstream).await?;
         loop {
-            let error = match connect_to(&connector, &endpoint, upstream, client).await {
+            let error = match connect_to(&connector, &member, upstream, client).await {
                 Ok(connection) => return Ok(connection),
                 Err(error) => error,
             };
-            endpoint.answers.count(None);
+            member.answers.count(None);
             if error.is_servers_fault() {
-                endpoint.fail();
+                member.fail();
             }
-            tries.tried.push(endpoint);
+            tries.tried.push(member);
             let choice = Choice { caller, tried: &tries.tried };
             let Some(next) = connector.next(choice) else { return Err(error) };
             let is_vain = error.calls_for_another() && tries.has_tried(&next);
@@ -239,23 +239,23 @@ impl Upstreams {
                 return Err(error);
             }
             connector.counters.retries.increment();
-            endpoint = next;
+            member = next;
         }
     }
 }
 
 async fn connect_to(
     connector: &Connector,
-    endpoint: &Arc<Endpoint>,
+    member: &Arc<Member>,
     upstream: &Upstream,
     client: Option<u128>,
 ) -> Result<OwnConnection, UpstreamError> {
-    let mut loaded = endpoint.load();
-    let pool = connector.pool(endpoint);
-    loaded.hold(pool.share(client, upstream).await?);
+    let mut load = member.load();
+    let pool = connector.pool(member);
+    load.hold(pool.share(client, upstream).await?);
     let slot = pool.slot(upstream).await?;
-    let stream = connector.dialer.dial(endpoint, Protocol::Http1, upstream).await?;
-    Ok(OwnConnection { stream, slot, loaded, endpoint: Arc::clone(endpoint) })
+    let stream = connector.dialer.dial(member, Protocol::Http1, upstream).await?;
+    Ok(OwnConnection { stream, slot, load, member: Arc::clone(member) })
 }
 
 impl Attempt<'_> {
@@ -267,18 +267,18 @@ impl Attempt<'_> {
     /// retry that the budget has to bear: it happens at most once a request, and takes an answer on
     /// the same connection before it.
     async fn make(self, request: Outbound) -> Result<Response<UpstreamBody>, Failure<Outbound>> {
-        let Attempt { connector, upstream, endpoint, client, original } = self;
-        let mut loaded = endpoint.load();
-        let pool = connector.pool(endpoint);
+        let Attempt { connector, upstream, member, client, original } = self;
+        let mut load = member.load();
+        let pool = connector.pool(member);
         match pool.share(client, upstream).await {
-            Ok(share) => loaded.hold(share),
+            Ok(share) => load.hold(share),
             Err(error) => return Err(Failure::unsent(error, request)),
         }
         let acquired = match pool.acquire(upstream).await {
             Ok(acquired) => acquired,
             Err(error) => return Err(Failure::unsent(error, request)),
         };
-        let is_kept = matches!(acquired, Acquired::Kept(_));
+        let is_kept = matches!(acquired, CarrierSource::Kept(_));
         let carrier = match pool.carrier(acquired, &connector.dialer, upstream).await {
             Ok(carrier) => carrier,
             Err(error) => return Err(Failure::unsent(error, request)),
@@ -294,7 +294,7 @@ impl Attempt<'_> {
             }
             Err(failure) => return Err(failure),
         };
-        let body = UpstreamBody::new(source, loaded, upstream.idle_timeout);
+        let body = UpstreamBody::new(source, load, upstream.idle_timeout);
         let response = response.map(|()| body);
         match response.status() {
             StatusCode::RESET_CONTENT => {
@@ -347,9 +347,9 @@ async fn exchange(
 }
 
 /// Counts a response as a success or a failure of its server.
-fn record_health(endpoint: &Endpoint, status: StatusCode, upstream: &Upstream) {
+fn record_health(member: &Member, status: StatusCode, upstream: &Upstream) {
     match &upstream.ejection {
-        Some(ejection) if ejection.statuses.contains(status) => endpoint.fail(),
-        _ => endpoint.succeed(),
+        Some(ejection) if ejection.statuses.contains(status) => member.fail(),
+        _ => member.succeed(),
     }
 }

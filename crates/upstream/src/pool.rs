@@ -22,7 +22,7 @@ use tollgate_clock::deadline::{TICK, Ticker};
 use tollgate_policy::{Protocol, Upstream};
 
 use super::{
-    Endpoint, UpstreamError,
+    Member, UpstreamError,
     dial::Dialer,
     frames::MAX_STREAMS,
     http1,
@@ -36,7 +36,7 @@ const MAX_IDLE: usize = 256;
 /// A worker's connections to one server.
 pub(super) struct Pool {
     id: PoolId,
-    pub(super) endpoint: Arc<Endpoint>,
+    pub(super) member: Arc<Member>,
     pub(super) ticker: Rc<Ticker>,
     protocol: Protocol,
     /// Unused ones in HTTP/1.1.
@@ -63,7 +63,7 @@ pub(super) enum Carrier {
 }
 
 /// Where a carrier comes from.
-pub(super) enum Acquired {
+pub(super) enum CarrierSource {
     /// It is there, and was used before.
     Kept(Carrier),
     /// It is to be made.
@@ -71,14 +71,10 @@ pub(super) enum Acquired {
 }
 
 impl Pool {
-    pub(super) fn new(
-        endpoint: &Arc<Endpoint>,
-        ticker: &Rc<Ticker>,
-        protocol: Protocol,
-    ) -> Rc<Pool> {
+    pub(super) fn new(member: &Arc<Member>, ticker: &Rc<Ticker>, protocol: Protocol) -> Rc<Pool> {
         let pool = Rc::new(Pool {
             id: PoolId::unique(),
-            endpoint: Arc::clone(endpoint),
+            member: Arc::clone(member),
             ticker: Rc::clone(ticker),
             protocol,
             idle: RefCell::default(),
@@ -87,7 +83,7 @@ impl Pool {
             wait_queue: WaitQueue::default(),
             giver: OnceCell::new(),
         });
-        let giver = give_up_when_wanted(Rc::downgrade(&pool), Arc::clone(&endpoint.slots));
+        let giver = give_up_when_wanted(Rc::downgrade(&pool), Arc::clone(&member.slots));
         let _ = pool.giver.set(tokio::task::spawn_local(giver).abort_handle());
         pool
     }
@@ -97,10 +93,10 @@ impl Pool {
     pub(super) async fn acquire(
         self: &Rc<Self>,
         upstream: &Upstream,
-    ) -> Result<Acquired, UpstreamError> {
+    ) -> Result<CarrierSource, UpstreamError> {
         if self.wait_queue.is_empty() {
             if let Some(carrier) = self.free() {
-                return Ok(Acquired::Kept(carrier));
+                return Ok(CarrierSource::Kept(carrier));
             }
             // An HTTP/2 connection that is being made will serve other requests, too.
             if self.wait_queue.len() < self.dialing.get() * MAX_STREAMS {
@@ -114,7 +110,7 @@ impl Pool {
     pub(super) async fn acquire_new(
         self: &Rc<Self>,
         upstream: &Upstream,
-    ) -> Result<Acquired, UpstreamError> {
+    ) -> Result<CarrierSource, UpstreamError> {
         // One in HTTP/2 that is going away has been noticed, and others are as good as new.
         if self.protocol == Protocol::Http2 {
             return self.acquire(upstream).await;
@@ -128,7 +124,7 @@ impl Pool {
         self.make_room(upstream);
         // It cannot use the pool's connections, so it waits as a pool of its own.
         let claimant = Claimant { pool: PoolId::unique(), needs_first_connection: false };
-        let mut ticket = match self.endpoint.slots.take(&upstream.bounds, claimant) {
+        let mut ticket = match self.member.slots.take(&upstream.bounds, claimant) {
             SlotOutcome::Slot(slot) => return Ok(slot),
             SlotOutcome::Queued(ticket) => ticket,
             SlotOutcome::Full => return Err(UpstreamError::Busy),
@@ -144,7 +140,7 @@ impl Pool {
 
     /// Closes the coldest connection if there is no room for another.
     fn make_room(&self, upstream: &Upstream) {
-        if !self.endpoint.slots.has_free(&upstream.bounds) {
+        if !self.member.slots.has_free(&upstream.bounds) {
             drop(self.take_coldest());
         }
     }
@@ -154,9 +150,9 @@ impl Pool {
         if idle.is_empty() { None } else { Some(idle.remove(0)) }
     }
 
-    async fn claim(self: &Rc<Self>, upstream: &Upstream) -> Result<Acquired, UpstreamError> {
-        match self.endpoint.slots.take(&upstream.bounds, self.claimant()) {
-            SlotOutcome::Slot(slot) => Ok(Acquired::New(slot)),
+    async fn claim(self: &Rc<Self>, upstream: &Upstream) -> Result<CarrierSource, UpstreamError> {
+        match self.member.slots.take(&upstream.bounds, self.claimant()) {
+            SlotOutcome::Slot(slot) => Ok(CarrierSource::New(slot)),
             SlotOutcome::Queued(ticket) => Box::pin(self.wait(Some(ticket), upstream)).await,
             SlotOutcome::Full => Err(UpstreamError::Busy),
         }
@@ -168,7 +164,7 @@ impl Pool {
         self: &Rc<Self>,
         mut ticket: Option<Ticket>,
         upstream: &Upstream,
-    ) -> Result<Acquired, UpstreamError> {
+    ) -> Result<CarrierSource, UpstreamError> {
         let deadline = self.ticker.deadline();
         deadline.set(match &ticket {
             Some(ticket) => ticket.max_wait(&upstream.bounds),
@@ -179,12 +175,12 @@ impl Pool {
             if place.is_first()
                 && let Some(carrier) = self.free()
             {
-                return Poll::Ready(Ok(Acquired::Kept(carrier)));
+                return Poll::Ready(Ok(CarrierSource::Kept(carrier)));
             }
             if ticket.is_none() && self.dialing.get() == 0 {
                 // It has come to nothing, or has no room left.
-                match self.endpoint.slots.take(&upstream.bounds, self.claimant()) {
-                    SlotOutcome::Slot(slot) => return Poll::Ready(Ok(Acquired::New(slot))),
+                match self.member.slots.take(&upstream.bounds, self.claimant()) {
+                    SlotOutcome::Slot(slot) => return Poll::Ready(Ok(CarrierSource::New(slot))),
                     SlotOutcome::Queued(queued) => {
                         deadline.set(queued.max_wait(&upstream.bounds));
                         ticket = Some(queued);
@@ -195,7 +191,7 @@ impl Pool {
             if let Some(ticket) = &mut ticket
                 && let Poll::Ready(Some(slot)) = ticket.poll(context)
             {
-                return Poll::Ready(Ok(Acquired::New(slot)));
+                return Poll::Ready(Ok(CarrierSource::New(slot)));
             }
             if deadline.poll_passed(context) {
                 return Poll::Ready(Err(match ticket {
@@ -212,14 +208,14 @@ impl Pool {
     /// What was acquired, made now if it is not there yet.
     pub(super) async fn carrier(
         self: &Rc<Self>,
-        acquired: Acquired,
+        acquired: CarrierSource,
         dialer: &Dialer,
         upstream: &Upstream,
     ) -> Result<Carrier, UpstreamError> {
         match acquired {
-            Acquired::Kept(carrier) => Ok(carrier),
+            CarrierSource::Kept(carrier) => Ok(carrier),
             // Boxed, since it is rare, and its size would be that of every request's future.
-            Acquired::New(slot) => Box::pin(self.connect(slot, dialer, upstream)).await,
+            CarrierSource::New(slot) => Box::pin(self.connect(slot, dialer, upstream)).await,
         }
     }
 
@@ -232,7 +228,7 @@ impl Pool {
     ) -> Result<Carrier, UpstreamError> {
         match self.protocol {
             Protocol::Http1 => {
-                let stream = dialer.dial(&self.endpoint, Protocol::Http1, upstream).await?;
+                let stream = dialer.dial(&self.member, Protocol::Http1, upstream).await?;
                 let deadline = self.ticker.deadline();
                 let pool = Rc::downgrade(self);
                 let connection = http1::Connection::new(stream, slot, deadline, pool);
@@ -241,7 +237,7 @@ impl Pool {
             Protocol::Http2 => {
                 let _dialing = Dialing::begin(self);
                 let connecting = async {
-                    let stream = dialer.dial(&self.endpoint, Protocol::Http2, upstream).await?;
+                    let stream = dialer.dial(&self.member, Protocol::Http2, upstream).await?;
                     http2::Connection::new(stream, slot).await
                 };
                 let connection = timeout(upstream.connect_timeout, connecting)
@@ -281,7 +277,7 @@ impl Pool {
     /// Keeps an unused HTTP/1.1 connection for at most `keep_alive`, unless a request of another
     /// worker waits for one.
     pub(crate) fn keep(&self, connection: Box<http1::Connection>, keep_alive: Duration) {
-        let slots = &self.endpoint.slots;
+        let slots = &self.member.slots;
         let ticks = u32::try_from(keep_alive.as_millis() / TICK.as_millis()).unwrap_or(u32::MAX);
         let is_unwanted = ticks == 0
             || self.ticker.is_draining()
@@ -342,7 +338,7 @@ impl Pool {
 
     /// Closes unused connections for as long as a request of another worker waits for one.
     fn give_up(&self) {
-        let slots = &self.endpoint.slots;
+        let slots = &self.member.slots;
         while slots.is_wanted() && self.wait_queue.is_empty() {
             let Some(coldest) = self.take_coldest() else { break };
             drop(coldest);

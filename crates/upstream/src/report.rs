@@ -4,7 +4,7 @@ use std::{net::SocketAddr, time::Instant};
 
 use tollgate_keyword::keywords;
 
-use super::{Endpoint, answers::UpstreamTotal, ejection::Eligibility};
+use super::{Member, answers::UpstreamTotal, ejection::Eligibility};
 
 /// An upstream of a policy.
 #[derive(Clone, Debug)]
@@ -33,16 +33,16 @@ pub struct ServerReport {
     /// Its answers, in the order of [`AnswerCounts::NAMES`](super::AnswerCounts::NAMES).
     pub answers: [u64; 6],
     /// The addresses that its name resolves to now.
-    pub endpoints: Vec<EndpointReport>,
+    pub members: Vec<MemberReport>,
 }
 
 /// One address of a server.
 #[derive(Clone, Debug)]
-pub struct EndpointReport {
+pub struct MemberReport {
     /// The address.
     pub address: SocketAddr,
     /// Whether it gets requests.
-    pub state: EndpointState,
+    pub state: MemberState,
     /// Requests in flight.
     pub in_flight: usize,
 }
@@ -50,7 +50,7 @@ pub struct EndpointReport {
 keywords! {
     /// Whether an address gets requests.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    pub enum EndpointState {
+    pub enum MemberState {
         /// It does.
         Serving = "serving",
         /// It does not: its health probes fail.
@@ -60,13 +60,13 @@ keywords! {
     }
 }
 
-impl EndpointReport {
-    pub(super) fn of(endpoint: &Endpoint, now: Instant) -> EndpointReport {
-        let state = match endpoint.record.eligibility(now) {
-            _ if !endpoint.health.is_good() => EndpointState::Unhealthy,
-            Eligibility::Eligible => EndpointState::Serving,
-            Eligibility::Ejected | Eligibility::DueForTrial => EndpointState::Ejected,
+impl MemberReport {
+    pub(super) fn of(member: &Member, now: Instant) -> MemberReport {
+        let state = match member.record.eligibility(now) {
+            _ if !member.health.is_good() => MemberState::Unhealthy,
+            Eligibility::Eligible => MemberState::Serving,
+            Eligibility::Ejected | Eligibility::DueForTrial => MemberState::Ejected,
         };
-        EndpointReport { address: endpoint.address, state, in_flight: endpoint.in_flight() }
+        MemberReport { address: member.address, state, in_flight: member.in_flight() }
     }
 }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 use tollgate_clock::deadline::TICK;
 use tollgate_policy::Retries;
 
-use super::{Endpoint, UpstreamError};
+use super::{Member, UpstreamError};
 
 /// What all requests of a worker to one upstream may spend on being tried again.
 ///
@@ -23,7 +23,7 @@ pub(super) struct Budget {
 /// The tries of one request.
 pub(super) struct Tries {
     /// The servers that have failed it.
-    pub(super) tried: SmallVec<[Arc<Endpoint>; 2]>,
+    pub(super) tried: SmallVec<[Arc<Member>; 2]>,
     left: u8,
 }
 
@@ -83,7 +83,7 @@ impl Tries {
     /// first, so that costs nothing.
     pub(super) fn again(
         &mut self,
-        next: &Arc<Endpoint>,
+        next: &Arc<Member>,
         cost: Cost,
         budget: &Budget,
         now: u32,
@@ -96,9 +96,9 @@ impl Tries {
         true
     }
 
-    /// Whether `endpoint` has failed the request already.
-    pub(super) fn has_tried(&self, endpoint: &Arc<Endpoint>) -> bool {
-        self.tried.iter().any(|tried| Arc::ptr_eq(tried, endpoint))
+    /// Whether `member` has failed the request already.
+    pub(super) fn has_tried(&self, member: &Arc<Member>) -> bool {
+        self.tried.iter().any(|tried| Arc::ptr_eq(tried, member))
     }
 }
 

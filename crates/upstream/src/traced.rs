@@ -3,7 +3,7 @@
 use http::StatusCode;
 use tollgate_observe::trace::{AttemptNumber, Attempts};
 
-use super::{Endpoint, UpstreamError, outbound::Outbound};
+use super::{Member, UpstreamError, outbound::Outbound};
 
 /// An attempt that has begun.
 pub(super) struct TracedAttempt<'t>(Option<(&'t Attempts, AttemptNumber)>);
@@ -12,10 +12,10 @@ impl<'t> TracedAttempt<'t> {
     /// An attempt to send `request`, which names the span of the attempt from here on.
     pub(super) fn begin(
         trace: Option<&'t Attempts>,
-        endpoint: &Endpoint,
+        member: &Member,
         request: &mut Outbound,
     ) -> Self {
-        let attempt = TracedAttempt::first(trace, endpoint);
+        let attempt = TracedAttempt::first(trace, member);
         if let Some((trace, number)) = attempt.0
             && !number.is_first()
         {
@@ -25,8 +25,8 @@ impl<'t> TracedAttempt<'t> {
     }
 
     /// The first attempt of a request, whose span the head names already.
-    pub(super) fn first(trace: Option<&'t Attempts>, endpoint: &Endpoint) -> Self {
-        let server = &endpoint.server;
+    pub(super) fn first(trace: Option<&'t Attempts>, member: &Member) -> Self {
+        let server = &member.server;
         TracedAttempt(trace.map(|trace| (trace, trace.begin(&server.host, server.port))))
     }
 

@@ -20,7 +20,7 @@ use tollgate_observe::trace::Attempts;
 use tollgate_policy::Upstream;
 
 use super::{
-    Destination, Loaded, OwnConnection, Sender, Slot, Stream, UpstreamBody, UpstreamBodyError,
+    Destination, Load, OwnConnection, Sender, Slot, Stream, UpstreamBody, UpstreamBodyError,
     UpstreamError, Upstreams,
     body::Source,
     http1::{Connection, Message, write_head},
@@ -42,7 +42,7 @@ pub struct Switched {
     early: Bytes,
     stream: Stream,
     _slot: Slot,
-    _loaded: Loaded,
+    _load: Load,
 }
 
 /// The body of an answer that declines. Its connection is closed with it.
@@ -63,9 +63,9 @@ impl Upstreams {
     ) -> Result<Switch, UpstreamError> {
         let upstream = destination.upstream;
         let connection = self.connect(destination, sender).await?;
-        let endpoint = Arc::clone(&connection.endpoint);
+        let member = Arc::clone(&connection.member);
         // The request is sent once: attempts to connect before it are no part of the trace.
-        let traced = TracedAttempt::first(trace, &endpoint);
+        let traced = TracedAttempt::first(trace, &member);
         let answer = self.ask(connection, head, upstream).await;
         let status = match &answer {
             Ok(Switch::Agreed(response, _)) => Ok(response.status()),
@@ -73,11 +73,11 @@ impl Upstreams {
             Err(error) => Err(error),
         };
         traced.end(status);
-        endpoint.answers.count(status.ok());
+        member.answers.count(status.ok());
         match &answer {
-            Ok(Switch::Agreed(..)) => endpoint.succeed(),
-            Ok(Switch::Declined(response)) => record_health(&endpoint, response.status(), upstream),
-            Err(error) if error.is_servers_fault() => endpoint.fail(),
+            Ok(Switch::Agreed(..)) => member.succeed(),
+            Ok(Switch::Declined(response)) => record_health(&member, response.status(), upstream),
+            Err(error) if error.is_servers_fault() => member.fail(),
             Err(_) => {}
         }
         answer
@@ -90,7 +90,7 @@ impl Upstreams {
         upstream: &Upstream,
     ) -> Result<Switch, UpstreamError> {
         let asked = head.headers.get(header::UPGRADE).cloned();
-        let OwnConnection { stream, slot, loaded, .. } = connection;
+        let OwnConnection { stream, slot, load, .. } = connection;
         let mut written = BytesMut::new();
         write_head(&head, &mut written);
         let message = Message {
@@ -111,10 +111,10 @@ impl Upstreams {
                 return Err(UpstreamError::Unsound);
             }
             let (stream, slot, early) = connection.into_parts();
-            let switched = Switched { early, stream, _slot: slot, _loaded: loaded };
+            let switched = Switched { early, stream, _slot: slot, _load: load };
             return Ok(Switch::Agreed(response, switched));
         }
-        let body = UpstreamBody::new(Source::Http1(connection), loaded, upstream.idle_timeout);
+        let body = UpstreamBody::new(Source::Http1(connection), load, upstream.idle_timeout);
         let response = response.map(|()| DeclinedBody(body));
         Ok(Switch::Declined(match response.status() {
             StatusCode::RESET_CONTENT => without_content(response).await?,

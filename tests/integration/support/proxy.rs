@@ -227,7 +227,7 @@ impl Proxy {
     /// How a server of its first upstream is: the first of its addresses.
     pub(crate) fn server_state(&self, server: usize) -> &'static str {
         let report = self.shared.keeper.as_ref().unwrap().report();
-        report[0].servers[server].endpoints[0].state.keyword()
+        report[0].servers[server].members[0].state.keyword()
     }
 
     pub(crate) fn address(&self) -> SocketAddr {

@@ -13,13 +13,13 @@ use hyper::body::Incoming;
 use tollgate_clock::deadline::Deadline;
 
 use super::trailers::{is_of_a_head, with_trailers};
-use crate::{ExchangeError, Loaded, UpstreamBodyError, http1, pool::http2};
+use crate::{ExchangeError, Load, UpstreamBodyError, http1, pool::http2};
 
 /// An upstream's body on its way to the client. It gives back what it comes from at its end.
 pub struct UpstreamBody {
     source: Source,
     /// The server's request, counted until the body has ended.
-    loaded: Option<Loaded>,
+    load: Option<Load>,
     idle_timeout: Duration,
     /// What it is about to break off with, once what has come before is on its way.
     broken: Option<UpstreamBodyError>,
@@ -89,12 +89,12 @@ impl Source {
 }
 
 impl UpstreamBody {
-    pub(crate) fn new(source: Source, loaded: Loaded, idle_timeout: Duration) -> UpstreamBody {
+    pub(crate) fn new(source: Source, load: Load, idle_timeout: Duration) -> UpstreamBody {
         if let Some(deadline) = source.deadline() {
             deadline.set(idle_timeout);
         }
-        let loaded = Some(loaded);
-        let mut body = UpstreamBody { source, loaded, idle_timeout, broken: None };
+        let load = Some(load);
+        let mut body = UpstreamBody { source, load, idle_timeout, broken: None };
         body.finish_at_end();
         body
     }
@@ -107,7 +107,7 @@ impl UpstreamBody {
 
     /// Gives back what can be used again.
     fn finish(&mut self) {
-        self.loaded = None;
+        self.load = None;
         if let Source::Http1(connection) = mem::replace(&mut self.source, Source::Ended) {
             connection.release();
         }
@@ -124,8 +124,8 @@ impl UpstreamBody {
             && self.source.size_hint().exact().is_none();
         let is_servers_fault = !is_quiet && !self.source.client_has_failed();
         self.source = Source::Broken;
-        if let Some(loaded) = self.loaded.take().filter(|_| is_servers_fault) {
-            loaded.endpoint().fail();
+        if let Some(load) = self.load.take().filter(|_| is_servers_fault) {
+            load.member().fail();
         }
         self.broken = Some(error);
         context.waker().wake_by_ref();

@@ -24,7 +24,7 @@ use crate::{
 
 /// One address of one server, for as long as it is known to be one.
 #[derive(Debug)]
-pub struct Endpoint {
+pub struct Member {
     /// Where it is.
     pub address: SocketAddr,
     /// The server that it is an address of. Its weight is as it was at first: a change of that is
@@ -50,17 +50,17 @@ pub struct Endpoint {
     has_left: AtomicBool,
 }
 
-/// Counts a request among those that an endpoint has.
+/// One request among those that a member has, until this is dropped.
 #[derive(Debug)]
-pub struct Loaded {
-    endpoint: Arc<Endpoint>,
-    /// What its client uses of the endpoint; none: it waits for that.
+pub struct Load {
+    member: Arc<Member>,
+    /// What its client uses of the member; none: it waits for that.
     share: Option<Share>,
 }
 
-impl Endpoint {
-    pub(crate) fn new(address: SocketAddr, server: &Server, group: &Arc<Group>) -> Arc<Endpoint> {
-        Arc::new(Endpoint {
+impl Member {
+    pub(crate) fn new(address: SocketAddr, server: &Server, group: &Arc<Group>) -> Arc<Member> {
+        Arc::new(Member {
             address,
             server: server.clone(),
             name: hash(&address.to_string()),
@@ -79,9 +79,9 @@ impl Endpoint {
     }
 
     /// Counts a request until it is over.
-    pub fn load(self: &Arc<Self>) -> Loaded {
+    pub fn load(self: &Arc<Self>) -> Load {
         self.begun.fetch_add(1, Ordering::Relaxed);
-        Loaded { endpoint: Arc::clone(self), share: None }
+        Load { member: Arc::clone(self), share: None }
     }
 
     /// It has answered.
@@ -157,10 +157,10 @@ impl Endpoint {
     }
 }
 
-impl Loaded {
+impl Load {
     /// Who has the request.
-    pub fn endpoint(&self) -> &Arc<Endpoint> {
-        &self.endpoint
+    pub fn member(&self) -> &Arc<Member> {
+        &self.member
     }
 
     /// The request has got what it waited for.
@@ -169,9 +169,9 @@ impl Loaded {
     }
 }
 
-impl Drop for Loaded {
+impl Drop for Load {
     fn drop(&mut self) {
-        self.endpoint.ended.fetch_add(1, Ordering::Relaxed);
+        self.member.ended.fetch_add(1, Ordering::Relaxed);
     }
 }
 

@@ -1,5 +1,5 @@
-//! The endpoints of an upstream at one moment, and how one is chosen. Immutable: each endpoint
-//! keeps its own changing state, and a change of the endpoints makes a new set.
+//! The members of an upstream at one moment, and how one is chosen. Immutable: each member
+//! keeps its own changing state, and a change of the members makes a new set.
 
 use std::{
     cell::Cell,
@@ -12,16 +12,16 @@ use std::{
 
 use tollgate_policy::{Balance, Ejection};
 
-use super::{Choice, Endpoint};
+use super::{Choice, Member};
 use crate::{
     balance::{Schedule, Weights, chance},
     health::Probe,
 };
 
-/// The endpoints that requests can be sent to.
+/// The members that requests can be sent to.
 #[derive(Debug, Default)]
-pub(crate) struct EndpointSet {
-    pub(crate) endpoints: Vec<Arc<Endpoint>>,
+pub(crate) struct MemberSet {
+    pub(crate) members: Vec<Arc<Member>>,
     pub(crate) ejection: Option<Ejection>,
     pub(crate) probe: Option<Arc<Probe>>,
     weights: Weights,
@@ -30,54 +30,53 @@ pub(crate) struct EndpointSet {
     schedule: Schedule,
 }
 
-impl EndpointSet {
-    /// Endpoints with their weights, and the rules for choosing among them.
+impl MemberSet {
+    /// Members with their weights, and the rules for choosing among them.
     pub(crate) fn new(
-        endpoints: Vec<(Arc<Endpoint>, f64)>,
+        members: Vec<(Arc<Member>, f64)>,
         balance: Balance,
         ejection: Option<Ejection>,
         probe: Option<Arc<Probe>>,
-    ) -> EndpointSet {
-        let weights = Weights::new(endpoints.iter().map(|(_, weight)| *weight));
+    ) -> MemberSet {
+        let weights = Weights::new(members.iter().map(|(_, weight)| *weight));
         let schedule = match balance {
             Balance::RoundRobin => Schedule::new(&weights),
             Balance::LeastLoaded | Balance::Caller => Schedule::default(),
         };
-        let endpoints = endpoints.into_iter().map(|(endpoint, _)| endpoint).collect();
-        EndpointSet { endpoints, ejection, probe, weights, balance, schedule }
+        let members = members.into_iter().map(|(member, _)| member).collect();
+        MemberSet { members, ejection, probe, weights, balance, schedule }
     }
 
-    /// The endpoint for a request at the instant `now`; `turn` counts the turns of round robin.
+    /// The member for a request at the instant `now`; `turn` counts the turns of round robin.
     ///
-    /// Ejected endpoints get none, and endpoints that have failed this request get it only if no
+    /// Ejected members get none, and members that have failed this request get it only if no
     /// other is left. If all are ejected, none counts as ejected: only a request can show that an
-    /// endpoint has recovered.
+    /// member has recovered.
     pub(crate) fn choose(
         &self,
         choice: Choice<'_>,
         turn: &AtomicUsize,
         now: Instant,
-    ) -> Option<&Arc<Endpoint>> {
-        if let [] | [_] = &*self.endpoints {
-            return self.endpoints.first();
+    ) -> Option<&Arc<Member>> {
+        if let [] | [_] = &*self.members {
+            return self.members.first();
         }
-        let is_usable = |endpoint: &Endpoint| endpoint.is_clean() || endpoint.is_usable(now);
-        let is_untried = |endpoint: &Endpoint| {
-            !choice.tried.iter().any(|tried| std::ptr::eq(&**tried, endpoint))
-        };
-        let picked = |is_eligible: &dyn Fn(&Endpoint) -> bool| {
+        let is_usable = |member: &Member| member.is_clean() || member.is_usable(now);
+        let is_untried =
+            |member: &Member| !choice.tried.iter().any(|tried| std::ptr::eq(&**tried, member));
+        let picked = |is_eligible: &dyn Fn(&Member) -> bool| {
             let at = self.pick(choice, turn, |at| {
-                self.endpoints.get(at).is_some_and(|endpoint| is_eligible(endpoint))
+                self.members.get(at).is_some_and(|member| is_eligible(member))
             });
-            self.endpoints.get(at?)
+            self.members.get(at?)
         };
-        let admitted = |is_eligible: &dyn Fn(&Endpoint) -> bool| {
-            // Another request may have begun the trial of this endpoint by now; then it is skipped.
-            (0..self.endpoints.len())
+        let admitted = |is_eligible: &dyn Fn(&Member) -> bool| {
+            // Another request may have begun the trial of this member by now; then it is skipped.
+            (0..self.members.len())
                 .map_while(|_| picked(is_eligible))
-                .find(|endpoint| endpoint.is_clean() || endpoint.admit(now, self.ejection.as_ref()))
+                .find(|member| member.is_clean() || member.admit(now, self.ejection.as_ref()))
         };
-        admitted(&|endpoint| is_usable(endpoint) && is_untried(endpoint))
+        admitted(&|member| is_usable(member) && is_untried(member))
             .or_else(|| admitted(&is_usable))
             .or_else(|| picked(&is_untried))
             .or_else(|| picked(&|_| true))
@@ -89,10 +88,10 @@ impl EndpointSet {
         turn: &AtomicUsize,
         is_eligible: impl Fn(usize) -> bool,
     ) -> Option<usize> {
-        let of = |at: usize| self.endpoints.get(at);
+        let of = |at: usize| self.members.get(at);
         match self.balance {
             Balance::LeastLoaded => {
-                let load = |at| of(at).map_or(0, |endpoint| endpoint.in_flight());
+                let load = |at| of(at).map_or(0, |member| member.in_flight());
                 self.weights.less_loaded([chance(), chance()], is_eligible, load)
             }
             Balance::RoundRobin if choice.tried.is_empty() => {
@@ -105,15 +104,15 @@ impl EndpointSet {
                 self.schedule.next(|| own.replace(own.get().wrapping_add(1)), is_eligible)
             }
             Balance::Caller => {
-                let name = |at| of(at).map_or(0, |endpoint| endpoint.name);
+                let name = |at| of(at).map_or(0, |member| member.name);
                 self.weights.rendezvous(choice.caller, name, is_eligible)
             }
         }
     }
 
-    /// Whether another endpoint is clean, so that this one can be ejected.
-    pub(crate) fn has_another(&self, endpoint: &Endpoint) -> bool {
-        let is_other = |other: &Endpoint| !std::ptr::eq(other, endpoint);
-        self.endpoints.iter().any(|other| is_other(other) && other.is_clean())
+    /// Whether another member is clean, so that this one can be ejected.
+    pub(crate) fn has_another(&self, member: &Member) -> bool {
+        let is_other = |other: &Member| !std::ptr::eq(other, member);
+        self.members.iter().any(|other| is_other(other) && other.is_clean())
     }
 }

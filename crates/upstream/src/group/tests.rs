@@ -6,7 +6,7 @@ use http::HeaderValue;
 use tollgate_policy::{Balance, Ejection, Protocol};
 
 use super::*;
-use crate::EndpointState;
+use crate::MemberState;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -37,21 +37,21 @@ fn failed() -> io::Result<Vec<SocketAddr>> {
 
 /// The ports that get requests, in order.
 fn chosen(group: &Group, choice: Choice<'_>, now: Instant) -> Vec<u16> {
-    let choose = |_| group.choose_at(choice, || now).map(|endpoint| endpoint.address.port());
+    let choose = |_| group.choose_at(choice, || now).map(|member| member.address.port());
     let mut ports: Vec<u16> = (0..100).filter_map(choose).collect();
     ports.sort_unstable();
     ports.dedup();
     ports
 }
 
-fn endpoint(group: &Group, port: u16) -> Arc<Endpoint> {
-    let endpoint_set = group.endpoint_set.load();
-    let mut endpoints = endpoint_set.endpoints.iter();
-    Arc::clone(endpoints.find(|endpoint| endpoint.address.port() == port).unwrap())
+fn member(group: &Group, port: u16) -> Arc<Member> {
+    let member_set = group.member_set.load();
+    let mut members = member_set.members.iter();
+    Arc::clone(members.find(|member| member.address.port() == port).unwrap())
 }
 
 fn fail(group: &Group, port: u16, now: Instant) {
-    (0..5).for_each(|_| group.judge(&endpoint(group, port), now));
+    (0..5).for_each(|_| group.judge(&member(group, port), now));
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn callers_keep_their_server() {
 #[test]
 fn busy_servers_get_less() {
     let group = Group::new(&addresses([1, 2]));
-    let busy = endpoint(&group, 1).load();
+    let busy = member(&group, 1).load();
     let now = Instant::now();
     assert_eq!(chosen(&group, Choice::default(), now), [2]);
     drop(busy);
@@ -84,12 +84,12 @@ fn busy_servers_get_less() {
 }
 
 #[test]
-fn endpoint_that_failed_a_request_gets_it_again_only_if_no_other_is_left() {
+fn member_that_failed_a_request_gets_it_again_only_if_no_other_is_left() {
     let group = Group::new(&addresses([1, 2]));
-    let one = endpoint(&group, 1);
-    let two = endpoint(&group, 2);
+    let one = member(&group, 1);
+    let two = member(&group, 2);
     let now = Instant::now();
-    let of = |tried: &[Arc<Endpoint>]| chosen(&group, Choice { caller: 0, tried }, now);
+    let of = |tried: &[Arc<Member>]| chosen(&group, Choice { caller: 0, tried }, now);
     assert_eq!(of(&[Arc::clone(&one)]), [2]);
     assert_eq!(of(&[one, two]), [1, 2]);
 }
@@ -97,7 +97,7 @@ fn endpoint_that_failed_a_request_gets_it_again_only_if_no_other_is_left() {
 #[test]
 fn what_is_tried_again_takes_no_turn_from_others() {
     let group = Group::new(&Upstream { balance: Balance::RoundRobin, ..addresses([1, 2]) });
-    let one = endpoint(&group, 1);
+    let one = member(&group, 1);
     let port = |tried: &[_]| group.choose(Choice { caller: 0, tried }).unwrap().address.port();
     let ports: Vec<u16> =
         (0..3).flat_map(|_| [port(&[]), port(&[Arc::clone(&one)]), port(&[])]).collect();
@@ -116,7 +116,7 @@ fn who_fails_is_left_out_and_tried_once_its_time_is_over() {
         chosen.address.port() == 1
     });
     assert_eq!(tries.count(), 1);
-    endpoint(&group, 1).succeed();
+    member(&group, 1).succeed();
     assert_eq!(chosen(&group, Choice::default(), later), [1, 2]);
 }
 
@@ -126,11 +126,11 @@ fn last_server_is_not_left_out() {
     let now = Instant::now();
     [1, 2, 3, 3].into_iter().for_each(|port| fail(&group, port, now));
     assert_eq!(chosen(&group, Choice::default(), now), [3]);
-    let states = |group: &Group| -> Vec<EndpointState> {
-        group.report(now).iter().map(|server| server.endpoints[0].state).collect()
+    let states = |group: &Group| -> Vec<MemberState> {
+        group.report(now).iter().map(|server| server.members[0].state).collect()
     };
-    let ejected = EndpointState::Ejected;
-    let serving = EndpointState::Serving;
+    let ejected = MemberState::Ejected;
+    let serving = MemberState::Serving;
     assert_eq!(states(&group), [ejected, ejected, serving]);
 
     let alone = Group::new(&addresses([1]));
@@ -154,7 +154,7 @@ fn last_server_is_not_left_out_by_two_threads_at_once() {
 }
 
 #[test]
-fn no_endpoint_is_ejected_without_a_rule() {
+fn no_member_is_ejected_without_a_rule() {
     let group = Group::new(&Upstream { ejection: None, ..addresses([1, 2]) });
     let now = Instant::now();
     fail(&group, 1, now);
@@ -174,9 +174,9 @@ fn all_get_requests_again_when_none_is_well() {
         statuses: Default::default(),
     };
     let now = Instant::now();
-    assert!(endpoint(&group, 1).health.note(false, &check));
+    assert!(member(&group, 1).health.note(false, &check));
     assert_eq!(chosen(&group, Choice::default(), now), [2]);
-    assert!(endpoint(&group, 2).health.note(false, &check));
+    assert!(member(&group, 2).health.note(false, &check));
     assert_eq!(chosen(&group, Choice::default(), now), [1, 2]);
 }
 
@@ -211,13 +211,13 @@ fn addresses_that_stay_keep_what_is_known_and_counts_never_fall() {
         group.end_lookup("api.internal", 80, &found(addresses), now);
     };
     end(&["10.0.0.1:80", "10.0.0.2:80"]);
-    let endpoints = group.endpoint_set.load().endpoints.clone();
-    let _loads: Vec<_> = endpoints.iter().map(Endpoint::load).collect();
-    endpoints.iter().for_each(|endpoint| endpoint.fail());
+    let members = group.member_set.load().members.clone();
+    let _loads: Vec<_> = members.iter().map(Member::load).collect();
+    members.iter().for_each(|member| member.fail());
     end(&["10.0.0.2:80", "10.0.0.3:80"]);
-    assert!(Arc::ptr_eq(&endpoints[1], &group.endpoint_set.load().endpoints[0]));
+    assert!(Arc::ptr_eq(&members[1], &group.member_set.load().members[0]));
     let report = &group.report(now)[0];
-    assert_eq!((report.requests, report.failures, report.endpoints.len()), (2, 2, 2));
+    assert_eq!((report.requests, report.failures, report.members.len()), (2, 2, 2));
 }
 
 #[tokio::test]
@@ -247,16 +247,16 @@ fn servers_that_stay_keep_what_is_known_across_a_reload() {
     let group = Group::new(&addresses([1, 2]));
     let now = Instant::now();
     fail(&group, 1, now);
-    let one = endpoint(&group, 1);
-    let load = endpoint(&group, 2).load();
+    let one = member(&group, 1);
+    let load = member(&group, 2).load();
 
     let mut changed = addresses([3, 2, 1]);
     changed.servers[2].weight = NonZeroU32::MIN.saturating_add(9);
     changed.balance = Balance::RoundRobin;
     group.update(&changed);
-    assert!(Arc::ptr_eq(&one, &endpoint(&group, 1)));
+    assert!(Arc::ptr_eq(&one, &member(&group, 1)));
     assert_eq!(chosen(&group, Choice::default(), now), [2, 3]);
-    assert_eq!(endpoint(&group, 2).in_flight(), 1);
+    assert_eq!(member(&group, 2).in_flight(), 1);
     drop(load);
 
     group.update(&Upstream { ejection: None, ..changed });
@@ -271,6 +271,6 @@ fn stricter_rule_holds_at_once() {
     let failures = NonZeroU32::MIN;
     let ejection = Some(Ejection { failures, ..Ejection::default() });
     group.update(&Upstream { ejection, ..addresses([1, 2]) });
-    endpoint(&group, 1).fail();
+    member(&group, 1).fail();
     assert_eq!(chosen(&group, Choice::default(), Instant::now()), [2]);
 }

@@ -11,7 +11,7 @@ use thiserror::Error;
 use tokio::{task::JoinHandle, time::timeout};
 use tollgate_policy::{HealthCheck, Protocol, Transport, Upstream};
 
-use super::super::{Endpoint, UpstreamError, dial::Dialer};
+use super::super::{Member, UpstreamError, dial::Dialer};
 
 /// The probe for all servers of an upstream.
 pub(crate) struct Probe {
@@ -56,9 +56,9 @@ impl Probe {
     ///
     /// # Errors
     /// Why the probe failed.
-    pub(crate) async fn run(&self, endpoint: &Endpoint) -> Result<(), ProbeError> {
+    pub(crate) async fn run(&self, member: &Member) -> Result<(), ProbeError> {
         let limit = self.check.timeout;
-        let status = timeout(limit, self.exchange(endpoint))
+        let status = timeout(limit, self.exchange(member))
             .await
             .map_err(|_| ProbeError::TimedOut(limit))??;
         match self.check.statuses.contains(status) {
@@ -67,10 +67,10 @@ impl Probe {
         }
     }
 
-    async fn exchange(&self, endpoint: &Endpoint) -> Result<StatusCode, ProbeError> {
+    async fn exchange(&self, member: &Member) -> Result<StatusCode, ProbeError> {
         let protocol = self.upstream.protocol;
-        let stream = self.dialer.dial(endpoint, protocol, &self.upstream).await?;
-        let request = self.request(endpoint)?;
+        let stream = self.dialer.dial(member, protocol, &self.upstream).await?;
+        let request = self.request(member)?;
         // The connection is closed after the head: the body is not needed.
         let response = match protocol {
             Protocol::Http1 => {
@@ -93,8 +93,8 @@ impl Probe {
         Ok(response.status())
     }
 
-    fn request(&self, endpoint: &Endpoint) -> Result<Request<Empty<Bytes>>, ProbeError> {
-        let host = self.check.host.as_ref().unwrap_or(&endpoint.server.authority);
+    fn request(&self, member: &Member) -> Result<Request<Empty<Bytes>>, ProbeError> {
+        let host = self.check.host.as_ref().unwrap_or(&member.server.authority);
         let request = Request::get(&*self.check.path)
             .header(header::USER_AGENT, HeaderValue::from_static("tollgate"));
         let request = match self.upstream.protocol {

@@ -83,7 +83,7 @@ impl Message {
 }
 
 /// Why there is no response.
-enum Ended {
+enum NoResponse {
     Send(SendError),
     Read(io::Error),
     Head(HeadError),
@@ -156,7 +156,7 @@ impl Connection {
             }
             Err(ended) => ended,
         };
-        let is_late = matches!(ended, Ended::Late);
+        let is_late = matches!(ended, NoResponse::Late);
         let is_unanswered = is_unanswered && !self.client_has_failed;
         let error = ended.into_error(body_state.as_deref());
         let is_stale = !is_late && is_unanswered;
@@ -170,32 +170,32 @@ impl Connection {
         heads: &mut HeadReader,
         expected: Expected,
         is_unanswered: &mut bool,
-    ) -> Poll<Result<ResponseHead, Ended>> {
+    ) -> Poll<Result<ResponseHead, NoResponse>> {
         let sent = match self.poll_send(context) {
-            Err(error @ SendError::Body(_)) => return Poll::Ready(Err(Ended::Send(error))),
+            Err(error @ SendError::Body(_)) => return Poll::Ready(Err(NoResponse::Send(error))),
             sent => sent,
         };
         loop {
             match self.poll_read(context) {
                 Poll::Ready(Ok(0)) => {
                     // That the request could not be sent is the cause, and not what follows.
-                    let ended = sent.err().map_or(Ended::Closed, Ended::Send);
+                    let ended = sent.err().map_or(NoResponse::Closed, NoResponse::Send);
                     return Poll::Ready(Err(ended));
                 }
                 Poll::Ready(Ok(_)) => *is_unanswered = false,
-                Poll::Ready(Err(error)) => return Poll::Ready(Err(Ended::Read(error))),
+                Poll::Ready(Err(error)) => return Poll::Ready(Err(NoResponse::Read(error))),
                 Poll::Pending => break,
             }
             match heads.take(&mut self.read, expected) {
                 Ok(Some(head)) => return Poll::Ready(Ok(head)),
                 Ok(None) => {}
-                Err(error) => return Poll::Ready(Err(Ended::Head(error))),
+                Err(error) => return Poll::Ready(Err(NoResponse::Head(error))),
             }
         }
         // The deadline runs from the last progress of the request's body, see `RequestBody`. A
         // server that takes no more of the request may have said why.
         match self.deadline.poll_passed(context) {
-            true => Poll::Ready(Err(Ended::Late)),
+            true => Poll::Ready(Err(NoResponse::Late)),
             false => Poll::Pending,
         }
     }
@@ -323,22 +323,22 @@ impl Connection {
     }
 }
 
-impl Ended {
+impl NoResponse {
     fn into_error(self, body: Option<&BodyState>) -> UpstreamError {
         match self {
-            Ended::Send(SendError::Body(RequestBodyError::TooLarge)) => {
+            NoResponse::Send(SendError::Body(RequestBodyError::TooLarge)) => {
                 UpstreamError::RequestBodyTooLarge
             }
-            Ended::Send(SendError::Body(error)) => UpstreamError::RequestBody(error),
-            Ended::Send(SendError::Connection(error)) | Ended::Read(error) => {
+            NoResponse::Send(SendError::Body(error)) => UpstreamError::RequestBody(error),
+            NoResponse::Send(SendError::Connection(error)) | NoResponse::Read(error) => {
                 UpstreamError::Exchange(ExchangeError::Io(error))
             }
-            Ended::Head(HeadError::Malformed(error)) => {
+            NoResponse::Head(HeadError::Malformed(error)) => {
                 UpstreamError::Exchange(ExchangeError::Head(error))
             }
-            Ended::Head(HeadError::Unsound) => UpstreamError::Unsound,
-            Ended::Closed => UpstreamError::Exchange(ExchangeError::Closed),
-            Ended::Late => body.map_or(UpstreamError::ResponseTimeout, BodyState::timeout),
+            NoResponse::Head(HeadError::Unsound) => UpstreamError::Unsound,
+            NoResponse::Closed => UpstreamError::Exchange(ExchangeError::Closed),
+            NoResponse::Late => body.map_or(UpstreamError::ResponseTimeout, BodyState::timeout),
         }
     }
 }

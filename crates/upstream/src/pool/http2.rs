@@ -21,7 +21,7 @@ use tollgate_policy::{Transport, Upstream};
 
 use super::Pool;
 use crate::{
-    Endpoint, RequestBody, Stream, UpstreamError,
+    Member, RequestBody, Stream, UpstreamError,
     body::{BodyState, Timing},
     failure::Failure,
     frames::MAX_STREAMS,
@@ -187,7 +187,7 @@ impl Permit {
     ) -> Result<(Response<Incoming>, OpenStream), Failure<Box<Request<RequestBody>>>> {
         let connection = Rc::clone(&self.connection);
         let deadline = Rc::new(self.pool.ticker.deadline());
-        address(&mut request, &self.pool.endpoint, upstream);
+        address(&mut request, &self.pool.member, upstream);
         let (head, body) = request.into_parts();
         let mut request = Request::from_parts(head.clone(), body);
         let body = request.body_mut().attach_stream(Timing::new(&deadline, upstream));
@@ -288,7 +288,7 @@ async fn drive(driven: Rc<Driven>) {
 }
 
 /// Gives a request the form that HTTP/2 has for what was its target and its `Host`.
-fn address(request: &mut Request<RequestBody>, endpoint: &Endpoint, upstream: &Upstream) {
+fn address(request: &mut Request<RequestBody>, member: &Member, upstream: &Upstream) {
     let host = request.headers_mut().remove(header::HOST);
     request.headers_mut().remove(header::TRANSFER_ENCODING);
     *request.version_mut() = Version::HTTP_2;
@@ -297,7 +297,7 @@ fn address(request: &mut Request<RequestBody>, endpoint: &Endpoint, upstream: &U
         return;
     }
     let authority = |host: &HeaderValue| Authority::try_from(host.as_bytes()).ok();
-    let own = || authority(&endpoint.server.authority);
+    let own = || authority(&member.server.authority);
     let mut parts = std::mem::take(request.uri_mut()).into_parts();
     parts.authority = host.as_ref().and_then(authority).or_else(own);
     parts.scheme = Some(match upstream.transport {

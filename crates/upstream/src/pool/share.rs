@@ -20,7 +20,7 @@ impl Pool {
         upstream: &Upstream,
     ) -> Result<Share, UpstreamError> {
         let bounds = &upstream.bounds;
-        match self.endpoint.shares.take(client, self.streams_each(), bounds) {
+        match self.member.shares.take(client, self.streams_each(), bounds) {
             ShareOutcome::Share(share) => Ok(share),
             ShareOutcome::Queued(turn) => {
                 Box::pin(self.wait_for_turn(turn, bounds.queue_timeout)).await
