@@ -19,26 +19,7 @@ impl Rejection {
             Rejection::Asked(error) => format!("This cannot be decided: {error}."),
             Rejection::Method => "This method is not allowed.".into(),
             Rejection::NoRoute => "Not Found".into(),
-            Rejection::Identity(error) => match error {
-                IdentityError::Missing => "Requires authentication".into(),
-                IdentityError::Credential(error) => match error {
-                    CredentialError::Several | CredentialError::Empty => {
-                        "The request has more than one credential, or an empty one.".into()
-                    }
-                    CredentialError::Malformed => "The request has a malformed credential.".into(),
-                },
-                IdentityError::Token(_)
-                | IdentityError::TooManyBadTokens
-                | IdentityError::IssuerNotAccepted
-                | IdentityError::NoCaller => "Bad credentials".into(),
-                IdentityError::Unavailable => {
-                    "The credentials cannot be checked at the moment. Try again later.".into()
-                }
-                IdentityError::TooManyLookups => {
-                    "Too many credentials from this address are being checked. Try again later."
-                        .into()
-                }
-            },
+            Rejection::Identity(error) => identity_message(error).into(),
             Rejection::Scope(scopes) => {
                 format!("The credentials do not grant what this needs: {scopes}.")
             }
@@ -63,27 +44,53 @@ impl Rejection {
                 "Too many different values of what a limit counts by. Try again later.".into()
             }
             Rejection::Store(_) => "The service is busy. Try again later.".into(),
-            Rejection::Upstream(error) => match error {
-                UpstreamError::NoAddress
-                | UpstreamError::Connect(_)
-                | UpstreamError::Tls { .. }
-                | UpstreamError::Exchange(_)
-                | UpstreamError::Unsound => "The upstream service could not be reached.".into(),
-                UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
-                    "The service is busy. Try again later.".into()
-                }
-                UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
-                    "The upstream service did not answer in time.".into()
-                }
-                UpstreamError::RequestBody(_) => "The request body is malformed.".into(),
-                UpstreamError::RequestBodyTooLarge => TOO_LARGE.into(),
-                UpstreamError::RequestBodyTimeout => {
-                    "The request body did not arrive in time.".into()
-                }
-                UpstreamError::RequestBodyTooSlow => "The request body came too slowly.".into(),
-            },
+            Rejection::Upstream(error) => upstream_message(error).into(),
             Rejection::HeadTimeout => "The request did not arrive in time.".into(),
             Rejection::Internal => "Something went wrong.".into(),
         }
+    }
+}
+
+/// Why the caller is not known.
+fn identity_message(error: &IdentityError) -> &'static str {
+    match error {
+        IdentityError::Missing => "Requires authentication",
+        IdentityError::Credential(error) => match error {
+            CredentialError::Several | CredentialError::Empty => {
+                "The request has more than one credential, or an empty one."
+            }
+            CredentialError::Malformed => "The request has a malformed credential.",
+        },
+        IdentityError::Token(_)
+        | IdentityError::TooManyBadTokens
+        | IdentityError::IssuerNotAccepted
+        | IdentityError::NoCaller => "Bad credentials",
+        IdentityError::Unavailable => {
+            "The credentials cannot be checked at the moment. Try again later."
+        }
+        IdentityError::TooManyLookups => {
+            "Too many credentials from this address are being checked. Try again later."
+        }
+    }
+}
+
+/// Why there is no response of the upstream.
+fn upstream_message(error: &UpstreamError) -> &'static str {
+    match error {
+        UpstreamError::NoAddress
+        | UpstreamError::Connect(_)
+        | UpstreamError::Tls { .. }
+        | UpstreamError::Exchange(_)
+        | UpstreamError::Unsound => "The upstream service could not be reached.",
+        UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
+            "The service is busy. Try again later."
+        }
+        UpstreamError::ConnectTimeout | UpstreamError::ResponseTimeout => {
+            "The upstream service did not answer in time."
+        }
+        UpstreamError::RequestBody(_) => "The request body is malformed.",
+        UpstreamError::RequestBodyTooLarge => TOO_LARGE,
+        UpstreamError::RequestBodyTimeout => "The request body did not arrive in time.",
+        UpstreamError::RequestBodyTooSlow => "The request body came too slowly.",
     }
 }
