@@ -58,7 +58,7 @@ pub struct CertificateValidity {
 }
 
 /// What clients know a certificate by, and for how long.
-struct Described {
+struct CertificateFacts {
     /// The DNS names in lower case.
     names: Vec<Box<str>>,
     not_after: i64,
@@ -123,8 +123,8 @@ impl Checker<'_> {
             for file in [&chain, &key] {
                 all.update(digest::digest(&digest::SHA256, file).as_ref());
             }
-            if let Some((certificate, described)) = self.certificate(raw, &chain, &key, provider) {
-                let Described { names, not_after } = described;
+            if let Some((certificate, facts)) = self.certificate(raw, &chain, &key, provider) {
+                let CertificateFacts { names, not_after } = facts;
                 if names.is_empty() && !certificates.all.is_empty() {
                     let message = "this certificate has no DNS name, so no client gets it";
                     let place = &raw.certificate_file;
@@ -146,7 +146,7 @@ impl Checker<'_> {
         chain: &[u8],
         key: &[u8],
         provider: &CryptoProvider,
-    ) -> Option<(Arc<CertifiedKey>, Described)> {
+    ) -> Option<(Arc<CertifiedKey>, CertificateFacts)> {
         let RawCertificate { certificate_file, key_file } = raw;
         let chain = read_certificates(chain);
         if chain.is_none() {
@@ -164,9 +164,9 @@ impl Checker<'_> {
         }
         let chain = chain?;
         let key = key?;
-        let described = self.described(certificate_file, chain.first()?)?;
+        let facts = self.facts(certificate_file, chain.first()?)?;
         match CertifiedKey::from_der(chain, key, provider) {
-            Ok(certificate) => Some((Arc::new(certificate), described)),
+            Ok(certificate) => Some((Arc::new(certificate), facts)),
             Err(Error::InconsistentKeys(InconsistentKeys::KeyMismatch)) => {
                 let message =
                     format!("`{}` is not the key of `{}`", key_file.value, certificate_file.value);
@@ -182,7 +182,7 @@ impl Checker<'_> {
     }
 
     /// What a certificate says. That its time is over is no reason to stop.
-    fn described(&mut self, file: &Spanned<String>, der: &[u8]) -> Option<Described> {
+    fn facts(&mut self, file: &Spanned<String>, der: &[u8]) -> Option<CertificateFacts> {
         let Ok((_, certificate)) = X509Certificate::from_der(der) else {
             let message = format!("the first certificate in `{}` cannot be read", file.value);
             self.refuse(file, message, "name a file with certificates in PEM form");
@@ -205,7 +205,7 @@ impl Checker<'_> {
             GeneralName::DNSName(name) => Some(name.to_ascii_lowercase().into()),
             _ => None,
         });
-        Some(Described { names: dns.collect(), not_after: validity.not_after.timestamp() })
+        Some(CertificateFacts { names: dns.collect(), not_after: validity.not_after.timestamp() })
     }
 }
 
