@@ -103,9 +103,8 @@ fn write_sizes(text: &mut Exposition, report: &DiskReport) {
 
 fn write_work(text: &mut Exposition, report: &DiskReport) {
     let help = "Counters that were looked for on disk, by what came of it.";
-    text.family("tollgate_store_disk_reads_total", MetricKind::Counter, help);
-    text.sample(&[("result", "found")], report.reads_found);
-    text.sample(&[("result", "absent")], report.reads_absent);
+    let numbers = [("found", report.reads_found), ("absent", report.reads_absent)];
+    text.counters("tollgate_store_disk_reads_total", help, "result", numbers);
     let help = "Counters that could not be read from disk.";
     text.counter("tollgate_store_disk_read_errors_total", help, report.failed_reads);
     let help = "Writes to disk that failed, and are tried again.";

@@ -114,6 +114,20 @@ impl Exposition {
         self.sample(&[], number);
     }
 
+    /// A family of numbers that only grow, by the values of one label.
+    pub(super) fn counters<'a>(
+        &mut self,
+        name: &'static str,
+        help: &str,
+        label: &str,
+        numbers: impl IntoIterator<Item = (&'a str, u64)>,
+    ) {
+        self.family(name, MetricKind::Counter, help);
+        for (value, number) in numbers {
+            self.sample(&[(label, value)], number);
+        }
+    }
+
     /// A family of one number that goes up and down.
     pub(super) fn gauge(&mut self, name: &'static str, help: &str, number: u64) {
         self.family(name, MetricKind::Gauge, help);

@@ -23,8 +23,6 @@ pub(super) fn series(context: &Context) -> usize {
 }
 
 fn all(context: &Context, format: TextFormat) -> Exposition {
-    let report = context.state.report();
-    let counts = &context.shared.stores.counts;
     let mut text = Exposition::new(format);
     let version = [("version", env!("CARGO_PKG_VERSION"))];
     text.family("tollgate_build_info", MetricKind::Gauge, "The version of the program.");
@@ -35,13 +33,42 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.flag("tollgate_ready", help, context.reasons_not_ready().is_empty());
 
     requests::write_metrics(&mut text, &context.shared);
+    connections(&mut text, context);
+    configuration(&mut text, context);
+    let Unwritten { repeated, unread } = Unwritten::so_far();
+    let help = "Event lines that were not written: repeats of earlier lines, or dropped because the output was read too slowly.";
+    let numbers = [("repeated", repeated), ("unread", unread)];
+    text.counters("tollgate_events_dropped_total", help, "reason", numbers);
+    decisions(&mut text, context);
+    counters(&mut text, context);
+    lines_and_spans(&mut text, context);
+    store(&mut text, context);
+    clocks(&mut text, context);
+
+    let refunds = &context.shared.refunds;
+    let help = "Charges that a response's status gives back: given, or withheld by `at_most`.";
+    let numbers = [("given", refunds.given()), ("withheld", refunds.withheld())];
+    text.counters("tollgate_refunds_total", help, "result", numbers);
+
+    upstreams::write_metrics(&mut text, &context.shared);
+
+    let remote = context.remote_keys();
+    let failing = remote.iter().filter(|keys| keys.last_error.is_some()).count();
+    let help = "Key sets that are fetched from issuers.";
+    text.gauge("tollgate_remote_keys", help, remote.len() as u64);
+    let help = "Those of them whose latest fetch failed.";
+    text.gauge("tollgate_remote_keys_failing", help, failing as u64);
+    process::write_metrics(&mut text);
+    text
+}
+
+/// Connections of clients, their faults and their handshakes.
+fn connections(text: &mut Exposition, context: &Context) {
     let admission = &context.shared.admission;
     text.gauge("tollgate_connections", "Connections of clients.", admission.connections() as u64);
     let help = "What ended connections, or kept them from being made.";
-    text.family("tollgate_connection_faults_total", MetricKind::Counter, help);
-    for fault in Fault::all() {
-        text.sample(&[("fault", fault.keyword())], admission.faults().total(fault));
-    }
+    let numbers = Fault::all().map(|fault| (fault.keyword(), admission.faults().total(fault)));
+    text.counters("tollgate_connection_faults_total", help, "fault", numbers);
 
     let help =
         "TLS handshakes with clients, by version and by whether an earlier session was resumed.";
@@ -53,31 +80,29 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
         }
     }
     let help = "TLS handshakes with clients that failed, by reason.";
-    text.family("tollgate_tls_handshake_failures_total", MetricKind::Counter, help);
-    for reason in HandshakeFailure::all() {
-        let number = admission.handshakes().total(Handshake::Failed(reason));
-        text.sample(&[("reason", reason.keyword())], number);
-    }
-    certificates::write_metrics(&mut text, &context.listeners);
+    let total = |reason| admission.handshakes().total(Handshake::Failed(reason));
+    let numbers = HandshakeFailure::all().map(|reason| (reason.keyword(), total(reason)));
+    text.counters("tollgate_tls_handshake_failures_total", help, "reason", numbers);
+    certificates::write_metrics(text, &context.listeners);
+}
 
+/// Which configuration is in force, and what came of those that were read.
+fn configuration(text: &mut Exposition, context: &Context) {
+    let report = context.state.report();
     text.gauge("tollgate_config_generation", "Which configuration is in force.", report.generation);
     let help = "Since when the configuration is in force.";
     text.gauge("tollgate_config_loaded_timestamp_seconds", help, seconds(report.loaded));
     let help = "Configurations that were read anew, by what came of it.";
-    text.family("tollgate_config_reloads_total", MetricKind::Counter, help);
-    text.sample(&[("result", "done")], report.done);
-    text.sample(&[("result", "failed")], report.failed);
+    let numbers = [("done", report.done), ("failed", report.failed)];
+    text.counters("tollgate_config_reloads_total", help, "result", numbers);
     let help = "Whether the latest configuration was refused, and an older one is in force.";
     text.flag("tollgate_config_reload_failed", help, report.refused.is_some());
     let help = "Whether settings have changed that need a restart.";
     text.flag("tollgate_config_needs_restart", help, !report.needs_restart.is_empty());
+}
 
-    let help = "Event lines that were not written: repeats of earlier lines, or dropped because the output was read too slowly.";
-    text.family("tollgate_events_dropped_total", MetricKind::Counter, help);
-    let Unwritten { repeated, unread } = Unwritten::so_far();
-    text.sample(&[("reason", "repeated")], repeated);
-    text.sample(&[("reason", "unread")], unread);
-
+/// What programs ask this proxy to decide.
+fn decisions(text: &mut Exposition, context: &Context) {
     let totals = context.shared.commands.totals();
     let help = "Connections of clients of the Redis protocol, at listeners of decisions.";
     text.gauge("tollgate_decisions_connections", help, totals.connections);
@@ -93,24 +118,28 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     let help = "Counters that programs charge at instants which they give.";
     let client_timed = context.shared.stores.client_timed.count();
     text.gauge("tollgate_client_time_keys", help, client_timed as u64);
+}
 
-    text.family("tollgate_store_counters", MetricKind::Gauge, "Counters in the process.");
+/// Counters in the process, and those that it had no room for.
+fn counters(text: &mut Exposition, context: &Context) {
+    let counts = &context.shared.stores.counts;
     let in_process = &context.shared.stores;
     let on_disk = in_process.disk.as_ref();
     let counters = in_process.memory.len() + on_disk.map_or(0, |disk| disk.memory().len());
-    text.sample(&[], counters as u64);
+    text.gauge("tollgate_store_counters", "Counters in the process.", counters as u64);
     let help = "Counters in the process by client-chosen values: headers, cookies, hosts, paths.";
-    text.family("tollgate_store_unverified_counters", MetricKind::Gauge, help);
     let unverified =
         in_process.memory.unverified() + on_disk.map_or(0, |disk| disk.memory().unverified());
-    text.sample(&[], unverified as u64);
+    text.gauge("tollgate_store_unverified_counters", help, unverified as u64);
     let help = "Requests refused because there was no room for a counter, by reason.";
-    text.family("tollgate_store_no_room_total", MetricKind::Counter, help);
-    for reason in NoRoom::ALL {
-        text.sample(&[("reason", reason.name())], counts.no_room(reason));
-    }
+    let numbers = NoRoom::ALL.map(|reason| (reason.name(), counts.no_room(reason)));
+    text.counters("tollgate_store_no_room_total", help, "reason", numbers);
     let help = "Charges left out because there was no room for their counters, of limits that are open then.";
     text.counter("tollgate_store_uncounted_total", help, counts.uncounted.get());
+}
+
+/// Lines of the access log and spans of traces that were written or dropped.
+fn lines_and_spans(text: &mut Exposition, context: &Context) {
     let help = "Lines of the access log that were dropped because the output was read too slowly.";
     let dropped = context.access_log.as_ref().map_or(0, AccessLog::dropped);
     text.counter("tollgate_access_log_dropped_total", help, dropped);
@@ -120,22 +149,21 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     let exported = tracer.map_or(0, |tracer| tracer.counts().exported());
     text.counter("tollgate_trace_spans_exported_total", help, exported);
     let help = "Spans of requests that were dropped, by reason.";
-    text.family("tollgate_trace_spans_dropped_total", MetricKind::Counter, help);
-    for reason in DropReason::ALL {
-        let number = tracer.map_or(0, |tracer| tracer.counts().dropped(reason));
-        text.sample(&[("reason", reason.name())], number);
-    }
+    let dropped = |reason| tracer.map_or(0, |tracer| tracer.counts().dropped(reason));
+    let numbers = DropReason::ALL.map(|reason| (reason.name(), dropped(reason)));
+    text.counters("tollgate_trace_spans_dropped_total", help, "reason", numbers);
+}
 
+/// What stores have decided, and how they agree.
+fn store(text: &mut Exposition, context: &Context) {
+    let counts = &context.shared.stores.counts;
     let help = "Requests by who decided about their charges.";
-    text.family("tollgate_store_decisions_total", MetricKind::Counter, help);
-    for (decider, number) in Decider::ALL.into_iter().zip(context.shared.stores.decisions()) {
-        text.sample(&[("by", decider.name())], number);
-    }
+    let deciders = Decider::ALL.into_iter().map(Decider::name);
+    let numbers = deciders.zip(context.shared.stores.decisions());
+    text.counters("tollgate_store_decisions_total", help, "by", numbers);
     let help = "Decisions that the store did not make, by reason.";
-    text.family("tollgate_store_unanswered_total", MetricKind::Counter, help);
-    for reason in Unanswered::ALL {
-        text.sample(&[("reason", reason.name())], counts.unanswered(reason));
-    }
+    let numbers = Unanswered::ALL.map(|reason| (reason.name(), counts.unanswered(reason)));
+    text.counters("tollgate_store_unanswered_total", help, "reason", numbers);
     let help = "Charges that Redis may have taken: the connection broke before its reply.";
     text.counter("tollgate_store_unknown_charges_total", help, counts.unknown.get());
     let help = "Redis servers that say that they are primary, and are not used.";
@@ -159,9 +187,12 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     text.counter("tollgate_store_disagreed_total", help, counts.disagreed.get());
     let help = "Decisions that could not be mirrored, because the other store did not answer.";
     text.counter("tollgate_store_unmirrored_total", help, counts.unmirrored.get());
-    stores::write_metrics(&mut text, &context.shared.stores, context.shared.clock.now());
-    disk::write_metrics(&mut text, &context.shared.stores);
+    stores::write_metrics(text, &context.shared.stores, context.shared.clock.now());
+    disk::write_metrics(text, &context.shared.stores);
+}
 
+/// How the clocks of Redis servers differ.
+fn clocks(text: &mut Exposition, context: &Context) {
     let skews = context.shared.stores.skews();
     let help = "By how many seconds the proxy's clock is ahead of a Redis server's clock.";
     text.family("tollgate_store_clock_skew_seconds", MetricKind::Gauge, help);
@@ -173,23 +204,6 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     for skew in &skews {
         text.sample(&[("server", &skew.server)], u64::from(skew.is_overruled));
     }
-
-    let refunds = &context.shared.refunds;
-    let help = "Charges that a response's status gives back: given, or withheld by `at_most`.";
-    text.family("tollgate_refunds_total", MetricKind::Counter, help);
-    text.sample(&[("result", "given")], refunds.given());
-    text.sample(&[("result", "withheld")], refunds.withheld());
-
-    upstreams::write_metrics(&mut text, &context.shared);
-
-    let remote = context.remote_keys();
-    let failing = remote.iter().filter(|keys| keys.last_error.is_some()).count();
-    let help = "Key sets that are fetched from issuers.";
-    text.gauge("tollgate_remote_keys", help, remote.len() as u64);
-    let help = "Those of them whose latest fetch failed.";
-    text.gauge("tollgate_remote_keys_failing", help, failing as u64);
-    process::write_metrics(&mut text);
-    text
 }
 
 fn seconds(instant: Timestamp) -> u64 {
