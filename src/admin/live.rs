@@ -39,13 +39,13 @@ const MAX_LISTENERS: usize = 16;
 /// What is known of the last hour, and who listens to what comes.
 pub(super) struct Live {
     events: watch::Sender<Bytes>,
-    /// A permit for each who listens.
+    /// One permit a listener.
     seats: Arc<Semaphore>,
-    observed: Mutex<Observed>,
+    observations: Mutex<Observations>,
 }
 
 /// What was observed so far.
-struct Observed {
+struct Observations {
     steps: Steps,
     recent: Recent,
     /// How many events were made.
@@ -59,7 +59,7 @@ impl Live {
     pub(super) fn new(context: &Context) -> Live {
         let now = Instant::now();
         let counted = CountTotals::of(&context.shared);
-        let observed = Observed {
+        let observations = Observations {
             steps: Steps::new(now),
             recent: Recent::new(now, counted),
             events: 0,
@@ -68,7 +68,7 @@ impl Live {
         Live {
             events: watch::Sender::new(Bytes::new()),
             seats: Arc::new(Semaphore::new(MAX_LISTENERS)),
-            observed: Mutex::new(observed),
+            observations: Mutex::new(observations),
         }
     }
 
@@ -78,7 +78,7 @@ impl Live {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            let is_due = self.observed.lock().steps.is_due(Instant::now());
+            let is_due = self.observations.lock().steps.is_due(Instant::now());
             let is_heard = self.events.receiver_count() > 0;
             if is_due || is_heard {
                 let event = self.observe(context, is_heard);
@@ -91,8 +91,11 @@ impl Live {
     pub(super) fn listen(&self, context: &Context) -> Option<EventStream> {
         let seat = Arc::clone(&self.seats).try_acquire_owned().ok()?;
         let receiver = self.events.subscribe();
-        let is_recent =
-            self.observed.lock().latest.is_some_and(|latest| latest.elapsed() < PAUSE + PAUSE / 2);
+        let is_recent = self
+            .observations
+            .lock()
+            .latest
+            .is_some_and(|latest| latest.elapsed() < PAUSE + PAUSE / 2);
         if !is_recent && let Some(event) = self.observe(context, true) {
             let _ = self.events.send(event);
         }
@@ -101,14 +104,14 @@ impl Live {
 
     /// The last hour.
     pub(super) fn history(&self, context: &Context) -> History {
-        History::of(&self.observed.lock().steps, context)
+        History::of(&self.observations.lock().steps, context)
     }
 
     /// Counts what there was meanwhile. The event about it, if it is wanted.
     fn observe(&self, context: &Context, is_heard: bool) -> Option<Bytes> {
         let counted = CountTotals::of(&context.shared);
-        let mut observed = self.observed.lock();
-        let Observed { steps, recent, events, latest } = &mut *observed;
+        let mut observations = self.observations.lock();
+        let Observations { steps, recent, events, latest } = &mut *observations;
         let now = Instant::now();
         steps.take(now, &counted);
         recent.take(now, counted);
