@@ -10,7 +10,6 @@
 
 mod connection;
 mod engine_socket;
-mod gathered;
 pub mod handover;
 mod listener;
 mod opening;
@@ -19,6 +18,7 @@ mod stream;
 mod tunnel;
 mod websocket;
 mod worker;
+mod write_buffer;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 

@@ -32,7 +32,7 @@ use tollgate_wire::Violation;
 
 use super::{
     listener::Accepted,
-    opening::{Opened, open},
+    opening::{OpenConnection, open},
     socket::{Protocol, Socket},
     tunnel::Tunnel,
 };
@@ -71,7 +71,7 @@ async fn serve_opened(
 ) {
     let deadline = ticker.deadline();
     let listener = Arc::clone(&accepted.listener);
-    let Opened { stream, protocol, peer } =
+    let OpenConnection { stream, protocol, peer } =
         match open(accepted, permit, gate.shared(), &deadline).await {
             Ok(opened) => opened,
             Err(error) => {

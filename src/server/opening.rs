@@ -32,7 +32,7 @@ use super::{
 };
 
 /// A connection that is ready for requests.
-pub(super) struct Opened {
+pub(super) struct OpenConnection {
     pub(super) stream: Stream,
     pub(super) protocol: Protocol,
     pub(super) peer: Peer,
@@ -146,7 +146,7 @@ pub(super) async fn open(
     permit: &mut ConnectionPermit,
     shared: &Shared,
     deadline: &Deadline,
-) -> Result<Opened, OpeningError> {
+) -> Result<OpenConnection, OpeningError> {
     let Accepted { stream, listener } = accepted;
     let (mut address, mut is_trusted) = match &stream {
         AcceptedStream::Tcp(_, address) => {
@@ -179,7 +179,7 @@ pub(super) async fn open(
         Some(tls) => {
             // On the heap, as it would be a part of every connection's task otherwise.
             let handshake = Box::pin(shake_hands(transport, tls, listener.protocols));
-            let Shaken { stream, protocol, epoch } =
+            let TlsClient { stream, protocol, epoch } =
                 within(deadline, Opening::Handshake, handshake).await?;
             deadline.set(shared.timeouts.head);
             let connection = stream.get_ref().1;
@@ -201,7 +201,7 @@ pub(super) async fn open(
     let address_value =
         HeaderValue::try_from(address.to_string()).map_err(|_| OpeningError::Left)?;
     let peer = Peer { address, address_value, is_trusted, client_chain, listener };
-    Ok(Opened { stream, protocol, peer })
+    Ok(OpenConnection { stream, protocol, peer })
 }
 
 /// The client address that limits use for connections to a Unix socket.
@@ -277,7 +277,7 @@ async fn detect(transport: &mut Transport, protocols: Protocols) -> Result<Proto
 }
 
 /// A client after its TLS handshake.
-struct Shaken {
+struct TlsClient {
     stream: Box<TlsStream<Transport>>,
     protocol: Protocol,
     /// Of the rules by which its certificate was checked.
@@ -289,7 +289,7 @@ async fn shake_hands(
     transport: Transport,
     tls: &CurrentTls,
     protocols: Protocols,
-) -> Result<Shaken, OpeningError> {
+) -> Result<TlsClient, OpeningError> {
     let (config, epoch) = tls.config();
     // What is no TLS, or not in this way, comes as bad data; any other error is of the socket.
     let accepted = TlsAcceptor::from(config).accept(transport).await;
@@ -303,5 +303,5 @@ async fn shake_hands(
         None if !protocols.has_http1() => return Err(OpeningError::NoCommonProtocol),
         _ => Protocol::Http1,
     };
-    Ok(Shaken { stream: Box::new(stream), protocol, epoch })
+    Ok(TlsClient { stream: Box::new(stream), protocol, epoch })
 }

@@ -22,7 +22,7 @@ use tollgate_wire::{
     framing::{Framing, Phase},
 };
 
-use super::{gathered::Gathered, stream::Stream};
+use super::{stream::Stream, write_buffer::WriteBuffer};
 
 /// Which protocol a connection speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,7 +37,7 @@ pub(super) struct Socket {
     check: Check,
     writing: Rc<Writing>,
     /// What the HTTP/2 engine has written since `poll_send`; no other protocol's bytes.
-    gathered: Gathered,
+    write_buffer: WriteBuffer,
     /// The bytes of a refused head and after it. If the connection leaves HTTP before the refusal
     /// is sent, they are passed on: they were no head.
     held: Vec<u8>,
@@ -97,7 +97,7 @@ impl Socket {
             stream,
             check,
             writing: Rc::default(),
-            gathered: Gathered::default(),
+            write_buffer: WriteBuffer::default(),
             held: Vec::new(),
             closing,
             has_ended: false,
@@ -139,7 +139,7 @@ impl Socket {
     /// Sends what the HTTP/2 engine has written. To be called when the engine has nothing more to
     /// do: it flushes after each frame of data, which sends nothing.
     pub(super) fn poll_send(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(self.gathered.poll_send(context, &mut self.stream, &self.writing))?;
+        ready!(self.write_buffer.poll_send(context, &mut self.stream, &self.writing))?;
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
@@ -156,17 +156,18 @@ impl Socket {
         }
     }
 
-    /// Has bytes that were read pass the check, and takes back those that may not go on.
-    fn pass(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> io::Result<Passed> {
+    /// Has bytes that were read pass the check, and takes back those that may not go on. False if
+    /// none may.
+    fn pass(&mut self, buffer: &mut ReadBuf<'_>, before: usize) -> io::Result<bool> {
         let read = buffer.filled().get(before..).unwrap_or_default();
         match &mut self.check {
-            Check::None => Ok(Passed::On),
+            Check::None => Ok(true),
             Check::Http2 { frames, ticker } => {
                 let Err(fault) = frames.borrow_mut().read(read, ticker.now()) else {
-                    return Ok(Passed::On);
+                    return Ok(true);
                 };
                 self.begin_goodbye(fault)?;
-                Ok(Passed::Nothing)
+                Ok(false)
             }
             Check::Http1 { framing, dispatched, line, .. } => {
                 let mut framing = framing.borrow_mut();
@@ -183,7 +184,7 @@ impl Socket {
                 if is_refused {
                     self.held.extend_from_slice(read.get(taken.goes_on..).unwrap_or_default());
                     buffer.set_filled(before + taken.goes_on);
-                    return Ok(if taken.goes_on == 0 { Passed::Nothing } else { Passed::On });
+                    return Ok(taken.goes_on > 0);
                 }
                 // A fault in the body of a request that is being served: hyper may not see it.
                 // Before that, the request is still to be answered by the verdict on it.
@@ -191,7 +192,7 @@ impl Socket {
                 if dispatched == framing.heads() {
                     framing.verdict(dispatched).map_err(io::Error::other)?;
                 }
-                Ok(Passed::On)
+                Ok(true)
             }
         }
     }
@@ -213,7 +214,7 @@ impl Socket {
         if self.writing.is_blocked() {
             return Err(io::Error::other(fault));
         }
-        let mut last = self.gathered.take();
+        let mut last = self.write_buffer.take();
         last.extend_from_slice(&frames.borrow().goodbye(fault));
         self.closing = Closing::Finishing(last);
         Ok(())
@@ -268,14 +269,6 @@ impl Socket {
     }
 }
 
-/// What became of bytes that were read.
-enum Passed {
-    /// Some may go on, or there were none.
-    On,
-    /// None may.
-    Nothing,
-}
-
 /// The first line, without its end, of a head that was read from its beginning.
 fn first_line(head: &[u8]) -> Vec<u8> {
     let head = head.get(..MAX_LINE_BYTES).unwrap_or(head);
@@ -306,12 +299,11 @@ impl AsyncRead for Socket {
             }
             ready!(read)?;
             socket.has_ended = buffer.filled().len() == before;
-            match socket.pass(buffer, before)? {
-                Passed::On => return Poll::Ready(Ok(())),
-                Passed::Nothing if matches!(socket.check, Check::Http1 { .. }) => {
-                    return Poll::Pending;
-                }
-                Passed::Nothing => {}
+            if socket.pass(buffer, before)? {
+                return Poll::Ready(Ok(()));
+            }
+            if let Check::Http1 { .. } = socket.check {
+                return Poll::Pending;
             }
         }
         // GOAWAY is sent to an HTTP/2 client that has gone too far; the engine gets the error after
@@ -343,12 +335,12 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Socket { stream, check, writing, gathered, closing, .. } = self.get_mut();
+        let Socket { stream, check, writing, write_buffer, closing, .. } = self.get_mut();
         if !matches!(closing, Closing::No) {
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
         if let Check::Http2 { .. } = check {
-            return gathered.poll_write(context, slices, stream, writing);
+            return write_buffer.poll_write(context, slices, stream, writing);
         }
         let written = Pin::new(stream).poll_write_vectored(context, slices);
         writing.note(&written);
@@ -374,7 +366,7 @@ impl AsyncWrite for Socket {
             return Pin::new(&mut socket.stream).poll_shutdown(context);
         }
         if let Closing::No = socket.closing {
-            socket.closing = Closing::Finishing(socket.gathered.take());
+            socket.closing = Closing::Finishing(socket.write_buffer.take());
         }
         socket.poll_close(context)
     }

@@ -1,4 +1,4 @@
-//! Writes to a client, gathered into few: the HTTP/2 engine writes each frame of data by itself,
+//! Writes to a client, joined into few: the HTTP/2 engine writes each frame of data by itself,
 //! and a call of the system and a record of TLS for each cost more than all else that is done for
 //! it.
 
@@ -13,16 +13,16 @@ use tollgate_upstream::downstream::Writing;
 
 /// What was written and waits to be sent together with what comes next.
 #[derive(Debug, Default)]
-pub(super) struct Gathered {
+pub(super) struct WriteBuffer {
     bytes: Vec<u8>,
 }
 
-/// The most that is gathered: as much as a record of TLS holds. The room is given back whenever all
+/// The most that it holds: as much as a record of TLS holds. The room is given back whenever all
 /// is sent.
 const MAX_BYTES: usize = 16 * 1024;
 
-impl Gathered {
-    /// Takes these slices, or sends them if they are large; what was gathered goes first. The
+impl WriteBuffer {
+    /// Takes these slices, or sends them if they are large; what it holds goes first. The
     /// writes that reach `stream` are noted in `writing`.
     pub(super) fn poll_write(
         &mut self,
@@ -47,7 +47,7 @@ impl Gathered {
         Poll::Ready(Ok(length))
     }
 
-    /// Gives `stream` all that was gathered.
+    /// Gives `stream` all that it holds.
     pub(super) fn poll_send(
         &mut self,
         context: &mut Context<'_>,
@@ -81,21 +81,21 @@ mod tests {
     use super::*;
 
     fn write(
-        gathered: &mut Gathered,
+        buffer: &mut WriteBuffer,
         stream: &mut (impl AsyncWrite + Unpin),
         bytes: &[u8],
     ) -> Poll<usize> {
         let mut context = Context::from_waker(Waker::noop());
         let slices = [IoSlice::new(bytes)];
-        gathered
+        buffer
             .poll_write(&mut context, &slices, stream, &Writing::default())
             .map(|written| written.expect("a write"))
     }
 
-    fn send(gathered: &mut Gathered, stream: &mut (impl AsyncWrite + Unpin)) -> Poll<()> {
+    fn send(buffer: &mut WriteBuffer, stream: &mut (impl AsyncWrite + Unpin)) -> Poll<()> {
         let mut context = Context::from_waker(Waker::noop());
         let writing = Writing::default();
-        gathered.poll_send(&mut context, stream, &writing).map(|sent| sent.expect("a write"))
+        buffer.poll_send(&mut context, stream, &writing).map(|sent| sent.expect("a write"))
     }
 
     fn receive(client: &mut (impl AsyncReadExt + Unpin)) -> Vec<u8> {
@@ -111,39 +111,39 @@ mod tests {
     #[test]
     fn small_writes_are_sent_together() {
         let (mut stream, mut client) = duplex(4 * MAX_BYTES);
-        let mut gathered = Gathered::default();
+        let mut buffer = WriteBuffer::default();
         for part in ["one ", "two ", "three"] {
-            assert_eq!(write(&mut gathered, &mut stream, part.as_bytes()), Poll::Ready(part.len()));
+            assert_eq!(write(&mut buffer, &mut stream, part.as_bytes()), Poll::Ready(part.len()));
         }
         assert_eq!(receive(&mut client), b"");
-        assert_eq!(send(&mut gathered, &mut stream), Poll::Ready(()));
+        assert_eq!(send(&mut buffer, &mut stream), Poll::Ready(()));
         assert_eq!(receive(&mut client), b"one two three");
-        assert_eq!(gathered.bytes.capacity(), 0, "the room was not given back");
+        assert_eq!(buffer.bytes.capacity(), 0, "the room was not given back");
     }
 
     #[test]
-    fn large_write_follows_what_was_gathered_before_it() {
+    fn large_write_follows_what_was_written_before_it() {
         let (mut stream, mut client) = duplex(4 * MAX_BYTES);
-        let mut gathered = Gathered::default();
+        let mut buffer = WriteBuffer::default();
         let large = vec![b'x'; MAX_BYTES + 1];
-        assert!(write(&mut gathered, &mut stream, b"small").is_ready());
-        assert_eq!(write(&mut gathered, &mut stream, &large), Poll::Ready(large.len()));
+        assert!(write(&mut buffer, &mut stream, b"small").is_ready());
+        assert_eq!(write(&mut buffer, &mut stream, &large), Poll::Ready(large.len()));
         assert_eq!(receive(&mut client), [b"small", &large[..]].concat());
     }
 
     #[test]
     fn no_more_is_taken_than_there_is_room_for_while_the_client_takes_nothing() {
         let (mut stream, mut client) = duplex(10);
-        let mut gathered = Gathered::default();
+        let mut buffer = WriteBuffer::default();
         let full = vec![b'x'; MAX_BYTES];
-        assert_eq!(write(&mut gathered, &mut stream, &full), Poll::Ready(full.len()));
-        assert_eq!(write(&mut gathered, &mut stream, b"more"), Poll::Pending);
+        assert_eq!(write(&mut buffer, &mut stream, &full), Poll::Ready(full.len()));
+        assert_eq!(write(&mut buffer, &mut stream, b"more"), Poll::Pending);
         let mut received = receive(&mut client);
-        while send(&mut gathered, &mut stream).is_pending() {
+        while send(&mut buffer, &mut stream).is_pending() {
             received.extend(receive(&mut client));
         }
         received.extend(receive(&mut client));
         assert_eq!(received, full);
-        assert_eq!(write(&mut gathered, &mut stream, b"more"), Poll::Ready(4));
+        assert_eq!(write(&mut buffer, &mut stream, b"more"), Poll::Ready(4));
     }
 }
