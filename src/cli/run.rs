@@ -29,7 +29,7 @@ use tollgate_store::{Disk, SaveHandle, SnapshotSaver};
 use tollgate_yaml::Sources;
 
 use self::{
-    signals::{Caught, Signals},
+    signals::{SignalStreams, Signals},
     sockets::{Sockets, Succession},
     upkeep::Upkeep,
 };
@@ -106,7 +106,7 @@ pub(super) fn serve(
     // lost.
     let caught = {
         let _inside = runtime.enter();
-        Caught::catch(origin.as_ref())?
+        SignalStreams::catch(origin.as_ref())?
     };
     descriptors::raise(settings.limits.connections);
     // Before the counters are read: the process that serves writes them when it is asked.
@@ -137,22 +137,17 @@ pub(super) fn serve(
     let commands_log = access_log.clone();
     let server = Server { shared, listeners, workers, access_log, drain };
 
-    let mut is_relieved = false;
     let draining = Cell::new(Instant::now());
     let mut asked = Vec::new();
     let Stopped { cut } = runtime.block_on(async {
-        let mut signals = Signals::of(caught, upkeep.reload());
+        let signals = Signals::of(caught, upkeep.reload());
         let mut hurrying = signals.clone();
         for address in &addresses {
             tracing::info!(%address, "listening");
         }
-        let starting = decisions.into_iter().zip(&askable);
-        for (number, (listener, settings)) in starting.enumerate() {
-            let accounting = Accounting {
-                worker: workers + number,
-                shared: Arc::clone(&reported),
-                log: commands_log.clone(),
-            };
+        for (number, (listener, settings)) in decisions.into_iter().zip(&askable).enumerate() {
+            let (shared, log) = (Arc::clone(&reported), commands_log.clone());
+            let accounting = Accounting { worker: workers + number, shared, log };
             let listener = DecisionListener::start(listener.into_tcp()?, settings, accounting)?;
             let address = listener.address();
             tracing::info!(%address, protocol = "redis", "decisions listener is open");
@@ -164,25 +159,9 @@ pub(super) fn serve(
             snapshot: keeper.as_ref().map(SnapshotSaver::handle),
             disk: stores.disk().cloned(),
         };
+        let ending = Ending { signals, predecessor, succession, saving, delay };
         let shutdown = async {
-            // Workers are there by now.
-            predecessor.into_iter().for_each(Predecessor::relieve);
-            notify::ready();
-            is_relieved = tokio::select! {
-                () = wait_for_successor(succession, &saving) => true,
-                () = signals.end() => false,
-            };
-            if is_relieved {
-                // The successor owns the snapshot file and the admin address by now: no admin
-                // client is to get the status of this process, which drains.
-                keeper.iter().for_each(SnapshotSaver::abandon);
-                upkeep.hand_over();
-            }
-            upkeep.phase.set(Phase::Draining);
-            if !is_relieved {
-                notify::stopping();
-                let _ = tokio::time::timeout(delay, signals.hurry()).await;
-            }
+            ending.begin(keeper.as_ref(), &mut upkeep).await;
             draining.set(Instant::now());
             asked.iter().for_each(DecisionListener::drain);
         };
@@ -217,6 +196,43 @@ fn finish(asked: Vec<DecisionListener>, time: Duration) -> usize {
     let end = Instant::now() + time;
     let left = || end.saturating_duration_since(Instant::now());
     asked.into_iter().map(|listener| listener.finish(left()).cut).sum()
+}
+
+/// What ends the service of this process.
+struct Ending {
+    signals: Signals,
+    /// The process that serves so far, if this one takes over from it.
+    predecessor: Option<Predecessor>,
+    succession: Option<Succession>,
+    saving: Saving,
+    /// How long new requests are still taken after a signal.
+    delay: Duration,
+}
+
+impl Ending {
+    /// Takes over from the predecessor, and returns when this process is to drain: another one
+    /// serves, or a signal came.
+    async fn begin(self, keeper: Option<&SnapshotSaver>, upkeep: &mut Upkeep) {
+        let Ending { mut signals, predecessor, succession, saving, delay } = self;
+        // Workers are there by now.
+        predecessor.into_iter().for_each(Predecessor::relieve);
+        notify::ready();
+        let is_relieved = tokio::select! {
+            () = wait_for_successor(succession, &saving) => true,
+            () = signals.end() => false,
+        };
+        if is_relieved {
+            // The successor owns the snapshot file and the admin address by now: no admin client is
+            // to get the status of this process, which drains.
+            keeper.into_iter().for_each(SnapshotSaver::abandon);
+            upkeep.hand_over();
+        }
+        upkeep.phase.set(Phase::Draining);
+        if !is_relieved {
+            notify::stopping();
+            let _ = tokio::time::timeout(delay, signals.hurry()).await;
+        }
+    }
 }
 
 /// What another process needs before it can take over: the counters.

@@ -14,7 +14,7 @@ use crate::reload::{Origin, ReloadHandle};
 pub(super) struct Signals(watch::Receiver<u8>);
 
 /// Those that are caught.
-pub(super) struct Caught {
+pub(super) struct SignalStreams {
     terminate: Signal,
     interrupt: Signal,
     /// A configuration that came from no files is not read anew, and then the signal does what it
@@ -25,7 +25,7 @@ pub(super) struct Caught {
 impl Signals {
     /// Acts on what was caught, also on what has come since. Each SIGHUP has the configuration read
     /// anew. To be called inside of a runtime.
-    pub(super) fn of(mut caught: Caught, reload: Option<ReloadHandle>) -> Signals {
+    pub(super) fn of(mut caught: SignalStreams, reload: Option<ReloadHandle>) -> Signals {
         let (times, watch) = watch::channel(0_u8);
         tokio::spawn(async move {
             loop {
@@ -54,11 +54,11 @@ impl Signals {
     }
 }
 
-impl Caught {
+impl SignalStreams {
     /// Catches signals from here on; SIGHUP if the configuration came from files. To be called
     /// inside of a runtime.
-    pub(super) fn catch(origin: Option<&Origin>) -> io::Result<Caught> {
-        Ok(Caught {
+    pub(super) fn catch(origin: Option<&Origin>) -> io::Result<SignalStreams> {
+        Ok(SignalStreams {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
             hangup: origin.map(|_| signal(SignalKind::hangup())).transpose()?,
@@ -66,7 +66,7 @@ impl Caught {
     }
 
     async fn wait_for_the_end(&mut self, reload: Option<&ReloadHandle>) {
-        let Caught { terminate, interrupt, hangup } = self;
+        let SignalStreams { terminate, interrupt, hangup } = self;
         loop {
             let hung_up = async {
                 match hangup {
