@@ -22,7 +22,7 @@ mod write_buffer;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use tollgate_clock::deadline::{self, Leave};
+use tollgate_clock::deadline::{self, DrainTimes};
 use tollgate_gate::Shared;
 use tollgate_observe::access_log::AccessLog;
 use tollgate_upstream::downstream::{Admission, Fault};
@@ -126,7 +126,7 @@ impl Server {
 /// were cut.
 async fn drain(workers: Vec<Worker>, time: Duration, hurry: impl Future<Output = ()>) -> usize {
     for worker in &workers {
-        worker.drain(leave(time));
+        worker.drain(drain_times(time));
     }
     let mut late = std::pin::pin!(tokio::time::timeout(time, hurry));
     let mut is_late = false;
@@ -143,12 +143,12 @@ async fn drain(workers: Vec<Worker>, time: Duration, hurry: impl Future<Output =
     cut
 }
 
-/// What a drain of this length leaves for connections that would go on. A client may have sent its
+/// The times that a drain of this length has for connections that would go on. A client may have sent its
 /// next request already; it is served, with `Connection: close`.
-fn leave(drain: Duration) -> Leave {
+fn drain_times(drain: Duration) -> DrainTimes {
     let at_least_a_tick =
         |part: Duration| if part < deadline::TICK { Duration::ZERO } else { part };
-    Leave {
+    DrainTimes {
         linger: at_least_a_tick(drain / 4).min(MAX_LINGER),
         tunnels: at_least_a_tick(drain / 3).min(MAX_TUNNEL),
     }

@@ -121,7 +121,7 @@ impl SocketFile {
     }
 
     /// Leaves it to another process.
-    pub(super) fn leave(mut self) {
+    pub(super) fn abandon(mut self) {
         self.path.clear();
     }
 }

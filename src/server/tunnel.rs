@@ -78,8 +78,8 @@ impl Tunnel {
                 }
                 if left.is_zero() && !(up.has_ended && down.has_ended) {
                     leaving = Leaving::Notifying;
-                    up.leave(As::Client);
-                    down.leave(As::Server);
+                    up.go_away(As::Client);
+                    down.go_away(As::Server);
                     deadline.set(close_timeout);
                 }
             }
@@ -151,7 +151,7 @@ impl Direction {
     }
 
     /// Ends it, with a Close in these words if it carries a WebSocket.
-    fn leave(&mut self, speaker: As) {
+    fn go_away(&mut self, speaker: As) {
         match self.frames {
             Some(_) if !self.has_ended => self.farewell = Some(going_away(speaker)),
             _ => self.has_ended = true,

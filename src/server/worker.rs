@@ -15,7 +15,7 @@ use tokio::{
     sync::{mpsc, oneshot},
     time::{MissedTickBehavior, interval},
 };
-use tollgate_clock::deadline::{Leave, TICK, Ticker};
+use tollgate_clock::deadline::{DrainTimes, TICK, Ticker};
 use tollgate_gate::{Gate, Shared};
 use tollgate_observe::access_log::AccessLog;
 use tollgate_settings::Timeouts;
@@ -35,7 +35,7 @@ pub(super) struct Worker {
 
 enum Command {
     Serve(Accepted, ConnectionPermit),
-    Drain(Leave),
+    Drain(DrainTimes),
     Stop,
     #[cfg(test)]
     Panic,
@@ -56,7 +56,7 @@ impl Worker {
         let (sender, commands) = mpsc::unbounded_channel();
         let (stopping, stopped) = oneshot::channel();
         let connections = Arc::new(AtomicUsize::new(0));
-        let mut inbox = Inbox { commands, connections: Arc::clone(&connections), leave: None };
+        let mut inbox = Inbox { commands, connections: Arc::clone(&connections), drain: None };
         std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
             let mut serve_until_stopped = || loop {
                 match runtime_builder() {
@@ -103,9 +103,9 @@ impl Worker {
         }
     }
 
-    /// Has it finish requests in flight and close what is idle when its `leave` is over.
-    pub(super) fn drain(&self, leave: Leave) {
-        let _ = self.sender.send(Command::Drain(leave));
+    /// Has it finish requests in flight and close what is idle when its `times` are over.
+    pub(super) fn drain(&self, times: DrainTimes) {
+        let _ = self.sender.send(Command::Drain(times));
     }
 
     /// Waits until it drains and has no connections left. Not to be called again then.
@@ -127,7 +127,7 @@ struct Inbox {
     commands: mpsc::UnboundedReceiver<Command>,
     connections: Arc<AtomicUsize>,
     /// Set once it is to drain, and kept if it begins anew after that.
-    leave: Option<Leave>,
+    drain: Option<DrainTimes>,
 }
 
 /// How long a worker pauses that could not be started, or has panicked as soon as it was.
@@ -160,11 +160,11 @@ impl Drop for ConnectionCount {
 }
 
 async fn serve(index: usize, inbox: &mut Inbox, shared: Arc<Shared>, log: Option<&AccessLog>) {
-    let Inbox { commands, connections, leave: kept } = inbox;
+    let Inbox { commands, connections, drain: kept } = inbox;
     let Timeouts { request_body, request_body_rate, .. } = shared.timeouts;
     let ticker = Rc::new(Ticker::new(request_body, request_body_rate));
-    if let Some(leave) = *kept {
-        ticker.drain(leave);
+    if let Some(times) = *kept {
+        ticker.drain(times);
     }
     let upstreams = Upstreams::new(Rc::clone(&ticker));
     let gate = Rc::new(Gate::new(index, shared, upstreams, log.map(AccessLog::buffer)));
@@ -183,9 +183,9 @@ async fn serve(index: usize, inbox: &mut Inbox, shared: Arc<Shared>, log: Option
                         drop(counted);
                     });
                 }
-                Some(Command::Drain(leave)) => {
-                    *kept = Some(leave);
-                    ticker.drain(leave);
+                Some(Command::Drain(times)) => {
+                    *kept = Some(times);
+                    ticker.drain(times);
                 }
                 Some(Command::Stop) | None => break,
                 #[cfg(test)]
@@ -270,8 +270,8 @@ mod tests {
             assert_eq!(before.read(&mut [0]).unwrap_or(0), 0);
             assert_eq!(acceptor.shared.admission.faults().total(Fault::ConnectionPanic), times);
         }
-        let leave = Leave { linger: Duration::ZERO, tunnels: Duration::ZERO };
-        worker.drain(leave);
+        let times = DrainTimes { linger: Duration::ZERO, tunnels: Duration::ZERO };
+        worker.drain(times);
         worker.finished().await;
         assert_eq!((worker.connections(), acceptor.shared.admission.connections()), (0, 0));
     }

@@ -27,7 +27,7 @@ pub struct Ticker {
     patience: Duration,
     body_rate: Option<LeastRate>,
     /// While it drains.
-    leave: Cell<Option<Leave>>,
+    drain: Cell<Option<DrainTimes>>,
     /// The tick at which tunnels end.
     last_call: Cell<u32>,
     timers: RefCell<Vec<Weak<Timer>>>,
@@ -35,7 +35,7 @@ pub struct Ticker {
 
 /// How long a draining worker keeps connections that do not end by themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Leave {
+pub struct DrainTimes {
     /// Connections without a request: one may be on its way.
     pub linger: Duration,
     /// Tunnels, which have no last request.
@@ -69,7 +69,7 @@ impl Ticker {
             now: Cell::new(0),
             patience,
             body_rate,
-            leave: Cell::new(None),
+            drain: Cell::new(None),
             last_call: Cell::new(NEVER),
             timers: RefCell::default(),
         }
@@ -116,10 +116,10 @@ impl Ticker {
     }
 
     /// Has every connection finish its requests and close. Those that would go on, such as tunnels,
-    /// get the time that `leave` allows.
-    pub fn drain(&self, leave: Leave) {
-        self.leave.set(Some(leave));
-        self.last_call.set(self.now().saturating_add(ticks(leave.tunnels)));
+    /// get the time that `times` allows.
+    pub fn drain(&self, times: DrainTimes) {
+        self.drain.set(Some(times));
+        self.last_call.set(self.now().saturating_add(ticks(times.tunnels)));
         for timer in self.timers.borrow().iter().filter_map(Weak::upgrade) {
             timer.wake();
         }
@@ -127,12 +127,12 @@ impl Ticker {
 
     /// Whether the worker is on its way out.
     pub fn is_draining(&self) -> bool {
-        self.leave.get().is_some()
+        self.drain.get().is_some()
     }
 
     /// How long connections without a request are kept, if the worker is on its way out.
     pub fn linger(&self) -> Option<Duration> {
-        self.leave.get().map(|leave| leave.linger)
+        self.drain.get().map(|times| times.linger)
     }
 
     /// How long tunnels are kept from now on, if the worker is on its way out.

@@ -41,7 +41,7 @@ impl Greeting {
         }
     }
 
-    /// None: it is none.
+    /// None: these bytes are no greeting.
     pub(super) fn from_bytes(bytes: [u8; Self::BYTES]) -> Option<Greeting> {
         let [first, second, kind, count] = bytes;
         match (kind, [first, second] == MAGIC) {

@@ -96,7 +96,7 @@ impl Handover {
             match self.hand_over(stream, &sockets, &save).await {
                 Ok(successor) => {
                     // The socket and its file are the successor's.
-                    self.file.take().into_iter().for_each(SocketFile::leave);
+                    self.file.take().into_iter().for_each(SocketFile::abandon);
                     return Ok(successor);
                 }
                 Err(error) => {

@@ -18,7 +18,7 @@ use tokio::{
 use tokio_rustls::{TlsAcceptor, TlsConnector};
 use tollgate_clock::{
     Clock,
-    deadline::{Leave, Ticker},
+    deadline::{DrainTimes, Ticker},
 };
 use tollgate_gate::{Gate, Shared};
 use tollgate_settings::{ListenAddress, ListenerSettings};
@@ -122,7 +122,7 @@ impl Kept {
     }
 
     async fn drain(&self, linger: Duration) {
-        self.ticker.drain(Leave { linger, tunnels: Duration::ZERO });
+        self.ticker.drain(DrainTimes { linger, tunnels: Duration::ZERO });
         self.run().await;
     }
 
