@@ -95,7 +95,7 @@ pub enum CallerError {
 ///
 /// # Errors
 /// [`CallerError`].
-pub fn look(shared: &Arc<Shared>, query: &CallerQuery) -> Result<CallerReport, CallerError> {
+pub fn read(shared: &Arc<Shared>, query: &CallerQuery) -> Result<CallerReport, CallerError> {
     let snapshot = shared.snapshot();
     with_store(shared, async |store| {
         let found = find(&shared.identifier, &snapshot.policies, query)?;

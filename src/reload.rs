@@ -148,7 +148,7 @@ impl ReloadHandle {
 fn hint_once(orders: Sender<Order>, hint: Arc<AtomicBool>) -> impl Fn() + Send + 'static {
     move || {
         if !hint.swap(true, Ordering::AcqRel) {
-            let _ = orders.send(Order::Look);
+            let _ = orders.send(Order::Check);
         }
     }
 }
@@ -173,7 +173,7 @@ struct Installed {
     replaced: Arc<Snapshot>,
 }
 
-/// How long after a hint the files are looked at: changes come in bunches.
+/// How long after a hint the files are checked at: changes come in bunches.
 const HINT_PAUSE: Duration = Duration::from_millis(10);
 
 /// How often all is read again because it changed while it was read.
@@ -186,15 +186,15 @@ impl Reloader {
         self.watch.follow(&self.origin.inputs);
         // Something may have changed between reading and watching.
         let mut next = Instant::now();
-        let mut looked = next;
+        let mut checked = next;
         loop {
             let due = next.saturating_duration_since(Instant::now());
             let orders = match inbox.recv_timeout(due) {
                 Ok(order) => PendingOrders::take(order, inbox),
                 Err(RecvTimeoutError::Timeout) => {
-                    self.look();
-                    looked = Instant::now();
-                    next = looked + if self.quiet.is_waiting() { quiet } else { poll };
+                    self.check();
+                    checked = Instant::now();
+                    next = checked + if self.quiet.is_waiting() { quiet } else { poll };
                     continue;
                 }
                 Err(RecvTimeoutError::Disconnected) => return,
@@ -202,10 +202,10 @@ impl Reloader {
             if orders.to_stop {
                 return;
             }
-            if orders.to_look {
+            if orders.to_check {
                 self.hint.store(false, Ordering::Release);
-                // Looks are a quiet period apart, whatever else goes on in these folders.
-                next = next.min((looked + quiet).max(Instant::now() + HINT_PAUSE));
+                // Checks are a quiet period apart, whatever else goes on in these folders.
+                next = next.min((checked + quiet).max(Instant::now() + HINT_PAUSE));
             }
             if orders.to_read() {
                 self.quiet.reset();
@@ -214,11 +214,11 @@ impl Reloader {
         }
     }
 
-    /// Looks at all files, and reads them if they have changed and stay so.
-    fn look(&mut self) {
+    /// Checks all files, and reads them if they have changed and stay so.
+    fn check(&mut self) {
         self.watch.follow(&self.origin.inputs);
-        let now = self.origin.inputs.look();
-        if self.quiet.look(&self.origin.inputs, now) == NextStep::Read {
+        let now = self.origin.inputs.read_again();
+        if self.quiet.next_step(&self.origin.inputs, now) == NextStep::Read {
             let _ = self.reload();
         }
     }
@@ -232,7 +232,7 @@ impl Reloader {
             Ok(self.install(configuration))
         }));
         let installed = installed.unwrap_or_else(|_| {
-            self.origin.inputs = self.origin.inputs.look();
+            self.origin.inputs = self.origin.inputs.read_again();
             Err(vec![self.problem("internal error while reading or testing the configuration", "")])
         });
         match installed {
@@ -256,11 +256,11 @@ impl Reloader {
             let read = Configuration::read(&self.origin.file, &sources);
             self.origin.inputs = sources.inputs();
             self.watch.follow(&self.origin.inputs);
-            if self.origin.inputs.look() == self.origin.inputs {
+            if self.origin.inputs.read_again() == self.origin.inputs {
                 return read;
             }
         }
-        // The next look sees a change, even if the files are then what they were just now.
+        // The next check sees a change, even if the files are then what they were just now.
         self.origin.inputs = std::mem::take(&mut self.origin.inputs).torn();
         Err(vec![self.problem("the files keep changing while they are read", "let them rest")])
     }

@@ -11,7 +11,7 @@ use serde::Deserialize;
 use tollgate_settings::Permission;
 
 use super::{Context, admin_request::AdminRequest, json_response, message};
-use crate::callers::{CallerError, CallerQuery, ResetReport, look, reset};
+use crate::callers::{CallerError, CallerQuery, ResetReport, read, reset};
 
 /// What paths begin with.
 const FOLDER: &str = "/callers/";
@@ -65,7 +65,7 @@ impl Context {
             }
         }
         let shared = Arc::clone(&self.shared);
-        match tokio::task::spawn_blocking(move || look(&shared, &query)).await {
+        match tokio::task::spawn_blocking(move || read(&shared, &query)).await {
             Ok(Ok(report)) => json_response(StatusCode::OK, &report),
             Ok(Err(error)) => refused(&error),
             Err(_) => message(StatusCode::INTERNAL_SERVER_ERROR, "the caller cannot be looked up"),

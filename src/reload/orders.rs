@@ -13,7 +13,7 @@ pub(super) type ReloadResult = Result<u64, Refused>;
 /// A message to the reload thread.
 pub(super) enum Order {
     /// Something may have changed.
-    Look,
+    Check,
     /// Read, whether or not anything has changed.
     Read,
     /// Read and send the outcome, unless its receiver has been dropped.
@@ -24,7 +24,7 @@ pub(super) enum Order {
 /// All orders that have arrived.
 #[derive(Default)]
 pub(super) struct PendingOrders {
-    pub(super) to_look: bool,
+    pub(super) to_check: bool,
     pub(super) to_stop: bool,
     to_read: bool,
     waiting: Vec<oneshot::Sender<ReloadResult>>,
@@ -36,7 +36,7 @@ impl PendingOrders {
         let mut orders = PendingOrders::default();
         for order in std::iter::once(first).chain(inbox.try_iter()) {
             match order {
-                Order::Look => orders.to_look = true,
+                Order::Check => orders.to_check = true,
                 Order::Read => orders.to_read = true,
                 Order::Answer(waiting) if waiting.is_closed() => {}
                 Order::Answer(waiting) => orders.waiting.push(waiting),

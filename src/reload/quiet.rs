@@ -14,7 +14,7 @@ pub(super) struct Quiet {
 pub(super) enum NextStep {
     /// Nothing: all is as it was when it was last read.
     Stay,
-    /// Look again after a quiet period.
+    /// Check again after a quiet period.
     Wait,
     /// Read.
     Read,
@@ -26,7 +26,7 @@ const MAX_ROUNDS: u32 = 10;
 
 impl Quiet {
     /// What to do if `read` was read last and there is `now`.
-    pub(super) fn look(&mut self, read: &Inputs, now: Inputs) -> NextStep {
+    pub(super) fn next_step(&mut self, read: &Inputs, now: Inputs) -> NextStep {
         let (verdict, seen) = match self.seen.take() {
             _ if now == *read => (NextStep::Stay, None),
             Some((seen, rounds)) if seen == now || rounds >= MAX_ROUNDS => (NextStep::Read, None),
@@ -80,7 +80,7 @@ mod tests {
             ("old", NextStep::Stay),
             ("other", NextStep::Wait),
         ] {
-            assert_eq!(quiet.look(&read, see(content)), expected, "{content}");
+            assert_eq!(quiet.next_step(&read, see(content)), expected, "{content}");
             assert_eq!(quiet.is_waiting(), expected == NextStep::Wait);
         }
     }
@@ -92,7 +92,7 @@ mod tests {
         let read = see("old");
         let mut quiet = Quiet::default();
         let rounds = (0_u32..100)
-            .position(|round| quiet.look(&read, see(&round.to_string())) == NextStep::Read);
+            .position(|round| quiet.next_step(&read, see(&round.to_string())) == NextStep::Read);
         assert_eq!(rounds, Some(MAX_ROUNDS as usize));
     }
 }

@@ -112,7 +112,7 @@ fn files_that_keep_changing_are_refused_and_looked_at_again() {
     assert_eq!(running.reloader.state.report().generation, 1);
     running.write("2/hour", "../secret");
     let inputs = &running.reloader.origin.inputs;
-    assert_ne!(inputs.look(), *inputs);
+    assert_ne!(inputs.read_again(), *inputs);
     assert!(inputs.paths().any(|path| path == Path::new(OTHER_EACH_TIME)), "still followed");
     assert_eq!(running.reloader.reload(), Ok(2));
 }

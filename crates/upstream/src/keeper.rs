@@ -1,4 +1,4 @@
-//! All upstreams of the policies in force, and the thread that looks after their servers: it looks
+//! All upstreams of the policies in force, and the thread that ticks after their servers: it ticks
 //! up names and asks for health. It exists only while it has something to do.
 
 use std::{
@@ -25,8 +25,8 @@ use super::{
     resolve::{Resolver, ask_system, look_up},
 };
 
-/// How often it is looked whether something is due.
-const LOOK: Duration = Duration::from_millis(20);
+/// How often the groups are checked for work that is due.
+const WATCH_INTERVAL: Duration = Duration::from_millis(20);
 /// Threads that look up names: a name server that hangs takes one for as long as it does.
 const MAX_LOOKUPS: usize = 64;
 
@@ -111,7 +111,7 @@ impl Keeper {
         self.registry.groups.lock().iter().map(report).collect()
     }
 
-    /// Sees to it that there is a thread, and that it looks now.
+    /// Sees to it that there is a thread, and that it ticks now.
     fn look_after(&self) {
         let mut has_thread = self.has_thread.lock();
         if !*has_thread {
@@ -134,7 +134,7 @@ fn start(registry: Weak<Registry>, resolver: Resolver) -> io::Result<()> {
         .max_blocking_threads(MAX_LOOKUPS)
         .build()?;
     thread::Builder::new().name("upstreams".into()).spawn(move || {
-        runtime.block_on(look(registry, resolver));
+        runtime.block_on(watch(registry, resolver));
         // Lookups that are still running do not delay the end.
         runtime.shutdown_background();
     })?;
@@ -142,13 +142,13 @@ fn start(registry: Weak<Registry>, resolver: Resolver) -> io::Result<()> {
 }
 
 /// Begins the work that is due, for as long as the groups are in use.
-async fn look(registry: Weak<Registry>, resolver: Resolver) {
-    let mut looks = interval(LOOK);
-    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+async fn watch(registry: Weak<Registry>, resolver: Resolver) {
+    let mut ticks = interval(WATCH_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
         let Some(registry) = registry.upgrade() else { return };
         tokio::select! {
-            _ = looks.tick() => {}
+            _ = ticks.tick() => {}
             () = registry.news.notified() => {}
         }
         let groups: Vec<_> = registry.groups.lock().values().cloned().collect();

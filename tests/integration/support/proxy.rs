@@ -242,7 +242,7 @@ impl Proxy {
     /// How the limits of a caller stand, as `tollgate look` shows it.
     pub(crate) fn look(&self, caller: &str) -> Result<PolicyReport, CallerError> {
         let query = CallerQuery { caller: caller.into(), ..CallerQuery::default() };
-        callers::look(&self.shared, &query).map(|mut report| report.policies.remove(0))
+        callers::read(&self.shared, &query).map(|mut report| report.policies.remove(0))
     }
 
     /// Resets the limits of a caller, as `tollgate reset` does.

@@ -47,7 +47,7 @@ impl Inputs {
     /// The same files and folders as they are now, with the files that have appeared in the
     /// folders.
     #[must_use]
-    pub fn look(&self) -> Inputs {
+    pub fn read_again(&self) -> Inputs {
         let mut now = Inputs::default();
         for (path, how) in self.0.keys() {
             match *how {
@@ -203,7 +203,7 @@ mod tests {
         sources.read(&at("a.yaml"), 100).unwrap();
         sources.read(&at("gone"), 100).unwrap_err();
         let inputs = sources.inputs();
-        assert_eq!(inputs.look(), inputs);
+        assert_eq!(inputs.read_again(), inputs);
         assert_eq!(inputs.paths().count(), 3);
 
         type Change = fn(&Path);
@@ -239,12 +239,12 @@ mod tests {
         ];
         for (name, change, undo) in changes {
             change(folder.path());
-            assert_ne!(inputs.look(), inputs, "{name}");
+            assert_ne!(inputs.read_again(), inputs, "{name}");
             undo(folder.path());
-            assert_eq!(inputs.look(), inputs, "{name} undone");
+            assert_eq!(inputs.read_again(), inputs, "{name} undone");
         }
         fs::write(at("c.swp"), "other names are not read").unwrap();
-        assert_eq!(inputs.look(), inputs);
+        assert_eq!(inputs.read_again(), inputs);
     }
 
     #[test]
@@ -273,7 +273,7 @@ mod tests {
             let sources = Sources::system().recording();
             sources.list(&file, YAML).unwrap_err();
             sources.read(&file, 100).unwrap();
-            assert_eq!(sources.inputs().look(), sources.inputs());
+            assert_eq!(sources.inputs().read_again(), sources.inputs());
             sources.inputs().policies_digest()
         };
         assert_ne!(name("a"), name("b"));
@@ -286,9 +286,9 @@ mod tests {
         sources.list(folder.path(), YAML).unwrap();
         let inputs = sources.inputs();
         fs::write(folder.path().join("new.yaml"), "versi").unwrap();
-        let half = inputs.look();
+        let half = inputs.read_again();
         fs::write(folder.path().join("new.yaml"), "version: 1").unwrap();
-        assert_ne!(inputs.look(), half);
+        assert_ne!(inputs.read_again(), half);
     }
 
     #[test]
@@ -300,7 +300,7 @@ mod tests {
             fs::write(&file, content).unwrap();
             sources.read(&file, 100).unwrap();
         }
-        assert_ne!(sources.inputs().look(), sources.inputs());
+        assert_ne!(sources.inputs().read_again(), sources.inputs());
     }
 
     #[test]
@@ -339,7 +339,11 @@ mod tests {
         sources.list(folder.path(), YAML).unwrap();
         sources.read(&folder.path().join("gone"), 100).unwrap_err();
         let torn = sources.inputs().torn();
-        assert_ne!(torn.look(), torn);
-        assert_eq!(torn.look(), sources.inputs(), "nothing is forgotten but what was in them");
+        assert_ne!(torn.read_again(), torn);
+        assert_eq!(
+            torn.read_again(),
+            sources.inputs(),
+            "nothing is forgotten but what was in them"
+        );
     }
 }
