@@ -4,7 +4,7 @@
 //! Steps are kept whether somebody listens or not. Both are made on the thread of the admin
 //! listener, from the sums of what workers count: requests notice nothing of it.
 
-mod counted;
+mod counts;
 mod report;
 mod steps;
 mod stream;
@@ -19,7 +19,7 @@ use tokio::{
 };
 
 use self::{
-    counted::{CountTotals, Recent},
+    counts::{CountTotals, Recent},
     steps::Steps,
 };
 use super::Context;

@@ -1,8 +1,8 @@
 //! `tollgate check`: every problem of settings and policies at once, what is surely not meant, and
 //! the tests inside policies.
 
-mod asked;
 mod finding;
+mod forward_auth;
 mod github;
 mod json;
 mod report;

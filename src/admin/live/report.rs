@@ -1,4 +1,4 @@
-//! What the dashboard is told: what there is, and how it changes each second.
+//! What the dashboard shows: what there is, and how it changes each second.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -10,14 +10,14 @@ use tollgate_preview::diff::words;
 
 use super::{
     Recent,
-    counted::{
+    counts::{
         AddedQuantiles, CountTotals, RequestCounts, RequestRates, TierCounts, TierName, rate,
     },
     steps::{MAX_TIERS, STEP, Step, Steps, TierStep},
 };
 use crate::admin::{Context, Phase, RefusedReload, UpstreamStatus, upstreams};
 
-/// Overrides of a limit that are told.
+/// The most overrides of a limit that are shown.
 const MAX_OVERRIDES: usize = 50;
 
 /// How it is, and how it was in the last seconds.
@@ -127,7 +127,7 @@ pub(in crate::admin) struct History {
     steps: Vec<Step>,
     /// The limits in force, in the order of the policies.
     limits: Vec<LimitHistory>,
-    /// Limits with a tier that are left out: at most 256 are told.
+    /// Limits with a tier that are left out: at most 256 are shown.
     left_out: usize,
 }
 

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::time::Instant;
 
-use super::counted::{AddedQuantiles, CountTotals, RequestCounts, TierCounts, TierName};
+use super::counts::{AddedQuantiles, CountTotals, RequestCounts, TierCounts, TierName};
 
 /// The length of a step.
 pub(super) const STEP: Duration = Duration::from_secs(5);

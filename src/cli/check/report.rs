@@ -9,7 +9,7 @@ use tollgate_preview::cases::{Failed, Runner};
 use tollgate_settings::{Settings, read_text};
 use tollgate_yaml::{Problem, Sources, warning::Warning};
 
-use super::asked::partly_served;
+use super::forward_auth::partly_served;
 use crate::cli::{
     Exit,
     configured::{Configured, sources_of},
@@ -57,7 +57,7 @@ pub(super) struct CheckedPolicy {
     pub(super) routes: usize,
     #[serde(skip)]
     pub(super) warnings: Vec<Warning>,
-    /// Programs are told how many there are, and each beside the policies.
+    /// Programs get how many there are, and each beside the policies.
     #[serde(serialize_with = "count")]
     pub(super) tests: Vec<Test>,
     /// What is good to know.
