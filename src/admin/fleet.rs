@@ -20,10 +20,10 @@ use crate::reload::ReloadState;
 /// Time between two summaries.
 const PAUSE: Duration = Duration::from_secs(3);
 
-/// The longest text of a problem that others are told.
+/// The longest text of a problem that other proxies get.
 const MAX_PROBLEM_BYTES: usize = 500;
 
-/// Names of policies that others are told.
+/// Names of policies that other proxies get.
 const MAX_POLICIES: usize = 50;
 
 /// How old the answer about other proxies may be.

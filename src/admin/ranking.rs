@@ -14,10 +14,10 @@ use crate::callers::{
     top::{RankBy, TopError, TopQuery, top},
 };
 
-/// The most callers that are told.
+/// The most callers in one answer.
 const MAX_TOP: usize = 1000;
 
-/// Denials that are told if it is not said how many.
+/// Denials in an answer to a request that does not say how many.
 const USUAL_DENIALS: usize = 100;
 
 impl Context {

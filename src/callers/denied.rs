@@ -1,4 +1,4 @@
-//! The latest denials, as they are told.
+//! The report of the latest denials.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

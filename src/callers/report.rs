@@ -1,4 +1,4 @@
-//! What is told about a caller's counters, for people and for machines.
+//! The report of a caller's counters, for people and for machines.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -127,7 +127,7 @@ pub(super) struct Answer<'a, 'p> {
     pub(super) now: Timestamp,
 }
 
-/// What is told.
+/// The report.
 pub(super) fn of(
     found: &[OwnCounters<'_>],
     answer: &Answer<'_, '_>,

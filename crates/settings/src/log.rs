@@ -42,7 +42,7 @@ pub(super) struct RawLog {
     format: Option<Spanned<Choice<Format>>>,
 }
 
-/// How a line of the access log looks, or that there is none.
+/// The format of the access log's lines, or that there is no log.
 #[derive(Clone, Copy, Debug)]
 enum FormatOrOff {
     Text,

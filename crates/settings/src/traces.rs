@@ -212,7 +212,7 @@ fn http_url(text: &str) -> Option<Uri> {
     let is_http = matches!(url.scheme_str(), Some("http" | "https"));
     let authority = url.authority()?.as_str();
     let is_plain = !authority.contains('@') && !url.host()?.is_empty();
-    // A port that is no number is none to hyper.
+    // Hyper takes a port that is no number for a missing one.
     let has_port = url.port_u16().is_some_and(|port| port > 0) || !has_port(authority);
     (is_http && is_plain && has_port && !text.contains(['?', '#'])).then_some(url)
 }

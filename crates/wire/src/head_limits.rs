@@ -28,7 +28,7 @@ impl HeadLimits {
     /// counts them (RFC 9113 section 10.5.1).
     ///
     /// # Errors
-    /// The limit that it goes beyond, or that it has a scheme that is none of HTTP's.
+    /// The limit that it goes beyond, or that its scheme is not one of HTTP's.
     pub fn check(&self, parts: &Parts, max_list: usize) -> Result<(), Violation> {
         // Where it names no authority, the scheme is not handed on; nor has CONNECT one.
         let is_http = matches!(parts.uri.scheme_str(), Some("http" | "https"));
@@ -79,7 +79,7 @@ fn target_bytes(target: &Uri) -> usize {
 /// What a field may not be on its way to HTTP/1.1, though it came through as one of HTTP/2.
 fn check_fields(headers: &HeaderMap) -> Result<(), Violation> {
     for (name, value) in headers {
-        // The one character that is taken for a token's and is none (RFC 9110 section 5.6.2).
+        // The one character that is taken for a token's and is not one (RFC 9110 section 5.6.2).
         if name.as_str().contains('"') {
             return Err(Violation::BadFieldName);
         }

@@ -69,7 +69,7 @@ enum TextPart<'t> {
     Escaped,
     /// `${name}` or `${name:-default}`, as `written`.
     Variable { written: &'t str, name: &'t str, default: Option<&'t str> },
-    /// What starts like a variable and is none.
+    /// What starts like a variable and is not one.
     Malformed(&'t str),
 }
 

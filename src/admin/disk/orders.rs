@@ -71,7 +71,7 @@ impl From<CheckResult> for CheckReport {
     }
 }
 
-/// What the answer is to what the store was told.
+/// The answer to an order that the store got.
 type Answer = Result<Response<Full<Bytes>>, (StatusCode, String)>;
 
 impl Context {

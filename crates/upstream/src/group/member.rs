@@ -102,7 +102,7 @@ impl Member {
         }
     }
 
-    /// It is no address of its server any more, or its server is none of the upstream's.
+    /// It is no address of its server any more, or its server belongs to the upstream no more.
     pub(crate) fn leave(&self) {
         self.has_left.store(true, Ordering::Relaxed);
     }

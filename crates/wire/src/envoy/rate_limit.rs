@@ -63,9 +63,9 @@ pub struct RateLimitResponse {
 pub enum Code {
     /// Envoy lets the request through.
     Unknown = 0,
-    /// There is.
+    /// There is room.
     Ok = 1,
-    /// There is none.
+    /// There is no room.
     OverLimit = 2,
 }
 

@@ -17,7 +17,7 @@ pub struct Replies {
     protocol: Protocol,
 }
 
-/// Bytes of a name in an error that are told: a client chooses it.
+/// The most bytes of a name in an error: a client chooses it.
 const MAX_QUOTED: usize = 256;
 
 impl Replies {

@@ -72,7 +72,7 @@ fn variables_are_filled_in_and_plain_scalars_typed_by_what_they_are_then() {
         ("${TOLLGATE_UNSET:-}", Value::Null),
         ("'${TOLLGATE_UNSET:-}'", text("")),
         ("${TOLLGATE_UNSET:-a:-b $ {c}", text("a:-b $ {c")),
-        // What is none of it.
+        // What is no variable.
         ("$${NAME}", text("${NAME}")),
         ("a$${b} ${NAME}", text("a${b} name")),
         ("$$${NAME}", text("$${NAME}")),
@@ -190,7 +190,7 @@ fn malformed_variables_are_refused() {
 }
 
 #[test]
-fn every_variable_that_is_not_set_is_told_beside_all_other_problems() {
+fn every_variable_that_is_not_set_is_reported_beside_all_other_problems() {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields, rename = "file")]
     #[expect(dead_code, reason = "only decoded")]
