@@ -143,8 +143,8 @@ async fn drain(workers: Vec<Worker>, time: Duration, hurry: impl Future<Output =
     cut
 }
 
-/// The times that a drain of this length has for connections that would go on. A client may have sent its
-/// next request already; it is served, with `Connection: close`.
+/// The times that a drain of this length has for connections that would go on. A client may have
+/// sent its next request already; it is served, with `Connection: close`.
 fn drain_times(drain: Duration) -> DrainTimes {
     let at_least_a_tick =
         |part: Duration| if part < deadline::TICK { Duration::ZERO } else { part };

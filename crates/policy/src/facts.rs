@@ -50,8 +50,9 @@ pub(super) fn is_fact(key: &KeyPart) -> bool {
     matches!(key.chooser(), Chooser::Issuer | Chooser::Client)
 }
 
-/// Whether who has the value may act as its owner. Cookies mostly name a session, whatever they are
-/// called. Claims only say who somebody is: without the token's signature they open nothing.
+/// Whether knowing the value lets others act as its owner. Cookies mostly name a session, whatever
+/// they are called. Claims only say who somebody is: without the token's signature they open
+/// nothing.
 fn may_be_credential(key: &KeyPart, identity: &IdentityRules) -> bool {
     match key {
         KeyPart::Header(name) => identity.sources.reads(name) || names_credential(name.as_str()),

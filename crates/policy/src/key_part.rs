@@ -1,4 +1,5 @@
-//! What a limit is counted per: the table of sources of keys, and values of them that overrides name.
+//! What a limit is counted per: the table of sources of keys, and values of them that overrides
+//! name.
 
 use std::fmt;
 
