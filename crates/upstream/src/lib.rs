@@ -198,8 +198,7 @@ impl Upstreams {
             let Some(next) = connector.next(choice) else { return result };
             let is_vain = result.as_ref().err().is_some_and(UpstreamError::calls_for_another)
                 && tries.has_tried(&next);
-            let tick = self.ticker.now();
-            if is_vain || !tries.again(&next, cost, &connector.budget, tick) {
+            if is_vain || !tries.again(&next, cost, &connector.budget, self.ticker.now()) {
                 return result;
             }
             connector.counters.retries.increment();

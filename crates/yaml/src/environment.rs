@@ -102,48 +102,18 @@ impl Filler<'_> {
             };
             let place = place_in(scalar, written, raw, at..at + length);
             at += length;
-            let (message, help) = match part {
-                TextPart::Text(text) => {
-                    filled.push_str(text);
-                    continue;
+            match self.part(part, &mut filled) {
+                Ok(is_variable) => is_of_environment |= is_variable,
+                Err((message, help)) => {
+                    self.errors.push(FillError { scalar, place, message, help });
                 }
-                TextPart::Escaped => {
-                    filled.push_str(START);
-                    continue;
-                }
-                TextPart::Variable { written, name, default } => {
-                    if let Some(value) = self.sources.variable(name) {
-                        filled.push_str(&value);
-                        self.origins.add(value, written);
-                        is_of_environment = true;
-                        continue;
-                    }
-                    if let Some(default) = default {
-                        filled.push_str(default);
-                        continue;
-                    }
-                    if self.sources.are_by_name() {
-                        filled.push_str(name);
-                        continue;
-                    }
-                    let message = format!("environment variable `{name}` is not set");
-                    (message, "set it, or write a default: `${NAME:-default}`")
-                }
-                TextPart::Malformed(text) => {
-                    (format!("`{text}` does not name an environment variable"), FORMS)
-                }
-            };
-            self.errors.push(FillError { scalar, place, message, help });
+            }
         }
         self.room = self.room.saturating_sub(filled.len());
         if self.room == 0 {
             let message = "too much in one file".to_owned();
-            self.errors.push(FillError {
-                scalar,
-                place: scalar,
-                message,
-                help: "set shorter values",
-            });
+            let help = "set shorter values";
+            self.errors.push(FillError { scalar, place: scalar, message, help });
         }
         if self.errors.len() > faults_before {
             return None;
@@ -162,6 +132,38 @@ impl Filler<'_> {
             self.origins.add(filled, raw);
         }
         Some(value)
+    }
+
+    /// Fills in one part. Whether it came from the environment; or what is wrong, and what to do.
+    fn part(
+        &mut self,
+        part: TextPart<'_>,
+        filled: &mut String,
+    ) -> Result<bool, (String, &'static str)> {
+        let text = match part {
+            TextPart::Text(text) => text,
+            TextPart::Escaped => START,
+            TextPart::Variable { written, name, default } => {
+                if let Some(value) = self.sources.variable(name) {
+                    filled.push_str(&value);
+                    self.origins.add(value, written);
+                    return Ok(true);
+                }
+                match default {
+                    Some(default) => default,
+                    None if self.sources.are_by_name() => name,
+                    None => {
+                        let message = format!("environment variable `{name}` is not set");
+                        return Err((message, "set it, or write a default: `${NAME:-default}`"));
+                    }
+                }
+            }
+            TextPart::Malformed(text) => {
+                return Err((format!("`{text}` does not name an environment variable"), FORMS));
+            }
+        };
+        filled.push_str(text);
+        Ok(false)
     }
 }
 

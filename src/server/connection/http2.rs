@@ -9,15 +9,16 @@ use std::{
     task::Poll,
 };
 
-use http::{Request, header};
-use hyper::{server::conn::http2, service::service_fn};
+use http::{Request, Response, header};
+use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tollgate_clock::deadline::{Deadline, Ticker};
 use tollgate_gate::Gate;
+use tollgate_response::Body;
 use tollgate_settings::Limits;
 use tollgate_upstream::{
     ClientBody,
-    downstream::{Fault, Pace},
+    downstream::{Fault, Pace, Writing},
 };
 use tollgate_wire::{
     frames::{Frames, Phase},
@@ -65,16 +66,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         begun.set(Some(Rc::clone(&pace)));
         // On the heap at once: the engine, the executor and the runtime hand it on by value, each
         // with a copy of all that it may ever hold.
-        Box::pin(async move {
-            let (head, body) = request.into_parts();
-            let limits = &exchange.gate.shared().limits;
-            let verdict = limits.head.check(&head, limits.http2.header_list as usize);
-            let request = Request::from_parts(head, ClientBody::at_pace(body, &pace));
-            let mut response = exchange.respond(request, verdict, ClientPace::Http2(pace)).await?;
-            // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
-            response.headers_mut().remove(header::CONNECTION);
-            Ok::<_, Infallible>(response)
-        })
+        Box::pin(respond(exchange, request, pace))
     });
     let limits = &limits.http2;
     let socket = Rc::new(RefCell::new(socket));
@@ -107,15 +99,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         if let Poll::Ready(Err(_)) = socket.borrow_mut().poll_send(context) {
             return Poll::Ready(None);
         }
-        let served = exchange.served.get();
-        let next = match (writing.stalled(), frames.borrow().phase(), exchange.in_flight.get()) {
-            _ if writing.is_lingering() => Step::Lingering,
-            (Some(stall), _, _) => Step::Stalled(stall),
-            (None, Phase::Opening, _) => Step::Head { number: 0 },
-            (None, Phase::Head(number), _) => Step::Head { number: number.into() },
-            (None, Phase::Between, 0) => Step::Idle { served },
-            (None, Phase::Between, _) => Step::Busy,
-        };
+        let next = step_of(&writing, frames.borrow().phase(), &exchange);
         if next != step {
             let idle = if is_closing { CLOSE_TIMEOUT } else { timeouts.http2_idle };
             let read_rate = &mut read_rate;
@@ -142,6 +126,34 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     }
     if writing.was_flooded() {
         faults.count(Fault::Flood);
+    }
+}
+
+/// Serves one stream.
+async fn respond(
+    exchange: Rc<Exchange>,
+    request: Request<Incoming>,
+    pace: Rc<Pace>,
+) -> Result<Response<Body>, Infallible> {
+    let (head, body) = request.into_parts();
+    let limits = &exchange.gate.shared().limits;
+    let verdict = limits.head.check(&head, limits.http2.header_list as usize);
+    let request = Request::from_parts(head, ClientBody::at_pace(body, &pace));
+    let mut response = exchange.respond(request, verdict, ClientPace::Http2(pace)).await?;
+    // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
+    response.headers_mut().remove(header::CONNECTION);
+    Ok(response)
+}
+
+/// What the connection is at.
+fn step_of(writing: &Writing, phase: Phase, exchange: &Exchange) -> Step {
+    match (writing.stalled(), phase, exchange.in_flight.get()) {
+        _ if writing.is_lingering() => Step::Lingering,
+        (Some(stall), _, _) => Step::Stalled(stall),
+        (None, Phase::Opening, _) => Step::Head { number: 0 },
+        (None, Phase::Head(number), _) => Step::Head { number: number.into() },
+        (None, Phase::Between, 0) => Step::Idle { served: exchange.served.get() },
+        (None, Phase::Between, _) => Step::Busy,
     }
 }
 
