@@ -36,11 +36,14 @@ mod skew;
 mod sliding_log;
 mod sliding_window;
 mod standing;
-#[cfg(test)]
-mod suite;
 mod terms;
+#[cfg(test)]
+mod tests;
 mod token_bucket;
 mod when_full;
+
+#[cfg(test)]
+use self::tests::suite;
 
 pub use self::{
     algorithm::{Algorithm, Bytes, Receipt, State},

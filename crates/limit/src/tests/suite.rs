@@ -13,21 +13,21 @@
 //! Histories advance by microseconds up to a few seconds: subjects have windows of about as much,
 //! and capacities of about ten.
 
-pub(super) mod apart;
-pub(super) mod history;
+pub(crate) mod apart;
+pub(crate) mod history;
 mod model;
-pub(super) mod properties;
+pub(crate) mod properties;
 
 use std::{fmt::Debug, time::Duration};
 
 use tollgate_clock::Timestamp;
 
-use super::{Algorithm, Receipt, Standing};
+use crate::{Algorithm, Receipt, Standing};
 
-pub(super) use self::model::{Model, assert_equals_model, first_instant};
+pub(crate) use self::model::{Model, assert_equals_model, first_instant};
 
 /// An algorithm as the suite sees it.
-pub(super) trait Subject: Algorithm<State: Debug> + Debug + Sized {
+pub(crate) trait Subject: Algorithm<State: Debug> + Debug + Sized {
     /// Whether an unused key's first charge fixes when it and later ones are forgotten. Then a
     /// refund is compared with a key that was in use before the charge, because a refund does not
     /// remove the anchor that the charge set.
@@ -95,13 +95,13 @@ macro_rules! property_tests {
         }
     };
 }
-pub(super) use property_tests;
+pub(crate) use property_tests;
 
 /// When histories begin: at the start of every window that is a divisor of ten seconds.
-pub(super) const START: Timestamp = Timestamp::from_secs(1_790_000_000);
+pub(crate) const START: Timestamp = Timestamp::from_secs(1_790_000_000);
 
 /// One decision as a store makes it.
-pub(super) fn decide<A: Algorithm>(
+pub(crate) fn decide<A: Algorithm>(
     algorithm: &A,
     state: &mut A::State,
     cost: u32,
@@ -117,6 +117,6 @@ pub(super) fn decide<A: Algorithm>(
 }
 
 /// The instant that lies `ago` before `instant`.
-pub(super) fn before(instant: Timestamp, ago: Duration) -> Timestamp {
+pub(crate) fn before(instant: Timestamp, ago: Duration) -> Timestamp {
     Timestamp::from_micros(instant.saturating_since(Timestamp::default() + ago).as_micros() as u64)
 }

@@ -1,0 +1,3 @@
+//! What the tests of all algorithms share.
+
+pub(crate) mod suite;
