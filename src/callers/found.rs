@@ -6,7 +6,7 @@ use tollgate_clock::Timestamp;
 use tollgate_gate::{hash_descriptor, hash_named_key};
 use tollgate_identity::{CallerByName, Identifier, NameError, Prefixes, ResolvedCaller};
 use tollgate_limit::{Charge, Key, Origin, Stance};
-use tollgate_policy::{Allowance, KeyPart, Limit, Listed, Override, Policies, Policy, Wanted};
+use tollgate_policy::{Allowance, CallerList, KeyPart, Limit, Override, Policies, Policy, Wanted};
 
 use super::{CallerError, CallerQuery};
 
@@ -246,7 +246,7 @@ impl<'p> OwnCounters<'p> {
 
     /// Whether the caller is charged nothing, or refused; as policies call that.
     pub(super) fn listed_as(&self) -> Option<&'static str> {
-        let has = |listed: &Listed| match &self.who {
+        let has = |listed: &CallerList| match &self.who {
             Who::Caller(named) => listed.callers.iter().any(|name| name.is_of(&named.caller)),
             Who::Address(address) => listed.contains_address(*address),
             Who::Named(_) => false,

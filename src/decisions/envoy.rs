@@ -10,11 +10,11 @@ use tollgate_response::{Body, GrpcCode, call_error, call_response, is_grpc_call,
 use tollgate_settings::AskProtocol;
 use tollgate_upstream::{ClientBody, downstream::Peer};
 use tollgate_wire::{
-    asked::{AskError, Asker},
     envoy::{
         frame::{self, FrameError},
         health::{HealthCheckRequest, HealthCheckResponse, ServingStatus},
     },
+    forward_auth::{AskError, Asker},
 };
 
 use self::{check::check, json::rate_limit_by_json, rate_limit::rate_limit_by_grpc};

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 use tollgate_response::{Body, Rejection};
 use tollgate_upstream::downstream::Peer;
-use tollgate_wire::asked::{AskError, Asker, restore};
+use tollgate_wire::forward_auth::{AskError, Asker, restore};
 
 use super::{
     head_changes::HeadChanges,

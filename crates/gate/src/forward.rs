@@ -18,7 +18,7 @@ use tollgate_upstream::{
     ClientBody, Destination, Sender, Switch, UpstreamError, Upstreams, clean_response,
     downstream::{Peer, client_number},
 };
-use tollgate_wire::asked::Asker;
+use tollgate_wire::forward_auth::Asker;
 
 use super::{Snapshot, request_state::RequestState, respond::Reply, upgrade};
 

@@ -88,7 +88,7 @@ use tollgate_upstream::{
     ClientBody, UpstreamError, Upstreams,
     downstream::{Fault, Peer},
 };
-use tollgate_wire::{Violation, asked::Asker};
+use tollgate_wire::{Violation, forward_auth::Asker};
 
 use self::{
     abandoned::Abandoned,

@@ -38,14 +38,14 @@ impl CallerName {
 
 /// Addresses and callers that a policy singles out.
 #[derive(Clone, Debug, Default)]
-pub struct Listed {
+pub struct CallerList {
     /// Addresses.
     pub networks: Vec<IpNet>,
     /// Callers.
     pub callers: Vec<CallerName>,
 }
 
-impl Listed {
+impl CallerList {
     /// Whether this address is among them.
     pub fn contains_address(&self, address: IpAddr) -> bool {
         self.networks.iter().any(|network| network.contains(&address))

@@ -25,7 +25,7 @@ pub enum Origins {
     /// Every one.
     Any,
     /// Those that match one of these.
-    Listed(Vec<OriginPattern>),
+    Patterns(Vec<OriginPattern>),
 }
 
 /// An origin, or all at the subdomains of a host.
@@ -65,7 +65,7 @@ impl Cors {
     pub fn allows(&self, origin: &HeaderValue) -> bool {
         match &self.origins {
             Origins::Any => true,
-            Origins::Listed(patterns) => {
+            Origins::Patterns(patterns) => {
                 origin.to_str().is_ok_and(|origin| patterns.iter().any(|own| own.matches(origin)))
             }
         }
@@ -91,7 +91,7 @@ mod tests {
 
     #[test]
     fn pattern_is_for_names_below_it_and_nothing_else() {
-        let listed = Origins::Listed(vec![
+        let listed = Origins::Patterns(vec![
             OriginPattern::Exact("https://app.example.com".into()),
             OriginPattern::Below { scheme: "https://".into(), suffix: ".dev.example:8443".into() },
         ]);

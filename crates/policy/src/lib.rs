@@ -42,7 +42,7 @@ use tollgate_yaml::warning::Warning;
 
 pub use self::{
     allowance::{Allowance, Allowances, RefundBound},
-    callers::{CallerName, Listed},
+    callers::{CallerList, CallerName},
     case::{Begin, Case, Expect, Given, MAX_REQUESTS},
     compile::load,
     cors::{Cors, OriginPattern, Origins, Preflight},
@@ -201,9 +201,9 @@ pub struct Policy {
     /// standings; none: nothing.
     pub cors: Option<Arc<Cors>>,
     /// Who is charged nothing.
-    pub exempt: Listed,
+    pub exempt: CallerList,
     /// Who is refused.
-    pub deny: Listed,
+    pub deny: CallerList,
     /// What the access log may tell of requests beside what each line has.
     pub facts: Vec<Fact>,
     /// The limit to report where a response can report only one: a position in `limits`.

@@ -98,7 +98,7 @@ mod tests {
     }
 
     fn listed_origins() -> Origins {
-        Origins::Listed(vec![OriginPattern::Exact("https://app.example.com".into())])
+        Origins::Patterns(vec![OriginPattern::Exact("https://app.example.com".into())])
     }
 
     fn fields_for(cors: &Cors, origin: &HeaderValue) -> Option<HeaderMap> {

@@ -45,7 +45,7 @@ impl Rejection {
             Rejection::MissingKey(_) => Some(DenialReason::MissingKey),
             Rejection::Store(_) => Some(DenialReason::Store),
             Rejection::Framing(_)
-            | Rejection::Asked(_)
+            | Rejection::Question(_)
             | Rejection::Target(_)
             | Rejection::Connection(_)
             | Rejection::AmbiguousKey(_)

@@ -16,7 +16,7 @@ impl Rejection {
             Rejection::Framing(_) => "The request is malformed or too large.".into(),
             Rejection::Target(error) => format!("The request's address is not valid: {error}."),
             Rejection::Connection(error) => format!("The request is not valid: {error}."),
-            Rejection::Asked(error) => format!("This cannot be decided: {error}."),
+            Rejection::Question(error) => format!("This cannot be decided: {error}."),
             Rejection::Method => "This method is not allowed.".into(),
             Rejection::NoRoute => "Not Found".into(),
             Rejection::Identity(error) => identity_message(error).into(),

@@ -5,7 +5,7 @@ use tollgate_identity::IdentityError;
 use tollgate_policy::AddressRefusal;
 use tollgate_store::StoreError;
 use tollgate_upstream::{ConnectionNamesProtectedField, UpstreamError, downstream::NotGood};
-use tollgate_wire::{Violation, asked::AskError, target::TargetError};
+use tollgate_wire::{Violation, forward_auth::AskError, target::TargetError};
 
 /// Why a request gets its response here and not from the upstream.
 #[derive(Debug, thiserror::Error)]
@@ -15,7 +15,7 @@ pub enum Rejection {
     Framing(#[from] Violation),
     /// What another proxy asks cannot be decided: that proxy's mistake, not its client's.
     #[error(transparent)]
-    Asked(#[from] AskError),
+    Question(#[from] AskError),
     /// The target or the host is invalid.
     #[error(transparent)]
     Target(#[from] TargetError),

@@ -5,7 +5,7 @@ use tollgate_identity::IdentityError;
 use tollgate_policy::Responses;
 use tollgate_store::{NoRoom, StoreError};
 use tollgate_upstream::UpstreamError;
-use tollgate_wire::{ViolationKind, asked::AskError};
+use tollgate_wire::{ViolationKind, forward_auth::AskError};
 
 use super::rejection::Rejection;
 
@@ -22,7 +22,7 @@ impl Rejection {
             Rejection::Target(_) | Rejection::Connection(_) | Rejection::AmbiguousKey(_) => {
                 StatusCode::BAD_REQUEST
             }
-            Rejection::Asked(error) => match error {
+            Rejection::Question(error) => match error {
                 AskError::NotAnAsker => StatusCode::FORBIDDEN,
                 AskError::Path => StatusCode::NOT_FOUND,
                 AskError::Missing(_) | AskError::Repeated(_) | AskError::Malformed(_) => {

@@ -12,7 +12,6 @@ use tollgate_identity::{address_behind, canonical};
 use tollgate_response::{Body, GrpcCode, call_response};
 use tollgate_upstream::downstream::Peer;
 use tollgate_wire::{
-    asked::{AskError, Asker, Description, head_of},
     envoy::{
         AppendAction, HeaderValue as EnvoyField, HeaderValueOption,
         authorization::{
@@ -21,6 +20,7 @@ use tollgate_wire::{
         },
         frame,
     },
+    forward_auth::{AskError, Asker, Description, head_of},
 };
 
 use super::Fault;

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use tollgate_yaml::Spanned;
 
 use super::{Compiler, WrittenNames};
-use crate::{CallerName, Listed, file::RawIdentity};
+use crate::{CallerList, CallerName, file::RawIdentity};
 
 impl Compiler<'_> {
     /// `kind:value`, where the kind is the name of an entry of `callers`.
@@ -69,8 +69,8 @@ impl Compiler<'_> {
         raw: &[Spanned<String>],
         identity: &RawIdentity,
         names: &WrittenNames<'_>,
-    ) -> Listed {
-        let mut listed = Listed::default();
+    ) -> CallerList {
+        let mut listed = CallerList::default();
         for entry in raw {
             if let Some(network) = self.try_network(entry) {
                 listed.networks.push(network);

@@ -55,7 +55,7 @@ impl Compiler<'_> {
             written => {
                 let patterns: Vec<Option<OriginPattern>> =
                     written.iter().map(|origin| self.origin(origin)).collect();
-                patterns.into_iter().collect::<Option<Vec<_>>>().map(Origins::Listed)
+                patterns.into_iter().collect::<Option<Vec<_>>>().map(Origins::Patterns)
             }
         }
     }

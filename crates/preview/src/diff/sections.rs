@@ -7,7 +7,7 @@ use tollgate_identity::{
     RequiredClaim, Scheme, TokenSources,
 };
 use tollgate_keyword::Keyword;
-use tollgate_policy::{Limit, Listed, Per, Policy, Responses};
+use tollgate_policy::{CallerList, Limit, Per, Policy, Responses};
 
 use super::{
     caller_classes::{Family, caller_rules},
@@ -291,8 +291,8 @@ pub(super) fn access(old: &Policy, new: &Policy) -> Vec<Change> {
     changes
 }
 
-fn entries(listed: &Listed, policy: &Policy) -> Vec<String> {
-    let Listed { networks, callers } = listed;
+fn entries(listed: &CallerList, policy: &Policy) -> Vec<String> {
+    let CallerList { networks, callers } = listed;
     let networks = networks.iter().map(ToString::to_string);
     networks.chain(callers.iter().map(|name| words::caller(name, policy))).collect()
 }

@@ -209,7 +209,7 @@ fn reader_words(cors: &Cors) -> Vec<String> {
     let Cors { origins, credentials, preflight: _ } = cors;
     let mut words: Vec<String> = match origins {
         Origins::Any => vec!["*".into()],
-        Origins::Listed(patterns) => patterns.iter().map(origin).collect(),
+        Origins::Patterns(patterns) => patterns.iter().map(origin).collect(),
     };
     words.extend(credentials.then(|| "with credentials".into()));
     words

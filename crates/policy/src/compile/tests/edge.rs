@@ -207,7 +207,7 @@ fn route_says_what_pages_may_do_or_the_policy_does() {
         headers: vec![http::HeaderName::from_static("x-a")],
         max_age: Some(600 * SECOND),
     };
-    let origins = Origins::Listed(vec![below, OriginPattern::Exact("https://a.example".into())]);
+    let origins = Origins::Patterns(vec![below, OriginPattern::Exact("https://a.example".into())]);
     assert_eq!(own, Some(Cors { origins, credentials: true, preflight }));
 }
 
