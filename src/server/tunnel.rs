@@ -217,16 +217,7 @@ impl Direction {
             }
             let mut space = [const { MaybeUninit::uninit() }; CHUNK];
             let mut buffer = ReadBuf::uninit(&mut space);
-            let read = match reader.as_mut().poll_read(context, &mut buffer) {
-                // Many that speak TLS end without a word; what is carried knows its own end.
-                Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
-                    Poll::Ready(Ok(()))
-                }
-                // After the Close, what this side sends is not needed.
-                Poll::Ready(Err(_)) if self.is_closed => Poll::Ready(Ok(())),
-                read => read,
-            };
-            if read?.is_pending() {
+            if self.poll_read(context, reader.as_mut(), &mut buffer)?.is_pending() {
                 if self.must_flush {
                     ready!(writer.as_mut().poll_flush(context))?;
                     self.must_flush = false;
@@ -253,6 +244,24 @@ impl Direction {
                 },
             };
             self.rest = Bytes::copy_from_slice(read.get(written..).unwrap_or_default());
+        }
+    }
+
+    /// Reads what comes next; nothing, where an error only says that there is no more.
+    fn poll_read(
+        &self,
+        context: &mut Context<'_>,
+        reader: Pin<&mut impl AsyncRead>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        match reader.poll_read(context, buffer) {
+            // Many that speak TLS end without a word; what is carried knows its own end.
+            Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Poll::Ready(Ok(()))
+            }
+            // After the Close, what this side sends is not needed.
+            Poll::Ready(Err(_)) if self.is_closed => Poll::Ready(Ok(())),
+            read => read,
         }
     }
 
