@@ -14,11 +14,11 @@ pub mod markdown;
 pub mod text;
 
 mod choice;
-#[cfg(test)]
-mod example;
 mod safe;
 mod sentences;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod times;
 mod words;
 

@@ -111,7 +111,7 @@ impl Choice<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::example;
+    use crate::report::tests::example;
 
     #[test]
     fn a_curve_is_read_at_the_next_lower_point() {

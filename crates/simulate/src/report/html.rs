@@ -233,7 +233,7 @@ fn write_read(page: &mut String, read: &Read) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::example;
+    use crate::report::tests::example;
 
     fn written(report: &Report) -> String {
         let mut output = Vec::new();

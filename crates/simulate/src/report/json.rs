@@ -28,7 +28,7 @@ mod tests {
     use serde_json::Value;
 
     use super::*;
-    use crate::report::example;
+    use crate::report::tests::example;
 
     fn written(report: &Report) -> Value {
         let mut output = Vec::new();

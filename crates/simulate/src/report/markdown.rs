@@ -164,7 +164,7 @@ fn write_read(read: &Read, output: &mut dyn Write) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::example;
+    use crate::report::tests::example;
 
     fn written(report: &Report) -> String {
         let mut output = Vec::new();

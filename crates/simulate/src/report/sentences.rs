@@ -191,7 +191,7 @@ fn not_judged(report: &Report) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::example;
+    use crate::report::tests::example;
 
     #[test]
     fn the_verdict_names_requests_and_callers() {

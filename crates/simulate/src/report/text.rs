@@ -160,7 +160,7 @@ fn write_against(against: &Against, report: &Report, output: &mut dyn Write) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::example;
+    use crate::report::tests::example;
 
     fn written(report: &Report) -> String {
         let mut output = Vec::new();

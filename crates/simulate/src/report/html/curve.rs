@@ -238,7 +238,7 @@ fn path(points: &[CurvePoint], scale: &Scale, part: fn(&CurvePoint) -> f64) -> S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::{choice::choices, example};
+    use crate::report::{choice::choices, tests::example};
 
     #[test]
     fn marks_of_the_axis_are_round_and_few() {

@@ -9,11 +9,11 @@ use crate::{
 };
 
 /// Text that ends every kind of context early, or drives what shows it.
-pub(super) const HOSTILE: &str =
+pub(in crate::report) const HOSTILE: &str =
     "</td><script>alert(1)</script>'\"&|`@octocat #1 \u{1b}[31m\u{202e}evil\n| a | <!--";
 
 /// A curve of 1,000 callers with a request each for every one that is denied.
-pub(super) fn curve<const N: usize>(limit: &str, window: u64, points: [(u32, u64); N]) -> Curve {
+pub(in crate::report) fn curve<const N: usize>(limit: &str, window: u64, points: [(u32, u64); N]) -> Curve {
     curve_of(limit, window, &points)
 }
 
@@ -72,7 +72,7 @@ fn limit(name: &str, mode: &str, window_seconds: u64, allows: u32, denied: u64) 
 }
 
 /// As reports often are.
-pub(super) fn report() -> Report {
+pub(in crate::report) fn report() -> Report {
     let mut curves = vec![falling("core", 3_600, 300, 9_000.0), falling("search", 60, 60, 240.0)];
     curves.push(Curve { present: 40, is_exact: false, ..curves[1].clone() });
     curves[0].present = 1_000;
@@ -182,7 +182,7 @@ pub(super) fn report() -> Report {
 }
 
 /// Of an empty file, judged by policies without a limit.
-pub(super) fn nothing() -> Report {
+pub(in crate::report) fn nothing() -> Report {
     Report {
         version: 1,
         read: Read::default(),
@@ -198,7 +198,7 @@ pub(super) fn nothing() -> Report {
 }
 
 /// A hundred limits with curves of a thousand points, and as many buckets as there may be.
-pub(super) fn large() -> Report {
+pub(in crate::report) fn large() -> Report {
     let mut report = report();
     let name = |at: u32| format!("limit-with-a-long-name-{at:03}");
     report.curves = (0..100).map(|at| falling(&name(at), 3_600, 2_000, 3_000_000.0)).collect();
@@ -212,7 +212,7 @@ pub(super) fn large() -> Report {
 }
 
 /// Attacks wherever a client or a file can put text.
-pub(super) fn hostile() -> Report {
+pub(in crate::report) fn hostile() -> Report {
     let mut report = report();
     let text = || HOSTILE.to_owned();
     report.notes.push(text());
@@ -237,7 +237,7 @@ pub(super) fn hostile() -> Report {
 }
 
 /// Numbers that a mistake in a division makes.
-pub(super) fn broken() -> Report {
+pub(in crate::report) fn broken() -> Report {
     let mut report = report();
     report.read.took_seconds = 0.0;
     report.read.seconds = f64::NAN;

@@ -1,0 +1,3 @@
+//! What the tests of reports share.
+
+pub(super) mod example;
