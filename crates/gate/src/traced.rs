@@ -4,6 +4,7 @@
 use std::net::IpAddr;
 
 use http::request::Parts;
+use tollgate_keyword::Keyword;
 use tollgate_observe::trace::{
     EndingTrace, LimitOutcome, RequestHead, RequestOutcome, RequestTrace, Started,
 };
@@ -81,7 +82,7 @@ impl TracedRequest<'_> {
         let own = limit_standing(self.stores, tally, &charge);
         Some(LimitOutcome {
             name: own.name,
-            decision: own.decision.name(),
+            decision: own.decision.keyword(),
             used: own.standing.used,
             max: own.standing.limit,
             store: own.decided_by,

@@ -82,17 +82,9 @@ pub fn log_to_stderr(format: Format) -> Events {
     let kinds = Arc::<Kinds>::default();
     let layer = tracing_subscriber::fmt::layer().with_ansi(false).with_writer(move || lines.line());
     let bounded = Repeats(Arc::clone(&kinds));
+    let layer = layer.event_format(EventLines(format));
     let registry = tracing_subscriber::registry();
-    let dispatch = match format {
-        Format::Text => {
-            let layer = layer.event_format(TextLines);
-            Dispatch::new(registry.with(layer).with(bounded).with(filter))
-        }
-        Format::Json => {
-            let layer = layer.event_format(JsonLines);
-            Dispatch::new(registry.with(layer).with(bounded).with(filter))
-        }
-    };
+    let dispatch = Dispatch::new(registry.with(layer).with(bounded).with(filter));
     // Only the first caller in a process sets it.
     if dispatcher::set_global_default(dispatch.clone()).is_ok() {
         panics::log_through(dispatch, pipe.clone());
@@ -128,8 +120,8 @@ fn filter() -> Option<EnvFilter> {
     EnvFilter::try_new(directives(&env::var(FILTER).ok()?)).ok()
 }
 
-/// The filter with each directive about a part of this program, `tollgate::store=debug`, also for the
-/// crate that the part is: it is named as it is shown.
+/// The filter with each directive about a part of this program, `tollgate::store=debug`, also for
+/// the crate that the part is: users name it as it is shown.
 fn directives(filter: &str) -> String {
     let mut directives: Vec<Cow<'_, str>> = Vec::new();
     for directive in filter.split(',') {
@@ -148,11 +140,10 @@ fn shown(target: &str) -> Cow<'_, str> {
     part.map_or(target.into(), |part| format!("tollgate::{part}").into())
 }
 
-/// A line for people: time, level, target, message and fields. As the subscriber's own, but for the
-/// target.
-struct TextLines;
+/// Lines of events, each with time, level, target, message and fields.
+struct EventLines(Format);
 
-impl<S, N> FormatEvent<S, N> for TextLines
+impl<S, N> FormatEvent<S, N> for EventLines
 where
     S: Subscriber + for<'l> LookupSpan<'l>,
     N: for<'w> FormatFields<'w> + 'static,
@@ -160,48 +151,51 @@ where
     fn format_event(
         &self,
         context: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
+        writer: Writer<'_>,
         event: &Event<'_>,
     ) -> fmt::Result {
-        let metadata = event.metadata();
-        SystemTime.format_time(&mut writer)?;
-        write!(writer, " {:>5} {}: ", metadata.level(), shown(metadata.target()))?;
-        context.format_fields(writer.by_ref(), event)?;
-        writeln!(writer)
+        match self.0 {
+            Format::Text => write_text(context, writer, event),
+            Format::Json => write_json(writer, event),
+        }
     }
 }
 
-/// One JSON object a line: time, level, target, message, fields.
-///
-/// Not the subscriber's own: that would be one more crate, names the time otherwise than the access
-/// log does, and has the event's own fields beside its name and level, so that they may collide.
-struct JsonLines;
-
-impl<S, N> FormatEvent<S, N> for JsonLines
+/// Writes a line for people. As the subscriber's own, but for the target.
+fn write_text<S, N>(
+    context: &FmtContext<'_, S, N>,
+    mut writer: Writer<'_>,
+    event: &Event<'_>,
+) -> fmt::Result
 where
     S: Subscriber + for<'l> LookupSpan<'l>,
     N: for<'w> FormatFields<'w> + 'static,
 {
-    fn format_event(
-        &self,
-        _: &FmtContext<'_, S, N>,
-        mut writer: Writer<'_>,
-        event: &Event<'_>,
-    ) -> fmt::Result {
-        let mut fields = Fields::default();
-        event.record(&mut fields);
-        let metadata = event.metadata();
-        let time = Clock::System.now();
-        let message = Value::String(fields.message);
-        writeln!(
-            writer,
-            "{{\"time\":\"{time}\",\"level\":\"{}\",\"target\":\"{}\",\"message\":{message},\
-             \"fields\":{}}}",
-            metadata.level(),
-            shown(metadata.target()),
-            Value::Object(fields.others),
-        )
-    }
+    let metadata = event.metadata();
+    SystemTime.format_time(&mut writer)?;
+    write!(writer, " {:>5} {}: ", metadata.level(), shown(metadata.target()))?;
+    context.format_fields(writer.by_ref(), event)?;
+    writeln!(writer)
+}
+
+/// Writes one JSON object.
+///
+/// Not the subscriber's own: that would be one more crate, names the time otherwise than the access
+/// log does, and has the event's own fields beside its name and level, so that they may collide.
+fn write_json(mut writer: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    let mut fields = Fields::default();
+    event.record(&mut fields);
+    let metadata = event.metadata();
+    let time = Clock::System.now();
+    let message = Value::String(fields.message);
+    writeln!(
+        writer,
+        "{{\"time\":\"{time}\",\"level\":\"{}\",\"target\":\"{}\",\"message\":{message},\
+         \"fields\":{}}}",
+        metadata.level(),
+        shown(metadata.target()),
+        Value::Object(fields.others),
+    )
 }
 
 /// What an event says.

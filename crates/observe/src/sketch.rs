@@ -10,7 +10,6 @@
 //! request.
 
 mod book;
-mod by_key;
 mod distinct;
 mod hour;
 mod minute;

@@ -2,10 +2,11 @@
 
 use std::fmt::Write as _;
 
+use rustc_hash::FxHashMap;
 use tollgate_clock::Timestamp;
 use tollgate_preview::{Judged, PastVerdict};
 
-use super::{Against, CallerChange, WorstCaller, curve::share, keyed::Keyed};
+use super::{Against, CallerChange, WorstCaller, curve::share};
 
 /// How many callers are named.
 const NAMED: usize = 10;
@@ -19,11 +20,11 @@ const WAITING: usize = 64;
 /// All callers, by a hash of the name that the log has for them.
 #[derive(Default)]
 pub(super) struct CallerCounts {
-    all: Keyed<u64, CallerCount>,
+    all: FxHashMap<u64, CallerCount>,
     /// Callers of requests that are not counted yet. The memory that several of them need is waited
     /// for together, where it is not in a cache of the processor.
     waiting: Vec<u64>,
-    names: Keyed<u64, Box<DeniedCaller>>,
+    names: FxHashMap<u64, Box<DeniedCaller>>,
 }
 
 /// What was counted of a caller.
@@ -40,7 +41,7 @@ struct CallerCount {
     is_denied: bool,
 }
 
-/// What is told of a caller who was denied.
+/// What a report says of a caller that was denied.
 pub(super) struct DeniedCaller {
     /// Kind and value.
     pub(super) caller: String,
@@ -50,19 +51,10 @@ pub(super) struct DeniedCaller {
     /// A command that explains that request.
     pub(super) explain: String,
     /// How often each limit has denied it.
-    limits: Vec<(Box<str>, u64)>,
+    pub(super) limits: Vec<(Box<str>, u64)>,
 }
 
 impl DeniedCaller {
-    pub(super) fn new(
-        caller: String,
-        tier: String,
-        first: Timestamp,
-        explain: String,
-    ) -> DeniedCaller {
-        DeniedCaller { caller, tier, first, explain, limits: Vec::new() }
-    }
-
     fn add(&mut self, limit: &str) {
         match self.limits.iter_mut().find(|(name, _)| **name == *limit) {
             Some((_, count)) => *count += 1,

@@ -32,8 +32,13 @@ pub(super) fn describe(
     };
     let tiers = judged.policy.map(|policy| &policy.identity.tiers);
     let tier = identity.and_then(|identity| tiers?.names().nth(identity.tier));
-    let explain = explain(policies, past, judged);
-    DeniedCaller::new(caller, tier.unwrap_or_default().to_owned(), time, explain)
+    DeniedCaller {
+        caller,
+        tier: tier.unwrap_or_default().to_owned(),
+        first: time,
+        explain: explain(policies, past, judged),
+        limits: Vec::new(),
+    }
 }
 
 /// The command that explains a request.

@@ -21,7 +21,6 @@ mod caller_id;
 mod callers;
 mod curve;
 mod describe;
-mod keyed;
 mod limits;
 mod not_judged;
 mod notes;

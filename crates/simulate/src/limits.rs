@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use rustc_hash::FxHashMap;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Align, Quota, Retry};
 use tollgate_policy::{Allowance, Enforcement, Limit, Policies, Policy};
@@ -10,7 +11,6 @@ use tollgate_preview::{ChargeMode, JudgedCharge};
 use super::{
     Curve, LimitAnswer,
     curve::{Usage, share},
-    keyed::Keyed,
     not_judged::NotJudged,
 };
 
@@ -23,7 +23,7 @@ const WAITING: usize = 64;
 /// What was counted of all limits.
 #[derive(Default)]
 pub(super) struct LimitCounts<'p> {
-    positions: Keyed<(usize, u8), usize>,
+    positions: FxHashMap<(usize, u8), usize>,
     all: Vec<LimitCount<'p>>,
     /// Charges that are not counted yet, each with the position of its limit and its time. The
     /// memory that several of them need is waited for together, where it is not in a cache of the
@@ -42,7 +42,7 @@ struct LimitCount<'p> {
     policy: &'p Policy,
     requests: u64,
     denied: u64,
-    keys: Keyed<u128, KeyCount>,
+    keys: FxHashMap<u128, KeyCount>,
     keys_denied: u64,
     longest_lockout: u64,
     usage: Usage,
@@ -157,7 +157,7 @@ impl<'p> LimitCount<'p> {
             policy,
             requests: 0,
             denied: 0,
-            keys: Keyed::default(),
+            keys: FxHashMap::default(),
             keys_denied: 0,
             longest_lockout: 0,
             usage: Usage::default(),

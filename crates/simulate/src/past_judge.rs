@@ -1,8 +1,7 @@
 //! Policies, and the counters of a simulation: it judges by the time of the log.
 
 use std::{
-    cmp::Reverse,
-    collections::BinaryHeap,
+    collections::BTreeMap,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -31,21 +30,15 @@ pub(super) struct PastJudge<'p> {
     policies: &'p Policies,
     rehearsal: Rehearsal,
     clock: Arc<AtomicU64>,
-    /// What requests hold of limits of requests in flight, by the time at which they end.
-    in_flight: BinaryHeap<Reverse<InFlight>>,
+    /// What requests hold of limits of requests in flight, by the time at which they end, and the
+    /// number of the request.
+    in_flight: BTreeMap<(Timestamp, u64), HeldLeases>,
     judged: u64,
     /// Requests since the latest sweep.
     unswept: usize,
     /// The counters in use after the latest sweep, and the most after any.
     keys: usize,
     peak_keys: usize,
-}
-
-/// What a request holds until it ends.
-struct InFlight {
-    end: Timestamp,
-    number: u64,
-    leases: HeldLeases,
 }
 
 impl<'p> PastJudge<'p> {
@@ -58,7 +51,7 @@ impl<'p> PastJudge<'p> {
             policies,
             rehearsal,
             clock,
-            in_flight: BinaryHeap::new(),
+            in_flight: BTreeMap::new(),
             judged: 0,
             unswept: 0,
             keys: 0,
@@ -79,8 +72,7 @@ impl<'p> PastJudge<'p> {
         self.rehearsal.replay(self.policies, past, judged).await;
         self.judged += 1;
         if let Some(leases) = judged.leases.take() {
-            let (end, number) = (now + took, self.judged);
-            self.in_flight.push(Reverse(InFlight { end, number, leases }));
+            self.in_flight.insert((now + took, self.judged), leases);
         }
         self.unswept += 1;
         if self.is_sweep_due() {
@@ -114,32 +106,12 @@ impl<'p> PastJudge<'p> {
     }
 
     fn end_those_before(&mut self, now: Timestamp) {
-        while let Some(Reverse(first)) = self.in_flight.peek()
-            && first.end <= now
+        while let Some(first) = self.in_flight.first_entry()
+            && let (end, _) = *first.key()
+            && end <= now
         {
-            self.clock.store(first.end.as_micros(), Ordering::Relaxed);
-            let ended = self.in_flight.pop();
-            drop(ended.map(|Reverse(ended)| ended.leases));
+            self.clock.store(end.as_micros(), Ordering::Relaxed);
+            drop(first.remove());
         }
-    }
-}
-
-impl PartialEq for InFlight {
-    fn eq(&self, other: &InFlight) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for InFlight {}
-
-impl PartialOrd for InFlight {
-    fn partial_cmp(&self, other: &InFlight) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for InFlight {
-    fn cmp(&self, other: &InFlight) -> std::cmp::Ordering {
-        (self.end, self.number).cmp(&(other.end, other.number))
     }
 }

@@ -3,6 +3,7 @@
 use std::{fmt::Display, net::IpAddr, time::Duration};
 
 use tollgate_clock::Timestamp;
+use tollgate_keyword::keywords;
 use tollgate_limit::Standing;
 
 use super::Facts;
@@ -105,16 +106,7 @@ pub enum Mode {
     Candidate,
 }
 
-impl Mode {
-    /// Its name in the log, which is that in policies.
-    pub fn name(self) -> &'static str {
-        match self {
-            Mode::Enforce => "enforce",
-            Mode::Shadow => "shadow",
-            Mode::Candidate => "candidate",
-        }
-    }
-}
+keywords! { Mode { Enforce = "enforce", Shadow = "shadow", Candidate = "candidate" } }
 
 /// What a limit says of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -127,13 +119,4 @@ pub enum Decision {
     WouldDeny,
 }
 
-impl Decision {
-    /// Its name in the log.
-    pub fn name(self) -> &'static str {
-        match self {
-            Decision::Allow => "allow",
-            Decision::Deny => "deny",
-            Decision::WouldDeny => "would_deny",
-        }
-    }
-}
+keywords! { Decision { Allow = "allow", Deny = "deny", WouldDeny = "would_deny" } }

@@ -2,6 +2,7 @@
 
 use std::io::Write as _;
 
+use tollgate_keyword::Keyword;
 use tollgate_limit::Standing;
 
 use super::{
@@ -112,8 +113,8 @@ fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
     for (at, own) in limits.iter().enumerate() {
         let LimitStanding { name, window_seconds, standing, cost, decided_by, .. } = own;
         let Standing { limit, used, remaining, .. } = standing;
-        let mode = own.mode.name();
-        let decision = own.decision.name();
+        let mode = own.mode.keyword();
+        let decision = own.decision.keyword();
         let comma = if at == 0 { "" } else { "," };
         let _ = write!(line, "{comma}{{\"name\":\"{name}\",\"mode\":\"{mode}\"");
         push_number(line, "window_seconds", *window_seconds);

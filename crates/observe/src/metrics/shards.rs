@@ -6,14 +6,8 @@ use parking_lot::Mutex;
 
 /// Counters, one set for each user at a time. What a user has counted stays when it has gone, and
 /// its set goes to the next one, so that there never are more than users at once.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Shards<T>(Mutex<Vec<Arc<T>>>);
-
-impl<T> Default for Shards<T> {
-    fn default() -> Self {
-        Shards(Mutex::default())
-    }
-}
 
 impl<T: Default> Shards<T> {
     /// A set of counters that nobody else uses.

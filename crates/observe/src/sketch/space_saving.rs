@@ -1,9 +1,8 @@
 //! The space-saving algorithm: the keys that weigh most in a stream, in bounded memory.
 
-use super::{
-    by_key::ByKey,
-    summary::{Estimate, Summary},
-};
+use rustc_hash::FxHashMap;
+
+use super::summary::{Estimate, Summary};
 
 /// Keys that a sketch has at most. A key with more than this part of all weight is always there.
 pub const CAPACITY: usize = 256;
@@ -20,7 +19,7 @@ pub const MAX_NAME_BYTES: usize = 320;
 pub struct SpaceSaving {
     entries: Vec<Entry>,
     /// Positions in `entries` by key.
-    positions: ByKey<u16>,
+    positions: FxHashMap<u64, u16>,
     /// Once there are [`CAPACITY`] entries, their positions as a heap, the lightest first.
     heap: Vec<u16>,
     /// Weight whose key was not known.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::by_key::ByKey;
+use rustc_hash::FxHashMap;
 
 /// What is known of the keys of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -35,7 +35,7 @@ impl Summary {
     /// each stream: where a stream does not list it, 0 and what that stream's unlisted keys weigh
     /// at most. So the error of the whole is at most the sum of the errors.
     pub fn merged(all: impl IntoIterator<Item = Summary>) -> Summary {
-        let mut sums: ByKey<Estimate> = ByKey::default();
+        let mut sums: FxHashMap<u64, Estimate> = FxHashMap::default();
         let mut whole = Summary::default();
         for Summary { entries, unlisted, total } in all {
             whole.unlisted = whole.unlisted.saturating_add(unlisted);

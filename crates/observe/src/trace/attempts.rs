@@ -88,14 +88,14 @@ impl Attempts {
         let mut attributes: Vec<Attribute> = vec![
             ("http.request.method", self.method.into()),
             ("server.address", Value::text(&attempt.host)),
-            ("server.port", attempt.port.into()),
+            ("server.port", Value::number(attempt.port)),
         ];
         if resent > 0 {
-            attributes.push(("http.request.resend_count", resent.into()));
+            attributes.push(("http.request.resend_count", Value::Number(resent)));
         }
         let is_error = match attempt.result {
             Ok(status) => {
-                attributes.push(("http.response.status_code", status.into()));
+                attributes.push(("http.response.status_code", Value::number(status)));
                 if status >= 400 {
                     attributes.push(("error.type", Value::Text(status.to_string().into())));
                 }

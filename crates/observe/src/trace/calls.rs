@@ -88,7 +88,7 @@ pub(super) fn spans(
             ("db.system.name", "redis".into()),
             ("db.operation.name", Value::Text(operation.clone())),
             ("server.address", Value::text(&server.host)),
-            ("server.port", server.port.into()),
+            ("server.port", Value::number(server.port)),
         ];
         let is_error = error.is_some();
         if let Some(error) = error {

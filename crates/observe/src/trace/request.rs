@@ -48,14 +48,14 @@ pub struct RequestTrace<'t> {
     started: Started,
     ids: Rc<IdSource>,
     /// None: the trace will not be recorded.
-    described: Option<Described>,
+    line: Option<RequestLine>,
     /// None: the trace is not sampled.
     attempts: Option<Rc<Attempts>>,
     calls: RefCell<StoreCalls>,
 }
 
 /// What the server span says of the request's head. Nothing in it is copied.
-struct Described {
+struct RequestLine {
     method: Method,
     uri: Uri,
     version: Version,
@@ -125,7 +125,7 @@ impl<'t> RequestTrace<'t> {
             attempt,
             started: head.started,
             ids: Rc::clone(ids),
-            described: (is_sampled || settings.denials).then(|| Described {
+            line: (is_sampled || settings.denials).then(|| RequestLine {
                 method: head.method.clone(),
                 uri: head.uri.clone(),
                 version: head.version,
@@ -158,7 +158,7 @@ impl<'t> RequestTrace<'t> {
 
     /// Whether calls that the request waits for may be exported.
     pub fn may_record(&self) -> bool {
-        self.described.is_some()
+        self.line.is_some()
     }
 
     /// Does a part of the request's work, and records the calls of servers that it waits for.
@@ -172,8 +172,8 @@ impl<'t> RequestTrace<'t> {
     pub fn end(&self, outcome: &RequestOutcome<'_>) -> Option<Box<EndingTrace>> {
         let settings = self.tracer.settings();
         let is_recorded = self.own.is_sampled || settings.denials && outcome.is_denied;
-        let described = self.described.as_ref().filter(|_| is_recorded)?;
-        let mut attributes = described.attributes(outcome);
+        let line = self.line.as_ref().filter(|_| is_recorded)?;
+        let mut attributes = line.attributes(outcome);
         if settings.caller {
             attributes.push(("client.address", Value::text(&outcome.client.to_string())));
             if let Some((kind, value)) = outcome.caller {
@@ -186,7 +186,7 @@ impl<'t> RequestTrace<'t> {
             parent: self.sender,
             has_remote_parent: self.sender.is_some(),
             state: self.state.clone(),
-            name: described.name(outcome.route),
+            name: line.name(outcome.route),
             kind: Kind::Server,
             start: self.started.nanos_after(Duration::ZERO),
             end: 0,
@@ -202,7 +202,7 @@ impl<'t> RequestTrace<'t> {
     }
 }
 
-impl Described {
+impl RequestLine {
     /// The method and the route, which are few; never the path, which clients choose.
     fn name(&self, route: Option<&str>) -> Cow<'static, str> {
         let method = match MethodLabel::of(&self.method) {
@@ -230,7 +230,7 @@ impl Described {
             _ => "1.1",
         };
         attributes.push(("network.protocol.version", version.into()));
-        attributes.push(("http.response.status_code", outcome.status.into()));
+        attributes.push(("http.response.status_code", Value::number(outcome.status)));
         if outcome.status >= 500 {
             attributes.push(("error.type", Value::Text(outcome.status.to_string().into())));
         }
@@ -238,8 +238,8 @@ impl Described {
             attributes.extend([
                 ("tollgate.limit.name", Value::text(limit.name)),
                 ("tollgate.limit.decision", limit.decision.into()),
-                ("tollgate.limit.used", limit.used.into()),
-                ("tollgate.limit.max", limit.max.into()),
+                ("tollgate.limit.used", Value::number(limit.used)),
+                ("tollgate.limit.max", Value::number(limit.max)),
                 ("tollgate.store", limit.store.into()),
             ]);
         }

@@ -54,28 +54,14 @@ impl Value {
         let end = text.floor_char_boundary(MAX_TEXT);
         Value::Text(text.get(..end).unwrap_or_default().to_owned().into())
     }
+
+    pub(super) fn number(number: impl Into<i64>) -> Value {
+        Value::Number(number.into())
+    }
 }
 
 impl From<&'static str> for Value {
     fn from(text: &'static str) -> Self {
         Value::Text(text.into())
-    }
-}
-
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Value::Number(number)
-    }
-}
-
-impl From<u32> for Value {
-    fn from(number: u32) -> Self {
-        Value::Number(number.into())
-    }
-}
-
-impl From<u16> for Value {
-    fn from(number: u16) -> Self {
-        Value::Number(number.into())
     }
 }

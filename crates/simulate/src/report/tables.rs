@@ -13,11 +13,11 @@ use crate::{
 /// Characters of an instant: `2026-03-01 14:05:09 UTC`.
 const INSTANT: usize = 23;
 
-/// A table: heads, and rows with a cell for each.
+/// A table: columns, and rows with a cell for each.
 pub(super) struct Table {
     /// What it shows.
     pub(super) caption: String,
-    pub(super) columns: &'static [Column],
+    pub(super) columns: Vec<Column>,
     /// Printable, and not without end.
     pub(super) rows: Vec<Vec<String>>,
     /// Rows that are not shown.
@@ -44,39 +44,24 @@ pub(super) enum Kind {
     Strong,
 }
 
-const fn name(head: &'static str) -> Column {
-    Column { head, kind: Kind::Name }
-}
-
-const fn word(head: &'static str) -> Column {
-    Column { head, kind: Kind::Word }
-}
-
-const fn time(head: &'static str) -> Column {
-    Column { head, kind: Kind::Time }
-}
-
-const fn figure(head: &'static str) -> Column {
-    Column { head, kind: Kind::Number }
-}
-
-const fn strong(head: &'static str) -> Column {
-    Column { head, kind: Kind::Strong }
-}
+/// The head of a column, its kind, and its cell of an item.
+type ColumnOf<T> = (&'static str, Kind, fn(&T) -> String);
 
 impl Table {
-    fn new(
+    /// A row for each item.
+    fn new<T, const N: usize>(
         caption: &str,
-        columns: &'static [Column],
-        rows: impl Iterator<Item = Vec<String>>,
+        items: impl IntoIterator<Item = T>,
+        columns: [ColumnOf<T>; N],
     ) -> Table {
-        let cell = |(column, cell): (&Column, String)| match column.kind {
-            Kind::Name => safe::name(&cell),
-            Kind::Time => safe::at_most(&cell, INSTANT),
-            Kind::Word | Kind::Number | Kind::Strong => safe::printable(&cell).into_owned(),
-        };
-        let rows = rows.map(|row| columns.iter().zip(row).map(cell).collect()).collect();
-        Table { caption: caption.to_owned(), columns, rows, left_out: 0 }
+        let row =
+            |item: T| columns.iter().map(|(_, kind, cell)| kind.bounded(cell(&item))).collect();
+        Table {
+            caption: caption.to_owned(),
+            rows: items.into_iter().map(row).collect(),
+            columns: columns.map(|(head, kind, _)| Column { head, kind }).into(),
+            left_out: 0,
+        }
     }
 
     /// With so many rows at most.
@@ -93,53 +78,54 @@ impl Table {
     }
 }
 
+impl Kind {
+    /// A cell of such a column: printable, and not without end.
+    fn bounded(self, cell: String) -> String {
+        match self {
+            Kind::Name => safe::name(&cell),
+            Kind::Time => safe::at_most(&cell, INSTANT),
+            Kind::Word | Kind::Number | Kind::Strong => safe::printable(&cell).into_owned(),
+        }
+    }
+}
+
 /// What to choose: the table that a report is for.
 pub(super) fn choices(choices: &[Choice<'_>]) -> Table {
-    const COLUMNS: &[Column] = &[
-        name("limit"),
-        name("tier"),
-        word("window"),
-        word("mode"),
-        figure("now"),
-        figure("denies now"),
-        strong("suggested"),
-        figure("would deny then"),
+    let columns: [ColumnOf<&Choice<'_>>; 8] = [
+        ("limit", Kind::Name, |own| own.curve.limit.clone()),
+        ("tier", Kind::Name, |own| own.curve.tier.clone()),
+        ("window", Kind::Word, |own| words::window(own.curve.window_seconds)),
+        ("mode", Kind::Word, |own| own.mode.unwrap_or_default().to_owned()),
+        ("now", Kind::Number, |own| number(own.curve.present.into())),
+        ("denies now", Kind::Number, |own| denies(&own.present)),
+        ("suggested", Kind::Strong, |own| number(own.curve.suggested.into())),
+        ("would deny then", Kind::Number, |own| denies(&own.suggested)),
     ];
-    let denies = |point: &CurvePoint| match point.callers_denied {
+    Table::new("Which limit to choose", choices, columns)
+}
+
+/// `nobody`, or `13 callers (1.3 %)`.
+fn denies(point: &CurvePoint) -> String {
+    match point.callers_denied {
         0 => "nobody".to_owned(),
         callers => part(&count(callers, "caller", "callers"), point.callers_share),
-    };
-    let row = |choice: &Choice<'_>| {
-        let curve = choice.curve;
-        vec![
-            curve.limit.clone(),
-            curve.tier.clone(),
-            words::window(curve.window_seconds),
-            choice.mode.unwrap_or_default().to_owned(),
-            number(curve.present.into()),
-            denies(&choice.present),
-            number(curve.suggested.into()),
-            denies(&choice.suggested),
-        ]
-    };
-    Table::new("Which limit to choose", COLUMNS, choices.iter().map(row))
+    }
 }
 
 /// What another limit would deny.
 pub(super) fn curve(choice: &Choice<'_>, shares: &[f64]) -> Table {
-    const COLUMNS: &[Column] =
-        &[figure("limit"), figure("callers denied"), figure("requests denied"), strong("note")];
-    let row = |row: choice::Row| {
-        let point = row.point;
-        vec![
-            number(point.allows.into()),
-            part(&number(point.callers_denied), point.callers_share),
-            part(&number(point.requests_denied), point.requests_share),
-            row.mark().to_owned(),
-        ]
-    };
+    let columns: [ColumnOf<choice::Row>; 4] = [
+        ("limit", Kind::Number, |row| number(row.point.allows.into())),
+        ("callers denied", Kind::Number, |row| {
+            part(&number(row.point.callers_denied), row.point.callers_share)
+        }),
+        ("requests denied", Kind::Number, |row| {
+            part(&number(row.point.requests_denied), row.point.requests_share)
+        }),
+        ("note", Kind::Strong, |row| row.mark().to_owned()),
+    ];
     let caption = format!("{}: denied by another limit", safe::name(&choice.title()));
-    Table::new(&caption, COLUMNS, choice.rows(shares).into_iter().map(row))
+    Table::new(&caption, choice.rows(shares), columns)
 }
 
 /// `13 callers (1.3 %)`.
@@ -149,125 +135,77 @@ fn part(amount: &str, of: f64) -> String {
 
 /// What each limit did as it is.
 pub(super) fn limits(limits: &[LimitAnswer]) -> Table {
-    const COLUMNS: &[Column] = &[
-        name("limit"),
-        name("tier"),
-        word("mode"),
-        word("window"),
-        figure("allows"),
-        figure("requests"),
-        figure("denied"),
-        figure("share"),
-        figure("callers hit"),
-        figure("lock-out"),
+    let columns: [ColumnOf<&LimitAnswer>; 10] = [
+        ("limit", Kind::Name, |own| own.limit.clone()),
+        ("tier", Kind::Name, |own| own.tier.clone()),
+        ("mode", Kind::Word, |own| own.mode.clone()),
+        ("window", Kind::Word, |own| own.window_seconds.map_or("at once".into(), words::window)),
+        ("allows", Kind::Number, |own| number(own.allows.into())),
+        ("requests", Kind::Number, |own| number(own.requests)),
+        ("denied", Kind::Number, |own| number(own.denied)),
+        ("share", Kind::Number, |own| share(own.denied_share)),
+        ("callers hit", Kind::Number, |own| {
+            format!("{} of {}", number(own.callers_denied), number(own.callers))
+        }),
+        ("lock-out", Kind::Number, |own| duration(own.longest_lockout_seconds)),
     ];
-    let row = |limit: &LimitAnswer| {
-        vec![
-            limit.limit.clone(),
-            limit.tier.clone(),
-            limit.mode.clone(),
-            limit.window_seconds.map_or("at once".into(), words::window),
-            number(limit.allows.into()),
-            number(limit.requests),
-            number(limit.denied),
-            share(limit.denied_share),
-            format!("{} of {}", number(limit.callers_denied), number(limit.callers)),
-            duration(limit.longest_lockout_seconds),
-        ]
-    };
-    Table::new("The limits as they are", COLUMNS, limits.iter().map(row))
+    Table::new("The limits as they are", limits, columns)
 }
 
 /// Those who would notice first.
 pub(super) fn worst(worst: &[WorstCaller]) -> Table {
-    const COLUMNS: &[Column] = &[
-        name("caller"),
-        name("tier"),
-        name("limit"),
-        figure("requests"),
-        figure("denied"),
-        figure("share"),
-        time("first denied"),
+    let columns: [ColumnOf<&WorstCaller>; 7] = [
+        ("caller", Kind::Name, |own| own.caller.clone()),
+        ("tier", Kind::Name, |own| own.tier.clone()),
+        ("limit", Kind::Name, |own| own.limit.clone()),
+        ("requests", Kind::Number, |own| number(own.requests)),
+        ("denied", Kind::Number, |own| number(own.denied)),
+        ("share", Kind::Number, |own| share(own.denied_share)),
+        ("first denied", Kind::Time, |own| times::instant(&own.first_denied)),
     ];
-    let row = |own: &WorstCaller| {
-        vec![
-            own.caller.clone(),
-            own.tier.clone(),
-            own.limit.clone(),
-            number(own.requests),
-            number(own.denied),
-            share(own.denied_share),
-            times::instant(&own.first_denied),
-        ]
-    };
-    Table::new("Callers denied most", COLUMNS, worst.iter().map(row))
+    Table::new("Callers denied most", worst, columns)
 }
 
 /// Requests and denials over time, in at most so many rows.
 pub(super) fn timeline(timeline: &Timeline, rows: usize) -> Table {
-    const COLUMNS: &[Column] = &[
-        time("from (UTC)"),
-        figure("requests"),
-        figure("denied"),
-        figure("share"),
-        figure("would be denied"),
+    let columns: [ColumnOf<(String, &Moment)>; 5] = [
+        ("from (UTC)", Kind::Time, |(from, _)| from.clone()),
+        ("requests", Kind::Number, |(_, own)| number(own.requests)),
+        ("denied", Kind::Number, |(_, own)| number(own.denied)),
+        // Of no requests there is no share.
+        ("share", Kind::Number, |(_, own)| share(own.denied as f64 / own.requests as f64)),
+        ("would be denied", Kind::Number, |(_, own)| number(own.would_deny)),
     ];
     let merged = times::merged(timeline, rows);
-    let row = |(at, moment): (usize, &Moment)| {
-        vec![
-            times::bucket(&merged, at),
-            number(moment.requests),
-            number(moment.denied),
-            // Of no requests there is no share.
-            share(moment.denied as f64 / moment.requests as f64),
-            number(moment.would_deny),
-        ]
-    };
-    let rows = merged.buckets.iter().enumerate().map(row);
-    Table::new("Requests and denials over time", COLUMNS, rows)
+    let moments = merged.buckets.iter().enumerate();
+    let moments = moments.map(|(at, moment)| (times::bucket(&merged, at), moment));
+    Table::new("Requests and denials over time", moments, columns)
 }
 
 /// Callers for whom something changes: those who are better off, and those who are worse off, if
 /// there are any.
 pub(super) fn changes(against: &Against) -> Vec<Table> {
-    const COLUMNS: &[Column] = &[
-        name("caller"),
-        figure("requests"),
-        figure("denied by the others"),
-        figure("denied by these"),
+    let columns: [ColumnOf<&CallerChange>; 4] = [
+        ("caller", Kind::Name, |own| own.caller.clone()),
+        ("requests", Kind::Number, |own| number(own.requests)),
+        ("denied by the others", Kind::Number, |own| number(own.denied_against)),
+        ("denied by these", Kind::Number, |own| number(own.denied)),
     ];
-    let row = |own: &CallerChange| {
-        vec![
-            own.caller.clone(),
-            number(own.requests),
-            number(own.denied_against),
-            number(own.denied),
-        ]
-    };
     let better = ("Callers that are better off", &against.better);
     let worse = ("Callers that are worse off", &against.worse);
     let tables = [better, worse].into_iter().filter(|(_, callers)| !callers.is_empty());
-    tables.map(|(caption, callers)| Table::new(caption, COLUMNS, callers.iter().map(row))).collect()
+    tables.map(|(caption, callers)| Table::new(caption, callers, columns)).collect()
 }
 
 /// Files that were read: of a thousand, the sum is what matters.
 pub(super) fn files(files: &[FileRead]) -> Table {
-    const COLUMNS: &[Column] = &[
-        name("file"),
-        word("format"),
-        figure("lines"),
-        figure("not read"),
-        figure("grain of time"),
-    ];
     const FILES: usize = 20;
-    let row = |file: &FileRead| {
-        vec![
-            file.file.clone(),
-            file.format.clone(),
-            number(file.lines),
-            number(file.bad),
-            duration(file.grain_seconds),
-        ]
-    };
-    Table::new("Files", COLUMNS, files.iter().map(row)).at_most(FILES)
+    let columns: [ColumnOf<&FileRead>; 5] = [
+        ("file", Kind::Name, |own| own.file.clone()),
+        ("format", Kind::Word, |own| own.format.clone()),
+        ("lines", Kind::Number, |own| number(own.lines)),
+        ("not read", Kind::Number, |own| number(own.bad)),
+        ("grain of time", Kind::Number, |own| duration(own.grain_seconds)),
+    ];
+    Table::new("Files", files, columns).at_most(FILES)
 }

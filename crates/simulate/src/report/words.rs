@@ -72,25 +72,23 @@ pub(super) fn duration(seconds: f64) -> String {
     if seconds < 9.95 {
         return format!("{} s", trimmed(&format!("{seconds:.1}")));
     }
-    let whole = seconds.round() as u64;
-    let units = [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)];
-    let first = units.iter().position(|(_, length)| whole >= *length).unwrap_or_default();
-    let mut rest = whole;
-    let mut parts = Vec::new();
-    for (name, length) in units.iter().skip(first).take(2) {
-        if rest / length > 0 {
-            parts.push(format!("{} {name}", rest / length));
-        }
-        rest %= length;
-    }
-    parts.join(" ")
+    in_units(seconds.round() as u64, 2)
 }
 
 /// The length of a window, exact: nothing of it is left out.
 pub(super) fn window(seconds: u64) -> String {
+    in_units(seconds, UNITS.len())
+}
+
+/// The units of time, in seconds.
+const UNITS: [(&str, u64); 4] = [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)];
+
+/// Seconds in so many units from the largest one that they reach, without those of which there is
+/// nothing.
+fn in_units(seconds: u64, most: usize) -> String {
     let mut rest = seconds;
     let mut parts = Vec::new();
-    for (name, length) in [("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)] {
+    for (name, length) in UNITS.iter().skip_while(|(_, length)| seconds < *length).take(most) {
         if rest / length > 0 {
             parts.push(format!("{} {name}", rest / length));
         }

@@ -44,7 +44,7 @@ pub(super) struct Kind {
 }
 
 /// Whose a caller is.
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Whose {
     /// What stands before its name: `main` of `main/user:42`.
     pub(super) prefix: Option<String>,
@@ -53,13 +53,8 @@ pub(super) struct Whose {
 }
 
 /// Numbers by name, for a bounded number of names.
+#[derive(Default)]
 pub(super) struct Counts<K, V>(pub(super) BTreeMap<K, V>);
-
-impl<K, V> Default for Counts<K, V> {
-    fn default() -> Counts<K, V> {
-        Counts(BTreeMap::new())
-    }
-}
 
 impl<K: Ord, V: Default> Counts<K, V> {
     /// What belongs to a name; none: there are too many.

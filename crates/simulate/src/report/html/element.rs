@@ -21,9 +21,9 @@ pub(super) fn scrolling(page: &mut String, own: &Table) {
 /// Appends a table. Cells and rows have no end tags: HTML needs none there, and of a page of a
 /// hundred limits they would be a tenth.
 pub(super) fn table(page: &mut String, table: &Table) {
-    let (classes, caption) = (classes(table.columns), safe::html(&table.caption));
+    let (classes, caption) = (classes(&table.columns), safe::html(&table.caption));
     *page += &format!("<table class=\"{classes}\"><caption>{caption}</caption><thead><tr>");
-    for Column { head, kind: _ } in table.columns {
+    for Column { head, kind: _ } in &table.columns {
         let (first, rest) = head.split_at(head.len().min(1));
         *page += &format!("<th scope=\"col\">{}{rest}</th>", first.to_ascii_uppercase());
     }

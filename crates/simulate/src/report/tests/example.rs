@@ -13,7 +13,11 @@ pub(in crate::report) const HOSTILE: &str =
     "</td><script>alert(1)</script>'\"&|`@octocat #1 \u{1b}[31m\u{202e}evil\n| a | <!--";
 
 /// A curve of 1,000 callers with a request each for every one that is denied.
-pub(in crate::report) fn curve<const N: usize>(limit: &str, window: u64, points: [(u32, u64); N]) -> Curve {
+pub(in crate::report) fn curve<const N: usize>(
+    limit: &str,
+    window: u64,
+    points: [(u32, u64); N],
+) -> Curve {
     curve_of(limit, window, &points)
 }
 

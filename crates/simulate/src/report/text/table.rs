@@ -125,15 +125,16 @@ mod tests {
     use super::*;
     use crate::report::tables;
 
-    const COLUMNS: &[tables::Column] = &[
-        tables::Column { head: "name", kind: Kind::Name },
-        tables::Column { head: "n", kind: Kind::Number },
-    ];
-
     fn written(name: &str) -> String {
+        let columns = [("name", Kind::Name), ("n", Kind::Number)];
+        let columns = columns.map(|(head, kind)| tables::Column { head, kind });
         let rows = [vec![name.to_owned(), "12".to_owned()], vec!["é".to_owned(), "3".to_owned()]];
-        let table =
-            Table { caption: String::new(), columns: COLUMNS, rows: rows.into(), left_out: 0 };
+        let table = Table {
+            caption: String::new(),
+            columns: columns.into(),
+            rows: rows.into(),
+            left_out: 0,
+        };
         let mut output = Vec::new();
         write(&mut output, &table).unwrap();
         String::from_utf8(output).unwrap()
