@@ -36,7 +36,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_settings::{DiskSettings, SyncMode};
@@ -45,6 +45,8 @@ use self::{
     filter::Filter, folder::Folder, live::LiveJournals, orders::Order, reads::Reads,
     record::key_bytes, report::Failure, tree::Tree,
 };
+
+use crate::Unanswered;
 
 pub(super) use self::{
     batch::{Batch, BatchEntry},
@@ -69,7 +71,7 @@ pub struct Disk {
     /// Whether the keeper was asked to flush, and has not begun.
     is_flush_asked: AtomicBool,
     /// Notified when counters were evicted.
-    room: Notify,
+    pub(super) room: Notify,
     reads: Reads,
     orders: mpsc::Sender<Order>,
     /// How many flushes were begun, and the last one that is on disk.
@@ -100,19 +102,6 @@ impl OpenFolder {
     }
 }
 
-/// Why a counter could not be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NotRead {
-    /// The disk cannot be read, or what it has is damaged.
-    Failed,
-    /// Too many counters wait to be read.
-    Busy,
-    /// It took too long.
-    Timeout,
-    /// The folder was given up to another process.
-    Closed,
-}
-
 impl Disk {
     /// Whether the disk may have a counter with this key.
     pub(super) fn may_have(&self, key: u128) -> bool {
@@ -124,14 +113,14 @@ impl Disk {
         &self,
         key: u128,
         deadline: tokio::time::Instant,
-    ) -> Result<Option<Record>, NotRead> {
+    ) -> Result<Option<Record>, Unanswered> {
         let asked = self.reads.ask(key_bytes(key));
         let waiting = asked.inspect_err(|_| self.counts.count_failed_read())?;
         let read = match tokio::time::timeout_at(deadline, waiting).await {
             Ok(Ok(read)) => read,
             // The thread that reads has ended.
-            Ok(Err(_)) => Err(NotRead::Closed),
-            Err(_) => Err(NotRead::Timeout),
+            Ok(Err(_)) => Err(Unanswered::Away),
+            Err(_) => Err(Unanswered::Timeout),
         };
         match &read {
             Ok(found) => self.counts.count_read(found.is_some()),
@@ -151,11 +140,6 @@ impl Disk {
             // If it has ended, nobody can do anything about it.
             let _ = self.orders.send(Order::Flush);
         }
-    }
-
-    /// Is notified when counters were evicted.
-    pub(super) fn room(&self) -> &Notify {
-        &self.room
     }
 
     /// Whether counters cannot be written at present.
@@ -242,7 +226,7 @@ impl Disk {
     pub fn finish(&self) {
         self.order(Order::Finish);
         self.reads.end();
-        let threads = std::mem::take(&mut *lock(&self.threads));
+        let threads = std::mem::take(&mut *self.threads.lock());
         for thread in threads {
             if thread.join().is_err() {
                 tracing::error!("a thread of the disk store panicked");
@@ -261,8 +245,8 @@ impl Disk {
 
     /// Notes that counters cannot be written, and logs it when it begins.
     fn fail(&self, failure: Failure) {
-        let mut known = lock(&self.failure);
-        self.counts.count_failed_write();
+        let mut known = self.failure.lock();
+        self.counts.failed_writes.fetch_add(1, Ordering::Relaxed);
         let is_new = known.as_ref().is_none_or(|known| known.error != failure.error);
         if is_new {
             let Failure { file, error, .. } = &failure;
@@ -279,7 +263,7 @@ impl Disk {
     /// Notes that counters are written.
     fn recover(&self) {
         if self.is_failing.swap(false, Ordering::Relaxed) {
-            *lock(&self.failure) = None;
+            *self.failure.lock() = None;
             tracing::info!("counters are written to disk again");
         }
     }
@@ -293,11 +277,6 @@ impl Disk {
     fn now(&self) -> Timestamp {
         self.clock.now()
     }
-}
-
-/// A panic cannot leave what these locks protect half-written.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]

@@ -182,9 +182,9 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::NoRoom`] if a charge needs a new counter in the process, there is no room for
-    /// it, and its limit is not open then ([`WhenFull`](tollgate_limit::WhenFull)): a client that can
-    /// fill the store must not get past a limit that way. [`StoreError::Unanswered`] if Redis does
-    /// not answer and a limit fails closed. What was taken before the error is given back.
+    /// it, and its limit is not open then ([`WhenFull`](tollgate_limit::WhenFull)): a client that
+    /// can fill the store must not get past a limit that way. [`StoreError::Unanswered`] if Redis
+    /// does not answer and a limit fails closed. What was taken before the error is given back.
     pub async fn charge(
         self: &Rc<Self>,
         charges: &[Charge<'_>],
@@ -342,7 +342,7 @@ impl Store {
         }
         self.stores.client_timed.sweep(now);
         let Stores { cache, local, reseeding, .. } = &*self.stores;
-        for of_redis in [cache, local, reseeding.counters()] {
+        for of_redis in [cache, local, &reseeding.counters] {
             of_redis.sweep(self.local_time(now));
         }
         self.reseed_some(now);

@@ -36,7 +36,11 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 pub use self::residency::DiskStore;
-pub(super) use self::residency::{Cold, NotCharged, ThawOutcome};
+pub(super) use self::{
+    residency::{Cold, NotCharged, ThawOutcome},
+    tagged_key::bare_key,
+    unsaved::is_kept,
+};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Decision, Outcome, Outcomes, Stance, Standing, Verdict};
 use tollgate_settings::MemoryBounds;
@@ -210,7 +214,7 @@ impl MemoryStore {
         let first = self.sweep_at.fetch_add(SHARDS_A_SWEEP, Ordering::Relaxed);
         for index in first..first + SHARDS_A_SWEEP {
             if let Some(shard) = self.shards.get(index % SHARDS) {
-                lock(shard).sweep(&self.room, now, over_by);
+                shard.lock().sweep(&self.room, now, over_by);
             }
         }
     }
@@ -222,13 +226,13 @@ impl MemoryStore {
 
     /// The secret that its keys are hashed with.
     pub fn key_secret(&self) -> [u8; 16] {
-        *lock(&self.key_secret)
+        *self.key_secret.lock()
     }
 
     /// Keys are hashed with another secret from now on. Earlier counters are not found any more,
     /// and are swept when they are over.
     pub fn rekey(&self, key_secret: [u8; 16]) {
-        *lock(&self.key_secret) = key_secret;
+        *self.key_secret.lock() = key_secret;
     }
 
     /// Counters in use, here and in the stores that share its bounds.
@@ -277,7 +281,7 @@ impl MemoryStore {
         wanted.dedup();
         let locked = wanted
             .into_iter()
-            .filter_map(|index| Some((index, lock(self.shards.get(index)?))))
+            .filter_map(|index| Some((index, self.shards.get(index)?.lock())))
             .collect();
         let mut locked = LockedShards(locked);
         if charges.len() > 1 {
@@ -397,11 +401,6 @@ impl LockedShards<'_> {
         let due = self.0.iter_mut().filter(|(_, shard)| shard.is_due(now));
         due.for_each(|(_, shard)| shard.sweep(room, now, over_by));
     }
-}
-
-/// A panic cannot leave a shard half-written, so a poisoned lock is as good as any.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]

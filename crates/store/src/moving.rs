@@ -26,30 +26,19 @@ const MAX_CARRIED: usize = 100_000;
 const MAX_RECEIPTS: usize = 10_000;
 
 /// What a worker knows about callers in the next store.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MoveRecords {
     /// Counters that were carried over since the plan was last changed.
-    carried: Recent<u128, ()>,
+    carried: Recent<u128, (), MAX_CARRIED>,
     changes: u32,
     /// The mirror's receipt of each charge, by the receipt of the store that decided.
-    receipts: Recent<(Mirror, u128, Receipt), Receipt>,
+    receipts: Recent<(Mirror, u128, Receipt), Receipt, MAX_RECEIPTS>,
     /// Refunds of charges to which the mirror has not replied yet.
-    early: Recent<(Mirror, u128), EarlyRefunds>,
+    early: Recent<(Mirror, u128), EarlyRefunds, MAX_RECEIPTS>,
 }
 
 /// How many units were given back, by receipt.
 type EarlyRefunds = SmallVec<[(Receipt, u32); 1]>;
-
-impl Default for MoveRecords {
-    fn default() -> Self {
-        MoveRecords {
-            carried: Recent::new(MAX_CARRIED),
-            changes: 0,
-            receipts: Recent::new(MAX_RECEIPTS),
-            early: Recent::new(MAX_RECEIPTS),
-        }
-    }
-}
 
 impl Store {
     /// Which store decides about the counters of an owner.
@@ -147,7 +136,7 @@ impl Store {
         let mut records = self.move_records.borrow_mut();
         if records.changes != changes {
             records.changes = changes;
-            records.carried = Recent::new(MAX_CARRIED);
+            records.carried = Recent::default();
         }
     }
 

@@ -5,21 +5,21 @@ use std::{
     hash::Hash,
 };
 
-/// The latest entries, by name.
+/// The latest entries, by name: at most `CAPACITY`.
 #[derive(Debug)]
-pub(super) struct Recent<K, V> {
+pub(super) struct Recent<K, V, const CAPACITY: usize> {
     entries: HashMap<K, V>,
     /// Names in the order in which they were inserted. Removed names may still be among them.
     order: VecDeque<K>,
-    capacity: usize,
 }
 
-impl<K: Clone + Eq + Hash, V> Recent<K, V> {
-    /// An empty map of at most `capacity` entries.
-    pub(super) fn new(capacity: usize) -> Self {
-        Recent { entries: HashMap::new(), order: VecDeque::new(), capacity }
+impl<K, V, const CAPACITY: usize> Default for Recent<K, V, CAPACITY> {
+    fn default() -> Self {
+        Recent { entries: HashMap::new(), order: VecDeque::new() }
     }
+}
 
+impl<K: Clone + Eq + Hash, V, const CAPACITY: usize> Recent<K, V, CAPACITY> {
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
@@ -37,7 +37,7 @@ impl<K: Clone + Eq + Hash, V> Recent<K, V> {
             return;
         }
         self.order.push_back(name);
-        if self.order.len() > self.capacity
+        if self.order.len() > CAPACITY
             && let Some(oldest) = self.order.pop_front()
         {
             self.entries.remove(&oldest);
@@ -73,7 +73,7 @@ mod tests {
 
     #[test]
     fn oldest_makes_room_for_the_newest() {
-        let mut recent = Recent::new(2);
+        let mut recent = Recent::<_, _, 2>::default();
         for name in ["a", "b", "a", "c"] {
             recent.insert(name, ());
         }
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_out_comes_in_order() {
-        let mut recent = Recent::new(3);
+        let mut recent = Recent::<_, _, 3>::default();
         for name in ["a", "b", "c", "d"] {
             recent.insert(name, name);
         }
@@ -94,7 +94,7 @@ mod tests {
 
     #[test]
     fn stays_bounded_however_often_names_come_and_go() {
-        let mut recent = Recent::new(10);
+        let mut recent = Recent::<_, _, 10>::default();
         for number in 0..10_000 {
             recent.insert(number % 3, number);
             recent.remove(&(number % 3));

@@ -40,7 +40,6 @@ use tollgate_limit::{AnyState, Charge, KeptSecret};
 use tollgate_settings::{RedisSettings, StoreClock};
 
 use self::{
-    execute::CallOptions,
     late_charges::SentCharges,
     script::{ScriptClock, ScriptTime},
     settlements::Settlements,
@@ -49,12 +48,13 @@ use self::{
 use super::{Adjustment, Counts, Unanswered, call_time::CallTime};
 
 pub(super) use self::{
-    announcements::{AnnounceError, ProxyAnnouncement, ProxyList},
+    announcements::{ProxyAnnouncement, ProxyList},
     call::LateReply,
+    execute::CallOptions,
     peek::{PeekReply, PeekSource},
     resets::{ListedReset, ResetList},
     script::Reply,
-    secret::NoSecret,
+    secret::CommandError,
     server_id::is_made_up,
     skew::Clocks,
     topology::Partition,
@@ -94,12 +94,6 @@ pub(super) struct SharedByWorkers {
     pub(super) clocks: Arc<Clocks>,
 }
 
-/// The server that a call is for, and what happens to its reply if it comes after the deadline.
-pub(super) struct OnServer<'s> {
-    pub(super) server: u64,
-    pub(super) late_reply: &'s Rc<LateReply>,
-}
-
 impl RedisStore {
     /// Connects in the background, from tasks of this thread that end when the store is dropped. A
     /// decision may take `decision_timeout`.
@@ -132,7 +126,7 @@ impl RedisStore {
     /// The identity of a partition's server, as the latest connection has read it; zero: there was
     /// no connection yet.
     pub(super) fn server(&self, partition: Partition) -> u64 {
-        self.topology.primary(partition).map_or(0, |node| node.server_id())
+        self.topology.primary(partition).map_or(0, |node| node.server_id.get())
     }
 
     /// Takes all `charges`, which are of one partition, or none, if the partition still has this
@@ -151,7 +145,7 @@ impl RedisStore {
         let (partition, clock) = self.place(first, time);
         let call = script::charge(&self.settings.prefix, charges, clock);
         let sent = SentCharges::new(self, charges);
-        let late_reply = Some(sent.late_reply());
+        let late_reply = Some(&sent.late_reply);
         let options = CallOptions { deadline: time.deadline, server, late_reply };
         let reply = self.execute_with(partition, &call, options).await;
         let reply = sent.finish(reply)?;
@@ -173,8 +167,7 @@ impl RedisStore {
         script::read_state(charge, &reply).map_err(|error| self.bad_reply(&error))
     }
 
-    /// Adds units that were taken locally to a counter, if its partition still has the given
-    /// server.
+    /// Adds units that were taken locally to a counter.
     ///
     /// # Errors
     /// Why Redis is not known to have them.
@@ -182,17 +175,13 @@ impl RedisStore {
         &self,
         charge: &Charge<'_>,
         state: &AnyState,
-        time: CallTime,
-        OnServer { server, late_reply }: OnServer<'_>,
+        now: Timestamp,
+        options: CallOptions<'_>,
     ) -> Result<(), Unanswered> {
-        let (partition, clock) = self.place(charge, time);
+        let partition = self.partition(charge.key.owner);
+        let clock = self.clock(partition, now);
         let Some(call) = script::add(&self.settings.prefix, charge, state, clock) else {
             return Ok(());
-        };
-        let options = CallOptions {
-            deadline: time.deadline,
-            server: Some(server),
-            late_reply: Some(late_reply),
         };
         self.execute_with(partition, &call, options).await.map(drop)
     }
@@ -227,7 +216,7 @@ impl RedisStore {
 
     /// How often another server became primary.
     pub(super) fn elections(&self) -> u64 {
-        self.topology.elections()
+        self.topology.elections.get()
     }
 
     /// Waits until all adjustments are sent, or `deadline`.

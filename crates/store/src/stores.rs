@@ -206,7 +206,7 @@ impl Stores {
 
     /// How many counters a server may have lost and does not have back yet.
     pub fn to_reseed(&self) -> usize {
-        self.reseeding.counters().own()
+        self.reseeding.counters.own()
     }
 
     /// Whether a response has a header that says that it was decided in fallback mode.
@@ -217,7 +217,7 @@ impl Stores {
     /// How many requests were decided by each of [`Decider::ALL`], in their order.
     pub fn decisions(&self) -> [u64; Decider::ALL.len()] {
         self.decisions.read(|all| {
-            Decider::ALL.map(|decider| all.iter().map(|own| own.of(decider).get()).sum())
+            Decider::ALL.map(|decider| all.iter().map(|own| decider.of(&own.0).get()).sum())
         })
     }
 
@@ -226,7 +226,7 @@ impl Stores {
         // The lock makes other workers wait that decide locally or copy a counter.
         let mut pending = self.pending.lock();
         for key in keys {
-            for store in [&self.cache, &self.local, self.reseeding.counters(), &*self.memory] {
+            for store in [&self.cache, &self.local, &self.reseeding.counters, &*self.memory] {
                 if store.is_in_use() {
                     store.remove_key(*key);
                 }

@@ -7,7 +7,7 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tollgate_limit::Key;
 
 /// Units by counter. It has an entry for each request in flight at most.
@@ -27,7 +27,7 @@ pub struct UnsettledUnits {
 impl Unsettled {
     /// Counts `cost` units of a counter as unsettled until what this returns is dropped.
     pub fn hold(self: &Arc<Self>, key: Key, cost: u32) -> UnsettledUnits {
-        let mut units = self.lock();
+        let mut units = self.units.lock();
         let held = units.entry(key.entry).or_default();
         *held = held.saturating_add(cost);
         UnsettledUnits { unsettled: Arc::clone(self), entry: key.entry, cost }
@@ -35,17 +35,13 @@ impl Unsettled {
 
     /// The unsettled units of a counter.
     pub fn units(&self, key: Key) -> u32 {
-        self.lock().get(&key.entry).copied().unwrap_or_default()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<u128, u32>> {
-        self.units.lock()
+        self.units.lock().get(&key.entry).copied().unwrap_or_default()
     }
 }
 
 impl Drop for UnsettledUnits {
     fn drop(&mut self) {
-        let mut units = self.unsettled.lock();
+        let mut units = self.unsettled.units.lock();
         if let Some(held) = units.get_mut(&self.entry) {
             *held = held.saturating_sub(self.cost);
             if *held == 0 {
@@ -72,6 +68,6 @@ mod tests {
         assert_eq!(unsettled.units(mine), 3);
         drop(second);
         assert_eq!(unsettled.units(mine), 0);
-        assert!(unsettled.lock().is_empty());
+        assert!(unsettled.units.lock().is_empty());
     }
 }

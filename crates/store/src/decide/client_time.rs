@@ -14,6 +14,7 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, DecidedBy, Decision, Key, Standing};
 use tollgate_settings::MemoryBounds;
 
+use super::groups::attribute;
 use crate::{Adjustment, MemoryStore, NoRoom, Store, StoreError, memory::watermark::Watermark};
 
 /// The counters that clients' times are for. They take no memory before the first charge.
@@ -49,12 +50,13 @@ impl ClientTimed {
     ) -> Result<Decision, NoRoom> {
         let Space { counters, watermark } = self.space();
         watermark.advance(at);
-        counters.charge_at(charges, at, now).map(attributed)
+        let decision = counters.charge_at(charges, at, now)?;
+        Ok(attribute(decision, DecidedBy::ClientTime))
     }
 
     /// How the limits of `charges` stand at `at`, with nothing taken.
     pub fn peek(&self, charges: &[Charge<'_>], at: Timestamp) -> Decision {
-        attributed(self.space().counters.peek_at(charges, at))
+        attribute(self.space().counters.peek_at(charges, at), DecidedBy::ClientTime)
     }
 
     /// Corrects a charge that was made at `at`. It counts at that instant, or at the mark of its
@@ -128,16 +130,6 @@ impl Store {
         self.count_decision(&decision);
         decision
     }
-}
-
-/// Marks outcomes as decided here, so that corrections come here.
-fn attributed(mut decision: Decision) -> Decision {
-    for outcome in &mut decision.outcomes {
-        if outcome.decided_by == DecidedBy::Current {
-            outcome.decided_by = DecidedBy::ClientTime;
-        }
-    }
-    decision
 }
 
 #[cfg(test)]

@@ -29,17 +29,7 @@ named! {
 /// What a worker counts.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct DecisionCounts([Count; Decider::ALL.len()]);
-
-impl DecisionCounts {
-    pub(crate) fn count(&self, decider: Decider) {
-        self.of(decider).increment();
-    }
-
-    pub(crate) fn of(&self, decider: Decider) -> &Count {
-        decider.of(&self.0)
-    }
-}
+pub(crate) struct DecisionCounts(pub(crate) [Count; Decider::ALL.len()]);
 
 impl Store {
     /// Counts what came of charges.
@@ -49,7 +39,7 @@ impl Store {
             Err(StoreError::Unanswered(_)) => Decider::Closed,
             Err(StoreError::NoRoom(reason)) => return self.stores.counts.count_no_room(*reason),
         };
-        self.decisions.count(decider);
+        decider.of(&self.decisions.0).increment();
     }
 
     /// Counts the charges that found no room and were left out.

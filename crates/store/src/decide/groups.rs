@@ -40,17 +40,17 @@ pub(crate) struct ChargeGroup {
     members: SmallVec<[usize; 4]>,
 }
 
-impl ChargeGroup {
-    /// Marks the outcomes that this group's store decided with that store.
-    pub(crate) fn attribute(&self, mut decision: Decision) -> Decision {
-        for outcome in &mut decision.outcomes {
-            if outcome.decided_by == DecidedBy::Current {
-                outcome.decided_by = self.decided_by;
-            }
+/// Marks the outcomes that a store decided with that store, so that corrections come there.
+pub(crate) fn attribute(mut decision: Decision, decided_by: DecidedBy) -> Decision {
+    for outcome in &mut decision.outcomes {
+        if outcome.decided_by == DecidedBy::Current {
+            outcome.decided_by = decided_by;
         }
-        decision
     }
+    decision
+}
 
+impl ChargeGroup {
     /// Its charges among all charges.
     pub(crate) fn charges<'c>(&self, all: &[Charge<'c>]) -> SmallVec<[Charge<'c>; 2]> {
         self.members(all).copied().collect()
@@ -140,16 +140,17 @@ impl Store {
         time: CallTime,
     ) -> Result<Decision, StoreError> {
         let generation = self.stores.resets.generation();
-        let attribute = |decision: Result<Decision, StoreError>| Ok(group.attribute(decision?));
+        let attributed =
+            |decision: Result<Decision, StoreError>| Ok(attribute(decision?, group.decided_by));
         let reply = match self.backend(group.decided_by) {
             Some(Backend::Memory(memory)) => match self.prepare_here(group, charges, time).await {
-                Ok(()) => return attribute(self.charge_in_process(memory, charges, time.now)),
+                Ok(()) => return attributed(self.charge_in_process(memory, charges, time.now)),
                 Err(reason) => Err(reason),
             },
             Some(Backend::Disk(disk)) => match self.prepare_here(group, charges, time).await {
                 Ok(()) => {
                     let thawed = self.charge_thawed(disk, charges, group.decided_by, time);
-                    return attribute(Box::pin(thawed).await);
+                    return attributed(Box::pin(thawed).await);
                 }
                 Err(reason) => Err(reason),
             },
@@ -161,7 +162,7 @@ impl Store {
         match reply {
             Ok(reply) => {
                 self.update_cache(charges, &reply, generation, time.now);
-                Ok(group.attribute(reply.decision))
+                Ok(attribute(reply.decision, group.decided_by))
             }
             Err(reason) => {
                 self.stores.counts.count_unanswered(reason);
@@ -214,7 +215,7 @@ impl Store {
     /// to write back. It mostly has.
     fn is_prepared(&self, to: DecidedBy) -> bool {
         let stores = &self.stores;
-        let is_reseeded = !stores.reseeding.counters().is_in_use();
+        let is_reseeded = !stores.reseeding.counters.is_in_use();
         to == DecidedBy::Current && is_reseeded && stores.pending.is_empty()
     }
 

@@ -12,7 +12,7 @@
 
 use std::num::NonZeroU32;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, DecidedBy, Decision, Key, Stance, Standing};
 
@@ -24,7 +24,7 @@ const CAPACITY: usize = 10_000;
 /// The headroom of counters of requests with several owners, for all workers.
 #[derive(Debug)]
 pub(crate) struct Headrooms {
-    by_entry: Mutex<Recent<u128, Headroom>>,
+    by_entry: Mutex<Recent<u128, Headroom, CAPACITY>>,
     /// How many proxies there are.
     instances: NonZeroU32,
 }
@@ -56,7 +56,7 @@ pub(crate) struct ChargesInFlight<'a, 'c> {
 impl Headrooms {
     /// For counters that so many proxies share.
     pub(crate) fn new(instances: NonZeroU32) -> Self {
-        Headrooms { by_entry: Mutex::new(Recent::new(CAPACITY)), instances }
+        Headrooms { by_entry: Mutex::default(), instances }
     }
 
     /// Whether one of these charges may deny its request.
@@ -65,7 +65,7 @@ impl Headrooms {
         charges: impl Iterator<Item = &'c Charge<'c>>,
         now: Timestamp,
     ) -> bool {
-        let headrooms = self.lock();
+        let headrooms = self.by_entry.lock();
         let fits = |charge: &Charge<'_>| match headrooms.get(&charge.key.entry) {
             Some(room) => room.fits(charge, self.instances, now),
             None => Headroom::default().fits(charge, self.instances, now),
@@ -75,7 +75,7 @@ impl Headrooms {
 
     /// Counts the units of a call that is about to be made.
     pub(crate) fn begin<'a, 'c>(&'a self, charges: &'a [Charge<'c>]) -> ChargesInFlight<'a, 'c> {
-        let mut headrooms = self.lock();
+        let mut headrooms = self.by_entry.lock();
         for charge in charges.iter().filter(|charge| may_deny_request(charge)) {
             let pending = &mut headrooms.entry(charge.key.entry).pending;
             *pending = pending.saturating_add(charge.cost);
@@ -85,7 +85,7 @@ impl Headrooms {
 
     /// Records what a store that was charged at `now` has reported about `charges`.
     pub(crate) fn learn(&self, charges: &[Charge<'_>], decision: &Decision, now: Timestamp) {
-        let mut headrooms = self.lock();
+        let mut headrooms = self.by_entry.lock();
         for (charge, outcome) in charges.iter().zip(&decision.outcomes) {
             let is_of_store = matches!(outcome.decided_by, DecidedBy::Current | DecidedBy::Next);
             if is_of_store && may_deny_request(charge) {
@@ -99,16 +99,12 @@ impl Headrooms {
 
     /// Drops what stores have reported about counters that were reset.
     pub(crate) fn forget(&self, keys: &[Key]) {
-        let mut headrooms = self.lock();
+        let mut headrooms = self.by_entry.lock();
         for key in keys {
             if let Some(room) = headrooms.get_mut(&key.entry) {
                 room.last_reply = None;
             }
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Recent<u128, Headroom>> {
-        self.by_entry.lock()
     }
 }
 
@@ -129,7 +125,7 @@ impl Headroom {
 
 impl Drop for ChargesInFlight<'_, '_> {
     fn drop(&mut self) {
-        let mut headrooms = self.headrooms.lock();
+        let mut headrooms = self.headrooms.by_entry.lock();
         for charge in self.charges.iter().filter(|charge| may_deny_request(charge)) {
             if let Some(room) = headrooms.get_mut(&charge.key.entry) {
                 room.pending = room.pending.saturating_sub(charge.cost);

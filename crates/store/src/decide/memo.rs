@@ -19,9 +19,9 @@ const CAPACITY: usize = 10_000;
 const MAX_AGE: Duration = Duration::from_secs(1);
 
 /// Denials, by the counter that denied.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Memo {
-    denials: Recent<u128, CachedDenial>,
+    denials: Recent<u128, CachedDenial, CAPACITY>,
     /// When counters were last reset, as `Resets::generation` counts it.
     generation: u64,
 }
@@ -43,12 +43,6 @@ struct DeniedCharge {
     cost: u32,
     stance: Stance,
     quota: Quota,
-}
-
-impl Default for Memo {
-    fn default() -> Self {
-        Memo { denials: Recent::new(CAPACITY), generation: 0 }
-    }
 }
 
 impl Memo {

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Count, Decision, Fallback, Outcome, Standing};
 
-use super::groups::{ChargeGroup, unknown};
+use super::groups::{ChargeGroup, attribute, unknown};
 use crate::{
     Backend, Store, Unanswered,
     call_time::CallTime,
@@ -69,10 +69,11 @@ impl Store {
             (Ok(()), None) => Err(Unanswered::Away),
             (Err(error), _) => Err(error),
         };
-        group.attribute(peeked.unwrap_or_else(|error| {
+        let peeked = peeked.unwrap_or_else(|error| {
             tracing::debug!(%error, "the store did not report how limits stand");
             self.peek_locally(&charges, time.now)
-        }))
+        });
+        attribute(peeked, group.decided_by)
     }
 
     /// The standing of `charges`, from a reply of Redis and from what this process knows. The call

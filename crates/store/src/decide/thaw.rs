@@ -8,15 +8,13 @@ use std::{rc::Rc, sync::Arc};
 use smallvec::SmallVec;
 use tokio::time::{Instant, timeout_at};
 use tollgate_clock::Timestamp;
-use tollgate_limit::{
-    Charge, DecidedBy, Decision, Fallback, OwnedCharge, Stance, Standing, Verdict,
-};
+use tollgate_limit::{Charge, DecidedBy, Decision, Fallback, OwnedCharge, Stance, Standing};
 
+use super::groups::unknown;
 use crate::{
     Adjustment, DiskStore, Store, StoreError, Unanswered,
     call_time::CallTime,
-    disk::{NotRead, Record},
-    memory::{Cold, NotCharged, ThawOutcome},
+    memory::{Cold, NotCharged, ThawOutcome, bare_key, is_kept},
     undecided::undecided,
 };
 
@@ -66,14 +64,12 @@ impl Store {
         if charges.iter().any(fails_closed) {
             return Err(reason.into());
         }
-        let is_open = |charge: &Charge<'_>| {
-            DiskStore::is_kept(charge.quota) && charge.fallback == Fallback::Open
-        };
+        let is_open =
+            |charge: &Charge<'_>| is_kept(charge.quota) && charge.fallback == Fallback::Open;
         let counted: SmallVec<[Charge<'_>; 2]> =
             charges.iter().filter(|charge| !is_open(charge)).copied().collect();
         if counted.is_empty() {
-            let outcomes = charges.iter().map(|charge| undecided(charge, time.now)).collect();
-            return Ok(Decision { verdict: Verdict::Allow, outcomes, now: time.now });
+            return Ok(unknown(charges, time.now));
         }
         if store.thaw_all(&counted, time).await.is_err() {
             return self.fall_back(charges, decider, reason, time.now);
@@ -88,9 +84,9 @@ impl Store {
         let mut own = decided.outcomes.iter();
         let outcomes = charges
             .iter()
-            .map(|charge| match is_open(charge) {
-                true => undecided(charge, time.now),
-                false => own.next().copied().unwrap_or_else(|| undecided(charge, time.now)),
+            .map(|charge| {
+                let own = (!is_open(charge)).then(|| own.next()).flatten();
+                own.copied().unwrap_or_else(|| undecided(charge, time.now))
             })
             .collect();
         Ok(Decision { outcomes, ..decided })
@@ -158,7 +154,7 @@ impl DiskStore {
     ) -> Result<Decision, StoreError> {
         loop {
             // Before the try: what is evicted after it must be noticed.
-            let room = self.disk().room().notified();
+            let room = self.disk().room.notified();
             tokio::pin!(room);
             room.as_mut().enable();
             match self.charge(charges, time.now) {
@@ -218,7 +214,8 @@ impl DiskStore {
             let mut reads = 0;
             loop {
                 let evictions = self.evictions(charge);
-                let record = self.read_counter(charge, time.deadline).await?;
+                let key = bare_key(charge.key.entry);
+                let record = self.disk().read(key, time.deadline).await?;
                 let thawed = self.thaw(charge, record.as_ref(), evictions, time.now);
                 reads += 1;
                 if thawed == ThawOutcome::Resident {
@@ -231,25 +228,9 @@ impl DiskStore {
         }
         Ok(())
     }
-
-    async fn read_counter(
-        &self,
-        charge: &Charge<'_>,
-        deadline: Instant,
-    ) -> Result<Option<Record>, Unanswered> {
-        let key = DiskStore::key_on_disk(charge);
-        self.disk().read(key, deadline).await.map_err(|error| match error {
-            NotRead::Failed => Unanswered::DiskRead,
-            NotRead::Busy => Unanswered::Busy,
-            NotRead::Timeout => Unanswered::Timeout,
-            NotRead::Closed => Unanswered::Away,
-        })
-    }
 }
 
 /// Whether a charge denies its request while its counter cannot be written.
 fn fails_closed(charge: &Charge<'_>) -> bool {
-    DiskStore::is_kept(charge.quota)
-        && charge.stance == Stance::Enforce
-        && charge.fallback == Fallback::Closed
+    is_kept(charge.quota) && charge.stance == Stance::Enforce && charge.fallback == Fallback::Closed
 }

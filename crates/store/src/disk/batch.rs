@@ -18,7 +18,8 @@ pub(crate) struct BatchEntry {
 /// Counters to write, in the form of a journal's frame.
 #[derive(Default)]
 pub(crate) struct Batch {
-    bytes: Vec<u8>,
+    /// Its form in a frame.
+    pub(super) bytes: Vec<u8>,
     /// The counters, for what happens if they are not written.
     pub(crate) collected: Vec<BatchEntry>,
     /// Keys that the disk may have from now on.
@@ -65,25 +66,10 @@ impl Batch {
         }
     }
 
-    /// Adds the removal of a counter that is over.
-    pub(crate) fn remove_over(&mut self, key: u128, collected: BatchEntry) {
-        self.remove(key);
-        self.collected.push(collected);
-    }
-
     /// Adds the removal of a counter.
     pub(crate) fn remove(&mut self, key: u128) {
         self.bytes.push(REMOVE);
         self.bytes.extend(key_bytes(key));
-    }
-
-    /// Its form in a frame.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.bytes.is_empty()
     }
 
     pub(super) fn clear(&mut self) {

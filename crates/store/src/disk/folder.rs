@@ -87,6 +87,15 @@ pub enum OpenError {
 }
 
 impl OpenError {
+    pub(super) fn damaged(
+        file: PathBuf,
+        reason: impl ToString,
+        lost: impl Into<String>,
+        advice: &'static str,
+    ) -> OpenError {
+        OpenError::Damaged { file, reason: reason.to_string(), lost: lost.into(), advice }
+    }
+
     pub(super) fn io(file: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> OpenError {
         let file = file.into();
         move |error| OpenError::Io { file, error }
@@ -208,15 +217,11 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
 
 /// Without the file `counters` of a folder, its counters are of no use.
 fn no_secret(folder: &Path, reason: &str) -> OpenError {
-    OpenError::Damaged {
-        file: folder.join(NAME),
-        reason: reason.to_owned(),
-        lost:
-            "It has the secret under which callers are hashed, and without it no counter is found"
-                .to_owned(),
-        advice: "Put the file of a backup in its place, or move the folder away to begin with no \
-                 counters",
-    }
+    let lost =
+        "It has the secret under which callers are hashed, and without it no counter is found";
+    let advice =
+        "Put the file of a backup in its place, or move the folder away to begin with no counters";
+    OpenError::damaged(folder.join(NAME), reason, lost, advice)
 }
 
 /// Locks a folder, and says by whom it is locked.

@@ -36,7 +36,7 @@ pub(super) struct Journal {
     /// Its number: later journals have greater ones.
     pub(super) id: u64,
     /// Bytes of complete frames. What is behind them was not written whole.
-    complete: u64,
+    pub(super) complete: u64,
     is_torn: bool,
     next_frame: u64,
     frame: Vec<u8>,
@@ -82,11 +82,6 @@ impl Journal {
         self.complete += self.frame.len() as u64;
         self.next_frame += 1;
         Ok(())
-    }
-
-    /// Bytes that it takes.
-    pub(super) fn len(&self) -> u64 {
-        self.complete
     }
 
     /// Syncs all frames to the disk itself.

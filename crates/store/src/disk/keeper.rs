@@ -23,10 +23,9 @@ use super::{
     Batch, Disk, Failure, OpenFolder, Survey,
     filter::Filter,
     journal::Journal,
-    lock,
     orders::{Job, Order, SurveyResult},
     recover::open_folder,
-    tree::{MEMTABLE_BYTES, TreeError},
+    tree::MEMTABLE_BYTES,
 };
 use crate::memory::DiskStore;
 
@@ -79,19 +78,17 @@ struct SurveyInProgress {
     new: Vec<u64>,
 }
 
-/// The keeper's channels from and to the other threads.
-pub(super) struct KeeperChannels {
-    pub(super) orders: Receiver<Order>,
-    pub(super) tables: Sender<u64>,
-    pub(super) upkeep: Sender<Job>,
-}
-
 /// Tags, of 16 bits.
 const TAGS: usize = 1 << 16;
 
 impl Keeper {
-    pub(super) fn new(disk: Arc<Disk>, store: Weak<DiskStore>, channels: KeeperChannels) -> Keeper {
-        let KeeperChannels { orders, tables, upkeep } = channels;
+    pub(super) fn new(
+        disk: Arc<Disk>,
+        store: Weak<DiskStore>,
+        orders: Receiver<Order>,
+        tables: Sender<u64>,
+        upkeep: Sender<Job>,
+    ) -> Keeper {
         Keeper {
             disk,
             store,
@@ -107,7 +104,7 @@ impl Keeper {
         }
     }
 
-    /// Writes until it is told to end, or nobody uses the store any more.
+    /// Writes until the order to end, or nobody uses the store any more.
     pub(super) fn run(mut self) {
         self.take_over();
         let mut due = Instant::now() + self.disk.pause();
@@ -119,63 +116,71 @@ impl Keeper {
             };
             // What was charged while it writes must not wait for longer than what comes after.
             let begun = Instant::now();
-            match order {
-                Ok(Order::SurveyBegins) => {
-                    if let Some(surveying) = &mut self.surveying {
-                        surveying.new.fill(0);
-                    }
-                    continue;
-                }
-                Ok(Order::Surveyed(found)) => {
-                    self.take_survey(&store, found);
-                    continue;
-                }
-                Ok(Order::KeepSecret(secret)) => {
-                    self.keep_secret(secret);
-                    continue;
-                }
-                Ok(Order::Compact(done)) => {
-                    self.flush(&store);
-                    if let Some(opened) = self.disk.opened.load_full() {
-                        self.begin_journal(&opened);
-                    }
-                    let _ = self.upkeep.send(Job::MergeAll(done));
-                    continue;
-                }
-                Ok(Order::Resume(_done)) => {
-                    self.reopens = true;
-                    self.resume();
-                }
-                Ok(Order::Release(_done)) => {
-                    self.flush(&store);
-                    self.close();
-                    continue;
-                }
+            let order = match order {
                 Ok(Order::Finish(_done)) => {
                     self.flush(&store);
-                    self.report_unwritten();
+                    if self.disk.is_failing() {
+                        tracing::error!(
+                            "counters were not written to disk, and what was not is lost"
+                        );
+                    }
                     return self.close();
                 }
-                Ok(Order::Save(_done)) => self.flush(&store),
-                Ok(Order::CoolDown(_done)) => {
-                    self.flush(&store);
-                    // The first time around finds out what is not used.
-                    for part in (0..DiskStore::PARTS).chain(0..DiskStore::PARTS) {
-                        store.evict(part);
-                    }
-                }
-                Ok(Order::Flush) | Err(RecvTimeoutError::Timeout) => {
-                    if self.reopens {
-                        self.resume();
-                    }
-                    self.flush(&store);
-                }
+                Ok(order) => order,
+                Err(RecvTimeoutError::Timeout) => Order::Flush,
                 Err(RecvTimeoutError::Disconnected) => return self.close(),
+            };
+            if self.carry_out(&store, order) {
+                self.keep_within_memory(&store);
+                self.survey_if_due();
+                due = begun + self.disk.pause();
             }
-            self.keep_within_memory(&store);
-            self.survey_if_due();
-            due = begun + self.disk.pause();
         }
+    }
+
+    /// Carries out any order but the last. Returns whether it stood for the write that was due.
+    fn carry_out(&mut self, store: &DiskStore, order: Order) -> bool {
+        let is_write =
+            matches!(order, Order::Flush | Order::Save(_) | Order::CoolDown(_) | Order::Resume(_));
+        match order {
+            Order::SurveyBegins => {
+                if let Some(surveying) = &mut self.surveying {
+                    surveying.new.fill(0);
+                }
+            }
+            Order::Surveyed(found) => self.take_survey(store, found),
+            Order::KeepSecret(secret) => self.keep_secret(secret),
+            Order::Compact(done) => {
+                self.flush(store);
+                if let Some(opened) = self.disk.opened.load_full() {
+                    self.begin_journal(&opened);
+                }
+                let _ = self.upkeep.send(Job::MergeAll(done));
+            }
+            Order::Resume(_done) => {
+                self.reopens = true;
+                self.resume();
+            }
+            Order::Release(_done) => {
+                self.flush(store);
+                self.close();
+            }
+            Order::Save(_done) | Order::Finish(_done) => self.flush(store),
+            Order::CoolDown(_done) => {
+                self.flush(store);
+                // The first time around finds out what is not used.
+                for part in (0..DiskStore::PARTS).chain(0..DiskStore::PARTS) {
+                    store.evict(part);
+                }
+            }
+            Order::Flush => {
+                if self.reopens {
+                    self.resume();
+                }
+                self.flush(store);
+            }
+        }
+        is_write
     }
 
     /// What was found in journals becomes tables, so that it is not read again at the next start.
@@ -220,7 +225,7 @@ impl Keeper {
             let usage = store.collect(part, &mut self.batch, now);
             keys += usage.keys;
             bytes += usage.bytes;
-            if self.batch.bytes().len() >= BATCH_BYTES {
+            if self.batch.bytes.len() >= BATCH_BYTES {
                 self.write(store, &opened, first..part + 1)?;
                 first = part + 1;
             }
@@ -243,7 +248,7 @@ impl Keeper {
         if opened.tree.waiting_parts() < MAX_PARTS {
             return Ok(());
         }
-        match lock(&self.disk.table_failure).clone() {
+        match self.disk.table_failure.lock().clone() {
             Some(error) => Err(NotWritten::Failed(opened.folder.tables(), error)),
             None => Err(NotWritten::Waits),
         }
@@ -256,7 +261,7 @@ impl Keeper {
         opened: &OpenFolder,
         parts: std::ops::Range<usize>,
     ) -> Result<(), NotWritten> {
-        if self.batch.is_empty() {
+        if self.batch.bytes.is_empty() {
             return Ok(());
         }
         let written = self.append(opened);
@@ -293,17 +298,17 @@ impl Keeper {
             SyncMode::Os => false,
         };
         let file = super::journal::path_of(folder, journal.id);
-        journal.append(self.batch.bytes(), syncs).map_err(failed(file))?;
+        journal.append(&self.batch.bytes, syncs).map_err(failed(file))?;
         opened
             .tree
-            .apply(self.batch.bytes())
+            .apply(&self.batch.bytes)
             .map_err(|error| NotWritten::Failed(opened.folder.tables(), error.to_string()))
     }
 
     fn note_written(&mut self) {
         let counts = &self.disk.counts;
         counts.flushed_keys.fetch_add(self.batch.collected.len() as u64, Ordering::Relaxed);
-        counts.flushed_bytes.fetch_add(self.batch.bytes().len() as u64, Ordering::Relaxed);
+        counts.flushed_bytes.fetch_add(self.batch.bytes.len() as u64, Ordering::Relaxed);
         counts.new_keys.fetch_add(self.batch.new.len() as u64, Ordering::Relaxed);
         if let Some(surveying) = &mut self.surveying {
             for tag in &self.batch.new {
@@ -318,7 +323,7 @@ impl Keeper {
     /// then it is of no use.
     fn begin_journal_if_due(&mut self, opened: &OpenFolder) {
         let Some(journal) = &self.journal else { return };
-        if opened.tree.waiting_bytes() < MEMTABLE_BYTES && journal.len() < JOURNAL_BYTES {
+        if opened.tree.waiting_bytes() < MEMTABLE_BYTES && journal.complete < JOURNAL_BYTES {
             return;
         }
         self.begin_journal(opened);
@@ -391,7 +396,7 @@ impl Keeper {
         store.recount(&by_tag);
         self.disk.filter.store(filter);
         self.disk.counts.new_keys.store(new, Ordering::Relaxed);
-        *lock(&self.disk.survey) = Some(Survey {
+        *self.disk.survey.lock() = Some(Survey {
             live,
             over: counted.over,
             at: self.disk.now().as_micros(),
@@ -453,12 +458,6 @@ impl Keeper {
             tracing::error!(%error, "the key secret was not written to disk");
         }
     }
-
-    fn report_unwritten(&self) {
-        if self.disk.is_failing() {
-            tracing::error!("counters were not written to disk, and what was not is lost");
-        }
-    }
 }
 
 /// Why a flush was not written.
@@ -467,10 +466,4 @@ enum NotWritten {
     Waits,
     /// What failed, and what was said.
     Failed(PathBuf, String),
-}
-
-impl From<TreeError> for String {
-    fn from(error: TreeError) -> String {
-        error.to_string()
-    }
 }

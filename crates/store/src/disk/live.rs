@@ -12,7 +12,7 @@ use tollgate_limit::Bytes;
 
 use super::{
     journal::{Journal, journals, path_of},
-    lock, sealed,
+    sealed,
 };
 
 /// The file that says which they are.
@@ -60,7 +60,7 @@ impl LiveJournals {
     /// # Errors
     /// Those of the system.
     pub(super) fn ids(&self) -> io::Result<Vec<u64>> {
-        let first = lock(&self.live).start;
+        let first = self.live.lock().start;
         let ids = journals(&self.folder)?;
         // One that was begun last may not be written down.
         Ok(ids.into_iter().filter(|id| *id >= first).collect())
@@ -72,7 +72,7 @@ impl LiveJournals {
     /// Those of the system.
     pub(super) fn missing(&self) -> io::Result<Vec<u64>> {
         let ids = journals(&self.folder)?;
-        Ok(lock(&self.live).clone().filter(|id| !ids.contains(id)).collect())
+        Ok(self.live.lock().clone().filter(|id| !ids.contains(id)).collect())
     }
 
     /// Begins the next journal.
@@ -80,7 +80,7 @@ impl LiveJournals {
     /// # Errors
     /// Those of the system.
     pub(super) fn begin(&self) -> io::Result<Journal> {
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         let found = journals(&self.folder)?.last().map_or(0, |last| last + 1);
         let id = live.end.max(found);
         let journal = Journal::create(&self.folder, id)?;
@@ -100,7 +100,7 @@ impl LiveJournals {
     /// # Errors
     /// Those of the system.
     pub(super) fn end_before(&self, id: u64) -> io::Result<()> {
-        let mut live = lock(&self.live);
+        let mut live = self.live.lock();
         let next = live.end.max(id);
         if live.start < id {
             self.write(id..next)?;
@@ -118,7 +118,7 @@ impl LiveJournals {
     /// Those of the system.
     pub(super) fn end_all(&self) -> io::Result<()> {
         let found = journals(&self.folder)?.last().map_or(0, |last| last + 1);
-        let next = lock(&self.live).end.max(found);
+        let next = self.live.lock().end.max(found);
         self.end_before(next)
     }
 

@@ -86,12 +86,9 @@ impl OfflineStore {
     pub fn stat(&self) -> Result<(Survey, u64, u64), OpenError> {
         let now = self.clock.now();
         let mut survey = Survey { at: now.as_micros(), ..Survey::default() };
-        let counted = self.opened.tree.for_each(|_, record| {
-            match record.is_over(now) {
-                Some(true) => survey.over += 1,
-                _ => survey.live += 1,
-            }
-            true
+        let counted = self.opened.tree.for_each(|_, record| match record.is_over(now) {
+            Some(true) => survey.over += 1,
+            Some(false) | None => survey.live += 1,
         });
         counted.map_err(|error| self.broken(error))?;
         Ok((survey, self.opened.tree.size().bytes, self.opened.journal_bytes()))
@@ -146,12 +143,10 @@ pub(super) fn backup(
 fn broken(tables: PathBuf, error: TreeError) -> OpenError {
     match error {
         TreeError::Io(error) => OpenError::Io { file: tables, error },
-        error => OpenError::Damaged {
-            file: tables,
-            reason: error.to_string(),
-            lost: "Some of its counters cannot be read".to_owned(),
-            advice: "`tollgate store check` says which files are damaged",
-        },
+        error => {
+            let advice = "`tollgate store check` says which files are damaged";
+            OpenError::damaged(tables, error, "Some of its counters cannot be read", advice)
+        }
     }
 }
 
@@ -216,7 +211,6 @@ pub(super) fn check_tables(tree: &Tree, tables: &Path, now: Timestamp, checked: 
     let read = tree.for_each(|_, record| {
         checked.counters += 1;
         checked.over += u64::from(record.is_over(now) == Some(true));
-        true
     });
     checked.is_complete = read.is_ok();
     if let Err(error) = read

@@ -19,8 +19,8 @@ use tollgate_settings::{DiskSettings, MemoryBounds};
 use super::{
     Disk, OpenError, Reads,
     filter::Filter,
-    keeper::{BYTES_A_KEY, Keeper, KeeperChannels},
-    lock, reads,
+    keeper::{BYTES_A_KEY, Keeper},
+    reads,
     recover::open_folder,
     report::Counts,
     tables, upkeep,
@@ -91,8 +91,8 @@ fn start(
 ) -> io::Result<()> {
     let (tables, for_tables) = mpsc::channel();
     let (upkeep_jobs, for_upkeep) = mpsc::channel();
-    let channels = KeeperChannels { orders: for_keeper, tables, upkeep: upkeep_jobs.clone() };
-    let keeper = Keeper::new(Arc::clone(disk), Arc::downgrade(store), channels);
+    let (of, served) = (Arc::clone(disk), Arc::downgrade(store));
+    let keeper = Keeper::new(of, served, for_keeper, tables, upkeep_jobs.clone());
     let mut threads = vec![spawn("disk-keeper", move || keeper.run())?];
     let of = Arc::clone(disk);
     threads.push(spawn("disk-tables", move || tables::run(&of, &for_tables, &upkeep_jobs))?);
@@ -102,7 +102,7 @@ fn start(
         let of = Arc::clone(disk);
         threads.push(spawn("disk-read", move || reads::run(&of))?);
     }
-    lock(&disk.threads).extend(threads);
+    disk.threads.lock().extend(threads);
     Ok(())
 }
 

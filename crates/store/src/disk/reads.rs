@@ -11,10 +11,11 @@ use tokio::sync::oneshot;
 use tollgate_clock::Throttle;
 
 use super::{
-    Disk, NotRead, OpenFolder, lock,
+    Disk, OpenFolder,
     record::{KEY_BYTES, Record},
     tree::TreeError,
 };
+use crate::Unanswered;
 
 /// Threads that read.
 pub(super) const READERS: usize = 4;
@@ -25,7 +26,7 @@ const MAX_WAITING: usize = 4096;
 /// How often it is logged that counters cannot be read.
 const LOG_PAUSE: std::time::Duration = std::time::Duration::from_secs(60);
 
-type Answer = Result<Option<Record>, NotRead>;
+type Answer = Result<Option<Record>, Unanswered>;
 
 /// A counter that is to be read.
 struct ReadRequest {
@@ -54,27 +55,30 @@ impl Reads {
     ///
     /// # Errors
     /// Too many wait, or the threads have ended.
-    pub(super) fn ask(&self, key: [u8; KEY_BYTES]) -> Result<oneshot::Receiver<Answer>, NotRead> {
+    pub(super) fn ask(
+        &self,
+        key: [u8; KEY_BYTES],
+    ) -> Result<oneshot::Receiver<Answer>, Unanswered> {
         let (answer, answered) = oneshot::channel();
-        let wanted = lock(&self.wanted);
-        let wanted = wanted.as_ref().ok_or(NotRead::Closed)?;
+        let wanted = self.wanted.lock();
+        let wanted = wanted.as_ref().ok_or(Unanswered::Away)?;
         match wanted.try_send(ReadRequest { key, answer }) {
             Ok(()) => Ok(answered),
-            Err(TrySendError::Full(_)) => Err(NotRead::Busy),
-            Err(TrySendError::Disconnected(_)) => Err(NotRead::Closed),
+            Err(TrySendError::Full(_)) => Err(Unanswered::Busy),
+            Err(TrySendError::Disconnected(_)) => Err(Unanswered::Away),
         }
     }
 
     /// Ends the threads.
     pub(super) fn end(&self) {
-        lock(&self.wanted).take();
+        self.wanted.lock().take();
     }
 }
 
 /// Reads until there is nothing more to be asked.
 pub(super) fn run(disk: &Disk) {
     loop {
-        let next = lock(&disk.reads.waiting).recv();
+        let next = disk.reads.waiting.lock().recv();
         let Ok(ReadRequest { key, answer }) = next else { return };
         // A request that has ended meanwhile needs no answer.
         if !answer.is_closed() {
@@ -85,12 +89,12 @@ pub(super) fn run(disk: &Disk) {
 }
 
 fn read(disk: &Disk, opened: Option<&OpenFolder>, key: &[u8; KEY_BYTES]) -> Answer {
-    let opened = opened.ok_or(NotRead::Closed)?;
+    let opened = opened.ok_or(Unanswered::Away)?;
     opened.tree.get(key).map_err(|error| {
         if disk.reads.logged.take(disk.now()) {
             report(&error, opened);
         }
-        NotRead::Failed
+        Unanswered::DiskRead
     })
 }
 

@@ -83,7 +83,7 @@ pub(super) fn open_tree(folder: &Folder, clock: &Clock) -> Result<Tree, OpenErro
             error => error.to_string(),
         };
         let lost = "Its tables cannot be opened, and with them all counters would be lost";
-        OpenError::Damaged { file: tables, reason, lost: lost.to_owned(), advice: RESTORE }
+        OpenError::damaged(tables, reason, lost, RESTORE)
     })
 }
 
@@ -94,14 +94,13 @@ pub(super) fn open_tree(folder: &Folder, clock: &Clock) -> Result<Tree, OpenErro
 pub(super) fn read_journals(folder: &Folder) -> Result<LiveJournals, OpenError> {
     let file = folder.path.join(live::NAME);
     LiveJournals::read(&folder.path).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData => OpenError::Damaged {
-            file,
-            reason: error.to_string(),
-            lost: "It says which journals there are, and without it nobody knows whether one is \
-                   missing"
-                .to_owned(),
-            advice: "`tollgate store check --repair` makes it anew from the journals that are there",
-        },
+        io::ErrorKind::InvalidData => {
+            let lost = "It says which journals there are, and without it nobody knows whether one \
+                        is missing";
+            let advice =
+                "`tollgate store check --repair` makes it anew from the journals that are there";
+            OpenError::damaged(file, error, lost, advice)
+        }
         _ => OpenError::Io { file, error },
     })
 }
@@ -167,12 +166,9 @@ pub(super) fn replay_journal(
     let file = path_of(&folder.path, id);
     let apply = |frame: &[u8]| tree.apply(frame).map_err(io::Error::other);
     replay(&folder.path, id, is_last, apply).map_err(|error| match error.kind() {
-        io::ErrorKind::InvalidData | io::ErrorKind::Other => OpenError::Damaged {
-            file,
-            reason: error.to_string(),
-            lost: WHAT_IT_HAS.to_owned(),
-            advice: REPAIR,
-        },
+        io::ErrorKind::InvalidData | io::ErrorKind::Other => {
+            OpenError::damaged(file, error, WHAT_IT_HAS, REPAIR)
+        }
         _ => OpenError::Io { file, error },
     })
 }
@@ -189,29 +185,22 @@ pub(super) fn missing(
     journals: &LiveJournals,
 ) -> Result<Vec<OpenError>, OpenError> {
     let ids = journals.missing().map_err(OpenError::io(&folder.path))?;
-    let damage = |id| OpenError::Damaged {
-        file: path_of(&folder.path, id),
-        reason: "it is missing".to_owned(),
-        lost: WHAT_IT_HAS.to_owned(),
-        advice: ACCEPT,
-    };
+    let file = |id| path_of(&folder.path, id);
+    let damage = |id| OpenError::damaged(file(id), "it is missing", WHAT_IT_HAS, ACCEPT);
     Ok(ids.into_iter().map(damage).collect())
 }
 
 /// What is wrong with a journal that has gaps.
 pub(super) fn damage(file: &Path, replayed: &Replay) -> OpenError {
     let (begin, end) = replayed.gaps.first().map_or((0, 0), |gap| (gap.begin, gap.end));
-    OpenError::Damaged {
-        file: file.to_owned(),
-        reason: format!("bytes {begin} to {end} are not as they were written"),
-        lost: format!(
-            "{} bytes of it cannot be read: counters that were charged then may be as they were \
-             before; {} other parts of it are whole",
-            lost_bytes(replayed),
-            replayed.frames
-        ),
-        advice: REPAIR,
-    }
+    let reason = format!("bytes {begin} to {end} are not as they were written");
+    let lost = format!(
+        "{} bytes of it cannot be read: counters that were charged then may be as they were before; \
+         {} other parts of it are whole",
+        lost_bytes(replayed),
+        replayed.frames
+    );
+    OpenError::damaged(file.to_owned(), reason, lost, REPAIR)
 }
 
 fn lost_bytes(replayed: &Replay) -> u64 {

@@ -8,7 +8,7 @@ use std::{
 use serde::Serialize;
 use tollgate_clock::Timestamp;
 
-use super::{Disk, OpenFolder, lock};
+use super::{Disk, OpenFolder};
 
 /// Why counters cannot be written.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) struct Counts {
     reads_found: AtomicU64,
     reads_absent: AtomicU64,
     failed_reads: AtomicU64,
-    failed_writes: AtomicU64,
+    pub(super) failed_writes: AtomicU64,
     pub(super) flushes: AtomicU64,
     pub(super) flushed_keys: AtomicU64,
     pub(super) flushed_bytes: AtomicU64,
@@ -62,10 +62,6 @@ impl Counts {
 
     pub(super) fn count_failed_read(&self) {
         self.failed_reads.fetch_add(1, Ordering::Relaxed);
-    }
-
-    pub(super) fn count_failed_write(&self) {
-        self.failed_writes.fetch_add(1, Ordering::Relaxed);
     }
 }
 
@@ -129,12 +125,12 @@ impl Disk {
     pub fn report(&self) -> DiskReport {
         let opened = self.opened.load_full();
         let size = opened.as_ref().map(|opened| opened.tree.size()).unwrap_or_default();
-        let survey = *lock(&self.survey);
+        let survey = *self.survey.lock();
         let counts = &self.counts;
         let get = |count: &AtomicU64| count.load(Ordering::Relaxed);
         let begun = Timestamp::from_micros(get(&counts.flush_begun));
         let filter = self.filter.load();
-        let failure = lock(&self.failure).as_ref().map(|failure| {
+        let failure = self.failure.lock().as_ref().map(|failure| {
             format!("{}: {}, since {}", failure.file.display(), failure.error, failure.since)
         });
         DiskReport {

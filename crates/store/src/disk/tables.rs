@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{Disk, OpenFolder, lock, orders::Job, tree::TreeError};
+use super::{Disk, OpenFolder, orders::Job, tree::TreeError};
 
 /// How long until it is tried again, if tables could not be written.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
@@ -32,7 +32,7 @@ pub(super) fn run(disk: &Disk, wanted: &Receiver<u64>, upkeep: &Sender<Job>) {
         match write(&opened, journal) {
             Ok(()) => {
                 waiting = None;
-                *lock(&disk.table_failure) = None;
+                *disk.table_failure.lock() = None;
                 let _ = upkeep.send(Job::Merge);
             }
             Err(error) => {
@@ -40,7 +40,7 @@ pub(super) fn run(disk: &Disk, wanted: &Receiver<u64>, upkeep: &Sender<Job>) {
                     tracing::warn!(%error, "tables cannot be written; this is tried again");
                 }
                 waiting = Some(journal);
-                *lock(&disk.table_failure) = Some(error.to_string());
+                *disk.table_failure.lock() = Some(error.to_string());
             }
         }
     }

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Adjustment, DiskStore, MemoryStore,
-    memory::{NotCharged, ThawOutcome},
+    memory::{NotCharged, ThawOutcome, bare_key},
 };
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -88,7 +88,7 @@ impl Subject {
 
     fn thaw(&self, charge: &Charge<'_>) {
         let disk = self.store.disk();
-        let read = disk.read(DiskStore::key_on_disk(charge), Instant::now() + HOUR);
+        let read = disk.read(bare_key(charge.key.entry), Instant::now() + HOUR);
         let record = self.runtime.block_on(read).unwrap();
         let evictions = self.store.evictions(charge);
         let thawed = self.store.thaw(charge, record.as_ref(), evictions, self.now());
@@ -215,7 +215,7 @@ fn state_that_was_read_before_others_left_memory_is_stale() {
     subject.cool_down();
     let evictions = subject.store.evictions(&charge);
     let disk = subject.store.disk();
-    let read = disk.read(DiskStore::key_on_disk(&charge), Instant::now() + HOUR);
+    let read = disk.read(bare_key(charge.key.entry), Instant::now() + HOUR);
     let early = subject.runtime.block_on(read).unwrap();
     subject.charge(&charge);
     subject.cool_down();
@@ -351,7 +351,7 @@ fn damaged_table_is_found_and_never_read_as_a_new_counter() {
     for owner in 0..100 {
         let charge = charge(owner, quota);
         assert_eq!(subject.store.charge(&[charge], START), Err(NotCharged::Cold));
-        let read = disk.read(DiskStore::key_on_disk(&charge), Instant::now() + HOUR);
+        let read = disk.read(bare_key(charge.key.entry), Instant::now() + HOUR);
         assert!(subject.runtime.block_on(read).is_err(), "{owner}");
     }
     subject.close();

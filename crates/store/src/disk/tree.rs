@@ -20,7 +20,8 @@ use std::{
 };
 
 use lsm_tree::{
-    AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter,
+    AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter, UserKey,
+    UserValue,
     compaction::Leveled,
     config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PinningPolicy},
 };
@@ -198,33 +199,35 @@ impl Tree {
     /// [`TreeError`].
     pub(super) fn get(&self, key: &[u8; KEY_BYTES]) -> Result<Option<Record>, TreeError> {
         let value = guarded(|| Ok(self.tree.get(key, self.sequence.get())?))?;
-        let Some(value) = value else { return Ok(None) };
-        match Record::read(&value) {
-            Some(record) => Ok(Some(record)),
-            None => Err(TreeError::Damaged("a counter has a form that is not known".to_owned())),
-        }
+        value.map(|value| Record::read(&value).ok_or_else(unknown_form)).transpose()
     }
 
-    /// Passes all counters, as they are now, to `each` until that returns false.
+    /// Passes all counters, as they are now, to `each`.
     ///
     /// # Errors
     /// [`TreeError`]; also if a value is not that of a counter.
-    pub(super) fn for_each(
+    pub(super) fn for_each(&self, mut each: impl FnMut(u128, Record)) -> Result<(), TreeError> {
+        self.for_each_entry(|key, value| {
+            let counter = key_of(&key).zip(Record::read(&value));
+            let (key, record) = counter.ok_or_else(unknown_form)?;
+            each(key, record);
+            Ok(())
+        })
+    }
+
+    fn for_each_entry(
         &self,
-        mut each: impl FnMut(u128, Record) -> bool,
+        mut each: impl FnMut(UserKey, UserValue) -> Result<(), TreeError>,
     ) -> Result<(), TreeError> {
-        let mut counters = guarded(|| Ok(self.tree.iter(self.sequence.get(), None)))?;
-        let mut seen = 0;
-        while let Some(next) = guarded(|| Ok(counters.next()))? {
-            self.go_on(&mut seen)?;
-            let (key, value) = guarded(|| Ok(next.into_inner()?))?;
-            let Some((key, record)) = key_of(&key).zip(Record::read(&value)) else {
-                let message = "a counter has a form that is not known";
-                return Err(TreeError::Damaged(message.to_owned()));
-            };
-            if !each(key, record) {
-                break;
+        let mut entries = guarded(|| Ok(self.tree.iter(self.sequence.get(), None)))?;
+        let mut seen = 0_u64;
+        while let Some(next) = guarded(|| Ok(entries.next()))? {
+            seen += 1;
+            if seen.is_multiple_of(STRETCH) && self.expiry.is_stopped.load(Ordering::Relaxed) {
+                return Err(TreeError::Stopped);
             }
+            let (key, value) = guarded(|| Ok(next.into_inner()?))?;
+            each(key, value)?;
         }
         Ok(())
     }
@@ -311,15 +314,6 @@ impl Tree {
         self.expiry.is_stopped.store(true, Ordering::Relaxed);
     }
 
-    /// Whether what takes long goes on. It looks once in a while.
-    fn go_on(&self, seen: &mut u64) -> Result<(), TreeError> {
-        *seen += 1;
-        match seen.is_multiple_of(STRETCH) && self.expiry.is_stopped.load(Ordering::Relaxed) {
-            true => Err(TreeError::Stopped),
-            false => Ok(()),
-        }
-    }
-
     /// Counters that were over when tables were merged, and went.
     pub(super) fn dropped(&self) -> u64 {
         self.expiry.dropped.load(Ordering::Relaxed)
@@ -363,28 +357,21 @@ impl Tree {
     pub(super) fn copy_to(&self, folder: &Path, now: Timestamp) -> Result<u64, TreeError> {
         let copy = Tree::create(folder, self.expiry.clock.clone())?;
         let mut count = 0;
-        let mut seen = 0;
-        let mut failed = None;
+        let mut copied = Ok(());
         let mut writer = guarded(|| Ok(copy.tree.ingestion()?))?;
-        let mut counters = guarded(|| Ok(self.tree.iter(self.sequence.get(), None)))?;
-        while let Some(next) = guarded(|| Ok(counters.next()))? {
-            self.go_on(&mut seen)?;
-            let (key, value) = guarded(|| Ok(next.into_inner()?))?;
-            let is_over = Record::read(&value).and_then(|record| record.is_over(now));
-            match is_over {
+        self.for_each_entry(|key, value| {
+            match Record::read(&value).and_then(|record| record.is_over(now)) {
                 Some(true) => {}
                 Some(false) => {
                     guarded(|| Ok(writer.write(key, value)?))?;
                     count += 1;
                 }
-                None => failed = Some("a counter has a form that is not known"),
+                None => copied = Err(unknown_form()),
             }
-        }
+            Ok(())
+        })?;
         guarded(|| Ok(writer.finish()?))?;
-        match failed {
-            Some(message) => Err(TreeError::Damaged(message.to_owned())),
-            None => Ok(count),
-        }
+        copied.map(|()| count)
     }
 }
 
@@ -392,6 +379,10 @@ impl std::fmt::Debug for Tree {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Tree").field("folder", &self.folder).finish_non_exhaustive()
     }
+}
+
+fn unknown_form() -> TreeError {
+    TreeError::Damaged("a counter has a form that is not known".to_owned())
 }
 
 /// The checksum of a file, as its tree has noted it.

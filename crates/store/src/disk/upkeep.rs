@@ -100,7 +100,6 @@ fn survey(disk: &Disk, opened: &OpenFolder, filter: &Filter) -> Result<SurveyCou
             std::thread::park_timeout(stretch_begun.elapsed() / 4);
             stretch_begun = Instant::now();
         }
-        true
     })?;
     Ok(counted)
 }

@@ -16,7 +16,7 @@ impl Store {
         if is_lease(charge) {
             return None;
         }
-        let reseeding = self.stores.reseeding.counters();
+        let reseeding = &self.stores.reseeding.counters;
         let to_reseed = || reseeding.is_in_use().then(|| reseeding.count(charge)).flatten();
         self.stores.cache.count(charge).or_else(to_reseed)
     }
@@ -73,7 +73,7 @@ impl Store {
         now: Timestamp,
     ) {
         let now = self.local_time(now);
-        for counters in [&self.stores.cache, self.stores.reseeding.counters()] {
+        for counters in [&self.stores.cache, &self.stores.reseeding.counters] {
             if counters.is_in_use() && !is_lease(charge) && counters.count(charge).is_some() {
                 counters.settle(charge, adjustment, now);
             }
@@ -85,7 +85,7 @@ impl Store {
     /// dropped, because the copies include them.
     pub(crate) fn return_to_memory(&self, charges: &[Charge<'_>], now: Timestamp) {
         let stores = &*self.stores;
-        let of_redis = [stores.reseeding.counters(), &stores.cache, &stores.local]
+        let of_redis = [&stores.reseeding.counters, &stores.cache, &stores.local]
             .map(|store| store.is_in_use().then_some(store));
         let Some(memory) = self.current.memory() else { return };
         if of_redis.iter().all(Option::is_none) {

@@ -15,7 +15,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{AnyState, Charge, DecidedBy, Key, OwnedCharge};
@@ -47,7 +47,7 @@ const PAIR_LIFETIME: Duration = Duration::from_secs(60);
 /// What all workers know of counters that servers may have lost.
 pub(crate) struct Reseeding {
     /// Counters that are still to be reseeded.
-    counters: MemoryStore,
+    pub(crate) counters: MemoryStore,
     /// The identity of the server of each partition, of the current store and of the next one;
     /// zero: it is not known yet.
     servers: [Box<[AtomicU64]>; 2],
@@ -58,13 +58,14 @@ pub(crate) struct Reseeding {
     has_changed: AtomicBool,
 }
 
+#[derive(Default)]
 struct RememberedCharges {
     /// Charges of cached counters, in the order in which they were cached.
-    cached: Recent<u128, OwnedCharge>,
+    cached: Recent<u128, OwnedCharge, MAX_CHARGES>,
     /// Charges of counters that are to be reseeded.
     waiting: VecDeque<OwnedCharge>,
     /// When the second server of a pair has replaced the first.
-    pairs: Recent<(u64, u64), Instant>,
+    pairs: Recent<(u64, u64), Instant, MAX_PAIRS>,
 }
 
 impl Reseeding {
@@ -80,29 +81,20 @@ impl Reseeding {
         Reseeding {
             counters,
             servers: [servers(Some(&settings.current)), servers(next)],
-            charges: Mutex::new(RememberedCharges {
-                cached: Recent::new(MAX_CHARGES),
-                waiting: VecDeque::new(),
-                pairs: Recent::new(MAX_PAIRS),
-            }),
+            charges: Mutex::default(),
             next_checked: Default::default(),
             has_changed: AtomicBool::new(false),
         }
     }
 
-    /// Counters that are still to be reseeded.
-    pub(crate) fn counters(&self) -> &MemoryStore {
-        &self.counters
-    }
-
     /// Remembers the charge of a counter that was cached.
     pub(crate) fn remember(&self, charge: &Charge<'_>) {
-        self.lock().cached.insert(charge.key.entry, charge.into());
+        self.charges.lock().cached.insert(charge.key.entry, charge.into());
     }
 
     /// Forgets the charge of a counter that was reset.
     pub(crate) fn forget(&self, key: Key) {
-        self.lock().cached.remove(&key.entry);
+        self.charges.lock().cached.remove(&key.entry);
     }
 
     fn servers(&self, decided_by: DecidedBy) -> &[AtomicU64] {
@@ -119,7 +111,7 @@ impl Reseeding {
         server: u64,
         cache: &MemoryStore,
     ) {
-        let mut charges = self.lock();
+        let mut charges = self.charges.lock();
         let servers = self.servers(decided_by);
         let Some(slot) = servers.get(partition.index()) else { return };
         let before = slot.load(Ordering::Relaxed);
@@ -143,13 +135,9 @@ impl Reseeding {
 
     /// Takes charges of counters to reseed from the queue.
     fn due(&self) -> Vec<OwnedCharge> {
-        let waiting = &mut self.lock().waiting;
+        let waiting = &mut self.charges.lock().waiting;
         let count = waiting.len().min(COUNTERS_PER_TICK);
         waiting.drain(..count).collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, RememberedCharges> {
-        self.charges.lock()
     }
 }
 
@@ -196,14 +184,14 @@ impl Store {
         time: CallTime,
     ) -> Result<(), Unanswered> {
         let reseeding = &self.stores.reseeding;
-        if !reseeding.counters().is_in_use() {
+        if !reseeding.counters.is_in_use() {
             return Ok(());
         }
         let Some(Backend::Redis(redis)) = self.backend(to) else { return Ok(()) };
         self.learn_resets(time.deadline).await;
         for charge in charges.iter().filter(|charge| !is_lease(charge)) {
             let generation = self.stores.resets.generation();
-            let Some(state) = reseeding.counters().state(charge) else { continue };
+            let Some(state) = reseeding.counters.state(charge) else { continue };
             // A reply of the old server may have come since.
             let later = self.stores.cache.state(charge);
             for state in later.iter().chain([&state]) {
@@ -214,7 +202,7 @@ impl Store {
                 self.stores.cache.seed(charge, &state, self.local_time(time.now));
                 reseeding.remember(charge);
             }
-            reseeding.counters().remove(charge);
+            reseeding.counters.remove(charge);
         }
         Ok(())
     }
@@ -251,7 +239,7 @@ impl Store {
         {
             self.recheck_secret();
         }
-        if !reseeding.counters().is_in_use() {
+        if !reseeding.counters.is_in_use() {
             return;
         }
         for owned in reseeding.due() {
@@ -261,7 +249,7 @@ impl Store {
                 let charge = owned.charge();
                 let to = store.decider(charge.key.owner);
                 if store.reseed(&[charge], to, CallTime { now, deadline }).await.is_err() {
-                    store.stores.reseeding.lock().waiting.push_back(owned);
+                    store.stores.reseeding.charges.lock().waiting.push_back(owned);
                 }
             });
         }

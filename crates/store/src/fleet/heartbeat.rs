@@ -18,7 +18,7 @@ use tollgate_clock::Timestamp;
 
 use crate::{
     Store,
-    redis::{AnnounceError, ProxyAnnouncement, ProxyList},
+    redis::{CommandError, ProxyAnnouncement, ProxyList},
 };
 
 /// This process among the proxies that share a Redis.
@@ -49,7 +49,7 @@ pub(crate) struct Turn(Arc<Duty>);
 pub(crate) struct AnnounceReplies {
     /// What other proxies announce, by their names.
     pub(crate) others: HashMap<String, String>,
-    pub(crate) failures: Vec<AnnounceError>,
+    pub(crate) failures: Vec<CommandError>,
 }
 
 impl Default for Heartbeat {

@@ -20,7 +20,7 @@ use super::heartbeat::{Duty, Turn};
 use crate::{
     Store,
     moving::Announcement,
-    redis::{AnnounceError, ProxyList},
+    redis::{CommandError, ProxyList},
 };
 
 /// Time between two announcements of a process.
@@ -88,7 +88,7 @@ impl Store {
         let decoded = replies.others.values().map(|text| decode(text).unwrap_or(UNREADABLE));
         let others: Vec<Announcement> = decoded.collect();
         if needs_peers {
-            let failure = replies.failures.last().map(AnnounceError::to_string);
+            let failure = replies.failures.last().map(CommandError::to_string);
             moving.update(failure.map_or(Ok(others.as_slice()), Err), now);
         }
     }

@@ -25,7 +25,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 use tollgate_limit::Key;
 
@@ -83,13 +83,13 @@ impl Resets {
 
     /// Whether the last read is so recent that markers cover what came after it.
     fn is_recent(&self) -> bool {
-        lock(&self.read).is_some_and(|at| at.elapsed() < MAX_READ_AGE)
+        self.read.lock().is_some_and(|at| at.elapsed() < MAX_READ_AGE)
     }
 
     /// Replaces the list of a partition, and returns the counters in it that other processes have
     /// reset since it was last read.
     fn news(&self, at: (usize, Partition), list: ResetList) -> Vec<Key> {
-        let mut known = lock(&self.known);
+        let mut known = self.known.lock();
         let before = known.entry((at.0, at.1.index())).or_default();
         let is_new = |(entry, listed): &(&Vec<u8>, &f64)| before.get(*entry) != Some(*listed);
         let new = list.iter().filter(is_new).filter_map(|(entry, _)| ListedReset::decode(entry));
@@ -171,13 +171,13 @@ impl Store {
                             self.stores.forget(&keys);
                         }
                     }
-                    *lock(&resets.read) = Some(begun);
+                    *resets.read.lock() = Some(begun);
                 }
                 Err(error) => {
                     let is_refusal = matches!(error, NotReset::Refused(_));
                     if is_refusal {
                         // To ask again before each copy would only delay requests.
-                        *lock(&resets.read) = Some(begun);
+                        *resets.read.lock() = Some(begun);
                     }
                     if is_refusal && !resets.has_warned.swap(true, Ordering::Relaxed) {
                         tracing::warn!(
@@ -189,11 +189,6 @@ impl Store {
             }
         }
     }
-}
-
-/// A panic cannot leave these half-written.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock()
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{KeptSecret, SecretStatus};
 
-use crate::{Backend, FIRST_CONNECTIONS, Store, redis::NoSecret};
+use crate::{Backend, FIRST_CONNECTIONS, Store, redis::CommandError};
 
 /// Time between two checks of the secret, in microseconds: after Redis was flushed, proxies may use
 /// different secrets for so long.
@@ -112,7 +112,7 @@ impl Store {
                 }
             }
             // A secret that was learnt is used until Redis has another one.
-            Err(NoSecret::Away) => {}
+            Err(CommandError::Away) => {}
             Err(error) => match kept.refuse() {
                 SecretStatus::Awaited => {
                     let key = decider.secret_name();

@@ -15,13 +15,13 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::heartbeat::{Duty, Turn};
 use crate::{
     Store,
-    redis::{AnnounceError, ProxyList},
+    redis::{CommandError, ProxyList},
 };
 
 /// Time between two summaries of a proxy.
@@ -74,7 +74,7 @@ pub struct OtherProxies {
 impl Fleet {
     /// What this process says of itself from now on.
     pub fn describe(&self, summary: String) {
-        self.lock().summary = Some(summary);
+        self.state.lock().summary = Some(summary);
     }
 
     /// What is known of other proxies. Somebody asks, so it is read anew in the background.
@@ -83,24 +83,19 @@ impl Fleet {
     }
 
     fn others_at(&self, now: Instant) -> OtherProxies {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         state.asked = Some(now);
         state.others.clone()
     }
 
     /// The summary to write, if that is due, and whether to read those of others.
     fn take_turn(&self, now: Instant) -> Option<FleetTurn> {
-        let state = self.lock();
+        let state = self.state.lock();
         let summary = state.summary.clone()?;
         let reads = state.asked.is_some_and(|asked| now - asked < INTEREST);
         let is_unread = reads && state.others.read < state.asked;
         let is_due = |age| age >= PAUSE || is_unread && age >= READ_PAUSE;
         Some(FleetTurn { turn: self.duty.take_turn(now, is_due)?, summary, reads })
-    }
-
-    /// A panic cannot leave the state half-written.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 
@@ -124,7 +119,7 @@ impl Store {
         let deadline = begun + self.background_timeout();
         let max_others = if reads { MAX_OTHERS } else { 0 };
         let replies = self.announce_in(ProxyList::Fleet, summary, max_others, deadline).await;
-        let is_refusal = |error: &&AnnounceError| matches!(error, AnnounceError::Refused(_));
+        let is_refusal = |error: &&CommandError| matches!(error, CommandError::Refused(_));
         if let Some(error) = replies.failures.iter().find(is_refusal)
             && !fleet.has_warned.swap(true, Ordering::Relaxed)
         {
@@ -138,7 +133,7 @@ impl Store {
             let problem =
                 problem.map(|error| format!("redis does not tell of other proxies: {error}"));
             let summaries = replies.others.into_iter().collect();
-            fleet.lock().others = OtherProxies { summaries, read: Some(begun), problem };
+            fleet.state.lock().others = OtherProxies { summaries, read: Some(begun), problem };
         }
     }
 }
@@ -162,7 +157,7 @@ mod tests {
         assert_eq!(turn(now), None);
         fleet.others_at(now);
         assert_eq!(turn(now), Some(true));
-        fleet.lock().others.read = Some(now);
+        fleet.state.lock().others.read = Some(now);
         now += READ_PAUSE;
         assert_eq!(turn(now), None, "nobody has asked since");
         now += PAUSE;

@@ -4,12 +4,13 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::{Algorithm, AnyState, Charge, Count, Countable, Key, StateVariant};
 
 use super::{
-    MemoryStore, lock,
+    MemoryStore,
     room::tag,
     shard::Shard,
     shard_of,
     tables::{for_each_table, with_table},
     tagged_key::tagged_key,
+    unsaved::note,
 };
 
 impl MemoryStore {
@@ -38,9 +39,7 @@ impl MemoryStore {
             with_table!(shard.tables, charge.quota, (_algorithm, table) => {
                 table.entry(tagged_key(charge)).map(|(mut entry, is_new)| {
                     count.store_in(entry.state);
-                    if let Some(unsaved) = &mut shard.unsaved {
-                        unsaved.note(&mut entry, charge);
-                    }
+                    note(&mut shard.unsaved, &mut entry, charge);
                     is_new
                 })
             })
@@ -77,7 +76,7 @@ impl MemoryStore {
     /// Moves all counters to another store, where they replace those that it has, too.
     pub(crate) fn empty_into(&self, other: &MemoryStore) {
         for (from, to) in self.shards.iter().zip(&other.shards) {
-            lock(from).empty_into(&mut lock(to), (&self.room, &other.room));
+            from.lock().empty_into(&mut to.lock(), (&self.room, &other.room));
         }
     }
 
@@ -95,9 +94,7 @@ impl MemoryStore {
                 let other = StateVariant::from_any(other)?;
                 table.entry(tagged_key(charge)).map(|(mut entry, is_new)| {
                     algorithm.add(entry.state, other, now);
-                    if let Some(unsaved) = &mut shard.unsaved {
-                        unsaved.note(&mut entry, charge);
-                    }
+                    note(&mut shard.unsaved, &mut entry, charge);
                     is_new
                 })
             })
@@ -112,7 +109,7 @@ impl MemoryStore {
     /// Removes a counter of whichever algorithm.
     pub(crate) fn remove_key(&self, key: Key) {
         let Some(shard) = self.shards.get(shard_of(key.owner)) else { return };
-        let shard = &mut *lock(shard);
+        let shard = &mut *shard.lock();
         let mut removed = Vec::new();
         for_each_table!(&mut shard.tables, (_kind, table) => removed.extend(table.remove(key.entry)));
         removed.into_iter().for_each(|tag| shard.count_gone(tag, &self.room));
@@ -132,9 +129,7 @@ impl MemoryStore {
                 |(joined, is_more)| {
                     let (mut entry, is_new) = table.entry(tagged_key(charge))?;
                     *entry.state = joined;
-                    if let Some(unsaved) = &mut shard.unsaved {
-                        unsaved.note(&mut entry, charge);
-                    }
+                    note(&mut shard.unsaved, &mut entry, charge);
                     Some((is_new, is_more))
                 },
             )

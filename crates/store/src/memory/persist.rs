@@ -13,7 +13,7 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::{Bytes, State};
 
 use super::{
-    MemoryStore, lock,
+    MemoryStore,
     room::{Room, is_verified},
     snapshot::{Block, Writer},
     table::Table,
@@ -30,7 +30,7 @@ impl MemoryStore {
         for (index, shard) in self.shards.iter().enumerate() {
             let mut blocks = Vec::new();
             {
-                let shard = &mut *lock(shard);
+                let shard = &mut *shard.lock();
                 for_each_table!(&mut shard.tables, (kind, table) => {
                     if !kind.holds_leases() {
                         blocks.push((kind.number(), encode(table)));
@@ -50,7 +50,7 @@ impl MemoryStore {
     /// which there is no room. Returns false if the block is not valid.
     pub(crate) fn load(&self, block: &Block, now: Timestamp) -> bool {
         let Some(shard) = self.shards.get(usize::from(block.shard)) else { return false };
-        let shard = &mut *lock(shard);
+        let shard = &mut *shard.lock();
         let mut loaded = None;
         for_each_table!(&mut shard.tables, (kind, table) => {
             if block.kind == kind.number() && !kind.holds_leases() {

@@ -8,16 +8,16 @@
 use std::sync::Arc;
 
 use tollgate_clock::Timestamp;
-use tollgate_limit::{Bytes, Charge, Decision, Quota, Standing, State};
+use tollgate_limit::{Bytes, Charge, Decision, Standing, State};
 use tollgate_settings::MemoryBounds;
 
 use super::{
-    LockedShards, MemoryStore, SHARDS, lock, peek_locked,
-    room::{Tag, is_verified, tag},
+    LockedShards, MemoryStore, SHARDS, peek_locked,
+    room::{is_verified, tag},
     shard::Shard,
     table::{Mark, Table},
     tables::{for_each_table, with_table},
-    tagged_key::{bare_key, tagged_key},
+    tagged_key::{bare_key, with_tag},
     unsaved::{Unsaved, is_kept},
 };
 use crate::{
@@ -79,7 +79,7 @@ impl DiskStore {
     pub(crate) fn new(disk: Arc<Disk>, bounds: MemoryBounds, key_secret: [u8; 16]) -> DiskStore {
         let memory = MemoryStore::new(bounds, key_secret);
         for shard in &memory.shards {
-            lock(shard).unsaved = Some(Unsaved::default());
+            shard.lock().unsaved = Some(Unsaved::default());
         }
         DiskStore { memory, disk }
     }
@@ -160,7 +160,7 @@ impl DiskStore {
         Ok(())
     }
 
-    /// Whether memory is so full that new counters have to wait. The keeper is told before.
+    /// Whether memory is so full that new counters have to wait. The keeper is asked to flush before.
     fn is_crowded(&self) -> bool {
         let (keys, most) = (self.in_memory(), self.disk.max_in_memory());
         if keys >= most {
@@ -219,13 +219,10 @@ impl DiskStore {
             return ThawOutcome::Stale;
         }
         let record = record.filter(|record| !is_removed && record.kind == charge.quota.kind());
+        let of = record.map_or(tag(charge.origin), |record| record.tag);
         let is_counted = with_table!(shard.tables, charge.quota, (_algorithm, table) => {
             let state = record.and_then(|record| State::decode(&mut Bytes(&record.state)));
-            let key = match record {
-                Some(record) => bare_key(charge.key.entry) | with_tag(record.tag),
-                None => tagged_key(charge),
-            };
-            table.entry(key).map(|(mut entry, _)| {
+            table.entry(with_tag(charge.key.entry, of)).map(|(mut entry, _)| {
                 // Nothing is lost if it is evicted again.
                 entry.mark(Mark::Saved);
                 // It is needed now, and must not be evicted at once.
@@ -237,7 +234,6 @@ impl DiskStore {
                 is_counted
             })
         });
-        let of = record.map_or(tag(charge.origin), |record| record.tag);
         match is_counted {
             // It was counted while it was on disk.
             Some(true) => {
@@ -256,7 +252,7 @@ impl DiskStore {
     /// Adds to `batch` what of a part is not on disk yet. Returns the memory that the part takes.
     pub(crate) fn collect(&self, part: usize, batch: &mut Batch, now: Timestamp) -> Usage {
         let Some(shard) = self.memory.shards.get(part) else { return Usage::default() };
-        let shard = &mut *lock(shard);
+        let shard = &mut *shard.lock();
         let Some(unsaved) = &mut shard.unsaved else { return Usage::default() };
         // Removals first: a counter that was removed may have been charged since.
         for key in unsaved.begin_removing() {
@@ -279,8 +275,8 @@ impl DiskStore {
     /// What was collected of these parts is on disk.
     pub(crate) fn acknowledge(&self, parts: std::ops::Range<usize>) {
         for shard in self.memory.shards.get(parts).unwrap_or_default() {
-            if let Some(unsaved) = &mut lock(shard).unsaved {
-                unsaved.end_removing();
+            if let Some(unsaved) = &mut shard.lock().unsaved {
+                unsaved.removing = Default::default();
             }
         }
     }
@@ -289,7 +285,7 @@ impl DiskStore {
     pub(crate) fn take_back(&self, collected: &[BatchEntry]) {
         for BatchEntry { part, kind, key } in collected {
             let Some(shard) = self.memory.shards.get(usize::from(*part)) else { continue };
-            let shard = &mut *lock(shard);
+            let shard = &mut *shard.lock();
             let Some(unsaved) = &mut shard.unsaved else { continue };
             for_each_table!(&mut shard.tables, (of_kind, table) => {
                 if of_kind == *kind
@@ -306,7 +302,7 @@ impl DiskStore {
     /// how many.
     pub(crate) fn evict(&self, part: usize) -> usize {
         let Some(shard) = self.memory.shards.get(part) else { return 0 };
-        let shard = &mut *lock(shard);
+        let shard = &mut *shard.lock();
         let mut evicted = 0;
         let mut unverified = 0;
         for_each_table!(&mut shard.tables, (_kind, table) => table.retain(
@@ -328,10 +324,20 @@ impl DiskStore {
         evicted
     }
 
+    /// Replaces the number of counters in use, in memory and on disk together, for each tag.
+    pub(crate) fn recount(&self, by_tag: &[u64]) {
+        self.memory.room.recount(by_tag);
+    }
+
+    /// Counters in memory.
+    pub(crate) fn in_memory(&self) -> usize {
+        self.memory.room.own()
+    }
+
     /// Counts the counters that are in memory and not on disk, for each tag.
     pub(crate) fn count_unsaved(&self, by_tag: &mut [u64]) {
         for shard in &self.memory.shards {
-            let shard = &mut *lock(shard);
+            let shard = &mut *shard.lock();
             for_each_table!(&mut shard.tables, (_kind, table) => table.for_each(|entry| {
                 if !entry.has(Mark::Saved)
                     && let Some(count) = by_tag.get_mut(usize::from(entry.tag()))
@@ -340,26 +346,6 @@ impl DiskStore {
                 }
             }));
         }
-    }
-
-    /// Replaces the number of counters in use, in memory and on disk together, for each tag.
-    pub(crate) fn recount(&self, by_tag: &[u64]) {
-        self.memory.room.recount(by_tag);
-    }
-
-    /// Whether counters of this quota are kept on disk.
-    pub(crate) fn is_kept(quota: &Quota) -> bool {
-        is_kept(quota)
-    }
-
-    /// The key of a charge's counter on disk.
-    pub(crate) fn key_on_disk(charge: &Charge<'_>) -> u128 {
-        bare_key(charge.key.entry)
-    }
-
-    /// Counters in memory.
-    pub(crate) fn in_memory(&self) -> usize {
-        self.memory.room.own()
     }
 }
 
@@ -376,10 +362,7 @@ fn save<S: State>(table: &mut Table<S>, collected: BatchEntry, batch: &mut Batch
         batch.put(key, (collected, tag), is_first, |bytes| entry.state.encode(bytes));
     } else if entry.has(Mark::Saved) {
         // The disk may have an earlier state that is not over: units were given back since.
-        batch.remove_over(key, collected);
+        batch.remove(key);
+        batch.collected.push(collected);
     }
-}
-
-fn with_tag(tag: Tag) -> u128 {
-    u128::from(tag) << (u128::BITS - super::table::TAG_BITS)
 }

@@ -9,7 +9,7 @@ use super::{
     room::{Room, Tag, is_verified},
     tables::{Tables, with_table},
     tagged_key::tagged_key,
-    unsaved::Unsaved,
+    unsaved::{Unsaved, note},
 };
 
 /// The least time between two sweeps of a shard that lack of room causes: this, and more for each
@@ -114,9 +114,7 @@ impl Shard {
             let (mut entry, is_new) = table.entry(tagged_key(charge))?;
             let receipt = Some(algorithm.take(entry.state, charge.cost, now));
             let standing = algorithm.standing(entry.state, now);
-            if let Some(unsaved) = &mut self.unsaved {
-                unsaved.note(&mut entry, charge);
-            }
+            note(&mut self.unsaved, &mut entry, charge);
             Some((Outcome { receipt, ..untaken(standing) }, is_new))
         })
     }
@@ -126,9 +124,9 @@ impl Shard {
         let standing = with_table!(self.tables, charge.quota, (algorithm, table) => {
             let fresh = &mut Default::default();
             let mut entry = table.find_mut(charge.key.entry);
-            if let (Some(unsaved), Some(entry)) = (&mut self.unsaved, &mut entry) {
+            if let Some(entry) = &mut entry {
                 // Few denials change a state, but to find that out costs more than to save it.
-                unsaved.note(entry, charge);
+                note(&mut self.unsaved, entry, charge);
             }
             let state = entry.map_or(fresh, |entry| entry.state);
             algorithm.on_denied(state, charge.cost, now);
@@ -147,9 +145,7 @@ impl Shard {
         with_table!(self.tables, charge.quota, (algorithm, table) => {
             let mut entry = table.find_mut(charge.key.entry)?;
             algorithm.give_back(entry.state, receipt, charge.cost, now);
-            if let Some(unsaved) = &mut self.unsaved {
-                unsaved.note(&mut entry, charge);
-            }
+            note(&mut self.unsaved, &mut entry, charge);
             Some(algorithm.standing(entry.state, now))
         })
     }

@@ -9,12 +9,15 @@ use super::{
 
 /// The key of a charge's counter with its tag.
 pub(super) fn tagged_key(charge: &Charge<'_>) -> u128 {
-    let tag = u128::from(tag(charge.origin));
-    bare_key(charge.key.entry) | tag << (u128::BITS - TAG_BITS)
+    with_tag(charge.key.entry, tag(charge.origin))
+}
+
+pub(super) fn with_tag(entry: u128, tag: Tag) -> u128 {
+    bare_key(entry) | u128::from(tag) << (u128::BITS - TAG_BITS)
 }
 
 /// What a table distinguishes of a key: the same for every tag.
-pub(super) fn bare_key(entry: u128) -> u128 {
+pub(crate) fn bare_key(entry: u128) -> u128 {
     entry << ALIKE_BITS >> ALIKE_BITS
 }
 

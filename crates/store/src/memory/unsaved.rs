@@ -25,28 +25,34 @@ pub(super) struct Unsaved {
     /// Counters that were removed.
     removed: HashSet<u128>,
     /// Removals that are being written.
-    removing: HashSet<u128>,
+    pub(super) removing: HashSet<u128>,
     /// How often counters have left the shard's memory. A state that was read from disk before
     /// this number changed may be out of date.
     pub(super) evictions: u32,
 }
 
 /// Whether counters of this quota are kept on disk.
-pub(super) fn is_kept(quota: &Quota) -> bool {
+pub(crate) fn is_kept(quota: &Quota) -> bool {
     !quota.holds_leases() && quota.longest() >= SHORTEST
 }
 
-impl Unsaved {
-    /// Notes that an entry was used and changed.
-    pub(super) fn note<S>(&mut self, entry: &mut Entry<'_, S>, charge: &Charge<'_>) {
-        if is_kept(charge.quota) {
-            entry.mark(Mark::Used);
-            if entry.mark(Mark::Changed) {
-                self.changed.push((charge.quota.kind(), charge.key.entry));
-            }
+/// Notes that an entry was used and changed, if there is a disk.
+pub(super) fn note<S>(
+    unsaved: &mut Option<Unsaved>,
+    entry: &mut Entry<'_, S>,
+    charge: &Charge<'_>,
+) {
+    if let Some(unsaved) = unsaved
+        && is_kept(charge.quota)
+    {
+        entry.mark(Mark::Used);
+        if entry.mark(Mark::Changed) {
+            unsaved.changed.push((charge.quota.kind(), charge.key.entry));
         }
     }
+}
 
+impl Unsaved {
     /// Notes that a counter was removed.
     pub(super) fn remove(&mut self, entry: u128) {
         self.removed.insert(bare_key(entry));
@@ -62,10 +68,5 @@ impl Unsaved {
     pub(super) fn begin_removing(&mut self) -> impl Iterator<Item = u128> {
         self.removing.extend(self.removed.drain());
         self.removing.iter().copied()
-    }
-
-    /// The removals that were begun are on disk.
-    pub(super) fn end_removing(&mut self) {
-        self.removing = HashSet::new();
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tollgate_clock::{Throttle, Timestamp};
 use tollgate_settings::{MoveMode, Moving};
 
@@ -142,7 +142,7 @@ impl Move {
     /// force at once: callers who are to be moved may have to be mirrored first, except those who
     /// are moved already.
     pub fn set(&self, percent: u8, mode: MoveMode) -> bool {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let Percentages { charged, moved } = self.percentages();
         let moved = match mode {
             MoveMode::Mirror => 0,
@@ -161,12 +161,12 @@ impl Move {
 
     /// Sets the longest time for which a charged unit counts, in the policies in force.
     pub fn set_longest(&self, longest: Duration) {
-        self.lock().longest = longest;
+        self.state.lock().longest = longest;
     }
 
     /// The percentage and mode that were set last; none if there never was a move.
     pub fn plan(&self) -> Option<(u8, MoveMode)> {
-        self.lock().wanted
+        self.state.lock().wanted
     }
 
     /// The percentage of callers that the next store decides.
@@ -176,12 +176,12 @@ impl Move {
 
     /// Why callers are still mirrored who are to be moved; none if all are moved.
     pub fn obstacle(&self) -> Option<Obstacle> {
-        self.lock().obstacle.clone()
+        self.state.lock().obstacle.clone()
     }
 
     /// Whether the state of other proxies matters.
     pub(crate) fn needs_peers(&self) -> bool {
-        self.moved() > 0 || self.lock().obstacle.is_some()
+        self.moved() > 0 || self.state.lock().obstacle.is_some()
     }
 
     /// How often the plan was changed.
@@ -208,7 +208,7 @@ impl Move {
     /// What this proxy announces.
     pub(crate) fn announcement(&self, now: Timestamp) -> Announcement {
         let Percentages { charged, moved } = self.percentages();
-        let since = *self.lock().since.get_or_insert(now);
+        let since = *self.state.lock().since.get_or_insert(now);
         Announcement { charged, moved, age: now.saturating_since(since) }
     }
 
@@ -216,7 +216,7 @@ impl Move {
     /// known.
     pub(crate) fn update(&self, peers: Result<&[Announcement], String>, now: Timestamp) {
         let own = self.announcement(now);
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         let is_waiting = state.obstacle.is_some();
         let percent = state.wanted.map_or(0, |(percent, _)| percent);
         let obstacle = match &peers {
@@ -256,10 +256,6 @@ impl Move {
     fn store(&self, charged: u8, moved: u8) {
         self.percentages.store(u16::from_le_bytes([charged, moved]), Ordering::Relaxed);
         self.changes.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
     }
 }
 

@@ -8,37 +8,12 @@ use std::{collections::HashMap, time::Duration};
 use redis::{FromRedisValue, Value};
 use tokio::time::Instant;
 
-use super::{RedisStore, secret::NoSecret};
+use super::{RedisStore, secret::CommandError};
 
 /// How long an announcement is valid.
 const VALIDITY: Duration = Duration::from_secs(10);
 
-/// Why the announcements of other proxies are not known.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum AnnounceError {
-    /// No server answers.
-    #[error("it is away")]
-    Away,
-    /// A server refused, with this message.
-    #[error("{0}")]
-    Refused(String),
-    /// No proxy wrote what has the name.
-    #[error("its answer cannot be read")]
-    Foreign,
-    /// There are more than can be read.
-    #[error("there are {0}, too many to read")]
-    TooMany(usize),
-}
-
-impl From<NoSecret> for AnnounceError {
-    fn from(error: NoSecret) -> Self {
-        match error {
-            NoSecret::Away => AnnounceError::Away,
-            NoSecret::Refused(message) => AnnounceError::Refused(message),
-            NoSecret::Foreign => AnnounceError::Foreign,
-        }
-    }
-}
+const FOREIGN: CommandError = CommandError::Foreign("its answer cannot be read");
 
 /// Which announcements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,20 +53,17 @@ impl RedisStore {
         &self,
         announcement: &ProxyAnnouncement<'_>,
         deadline: Instant,
-    ) -> Result<HashMap<String, String>, AnnounceError> {
+    ) -> Result<HashMap<String, String>, CommandError> {
         let key = format!("{}:{}", self.settings.prefix, announcement.list.name());
         let mut script = redis::cmd("EVAL");
         script.arg(include_str!("announce.lua")).arg(1).arg(&key);
         script.arg(announcement.name).arg(announcement.text);
         script.arg(VALIDITY.as_millis() as u64).arg(announcement.max_others);
         let mut others = None;
-        let mut failure = AnnounceError::Away;
+        let mut failure = CommandError::Away;
         for partition in self.topology.placement.partitions_of(&key) {
-            let read = match self.execute_command(partition, script.clone(), deadline).await {
-                Ok(reply) => read(reply, announcement.max_others),
-                Err(error) => Err(error.into()),
-            };
-            match read {
+            let reply = self.execute_command(partition, script.clone(), deadline).await;
+            match reply.and_then(|reply| read(reply, announcement.max_others)) {
                 Ok(read) => others.get_or_insert_with(HashMap::new).extend(read),
                 Err(error) => failure = error,
             }
@@ -101,17 +73,18 @@ impl RedisStore {
 }
 
 /// Reads the announcements in the script's reply: how many there are, then names and texts.
-fn read(reply: Value, max: usize) -> Result<HashMap<String, String>, AnnounceError> {
-    let Value::Array(mut count) = reply else { return Err(AnnounceError::Foreign) };
+fn read(reply: Value, max: usize) -> Result<HashMap<String, String>, CommandError> {
+    let Value::Array(mut count) = reply else { return Err(FOREIGN) };
     if count.is_empty() {
-        return Err(AnnounceError::Foreign);
+        return Err(FOREIGN);
     }
     let announcements = count.split_off(1);
     match count.as_slice() {
-        [Value::Int(count)] if *count > max as i64 => Err(AnnounceError::TooMany(*count as usize)),
-        [Value::Int(_)] => HashMap::from_redis_value(Value::Array(announcements))
-            .map_err(|_| AnnounceError::Foreign),
-        _ => Err(AnnounceError::Foreign),
+        [Value::Int(count)] if *count > max as i64 => Err(CommandError::TooMany(*count as usize)),
+        [Value::Int(_)] => {
+            HashMap::from_redis_value(Value::Array(announcements)).map_err(|_| FOREIGN)
+        }
+        _ => Err(FOREIGN),
     }
 }
 
@@ -128,10 +101,10 @@ mod tests {
         assert_eq!(found.get("a").map(String::as_str), Some("1 0 5"));
         assert_eq!(
             read(Value::Array(vec![Value::Int(1001)]), MAX),
-            Err(AnnounceError::TooMany(1001))
+            Err(CommandError::TooMany(1001))
         );
         for reply in [Value::Nil, Value::Array(vec![]), Value::Array(vec![text("a")])] {
-            assert_eq!(read(reply, MAX), Err(AnnounceError::Foreign));
+            assert_eq!(read(reply, MAX), Err(FOREIGN));
         }
     }
 }

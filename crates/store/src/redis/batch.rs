@@ -55,7 +55,7 @@ impl Batch {
             };
             self.node.finish(queued, result);
         }
-        self.node.note_reply();
+        self.node.had_reply.set(true);
         Ok(())
     }
 }

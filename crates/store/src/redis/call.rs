@@ -35,7 +35,7 @@ pub(crate) struct LateReply {
 }
 
 impl LateReply {
-    /// Sets the handler, and hands it the result if that has come already. Called once.
+    /// Sets the handler, and calls it with the result if that has come already. Called once.
     pub(crate) fn on_reply(&self, handler: impl Fn(CallResult) + 'static) {
         if let Some(result) = self.unread.take() {
             handler(result);

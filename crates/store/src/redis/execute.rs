@@ -30,12 +30,12 @@ const LOG_PAUSE: Duration = Duration::from_secs(1);
 pub(super) const MAX_DETAILS: usize = 200;
 
 /// How a call is made.
-pub(super) struct CallOptions<'t> {
-    pub(super) deadline: Instant,
+pub(crate) struct CallOptions<'t> {
+    pub(crate) deadline: Instant,
     /// The identity of the server that the call is for; none: whichever the partition has.
-    pub(super) server: Option<u64>,
+    pub(crate) server: Option<u64>,
     /// What happens to a reply that comes after the deadline.
-    pub(super) late_reply: Option<&'t Rc<LateReply>>,
+    pub(crate) late_reply: Option<&'t Rc<LateReply>>,
 }
 
 /// The state of one call over its redirections and retries.
@@ -93,7 +93,9 @@ impl RedisStore {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,
                 // The call was for another server: its caller must prepare the new one first.
-                Err(CallError::Away) if server.is_some_and(|server| server != node.server_id()) => {
+                Err(CallError::Away)
+                    if server.is_some_and(|server| server != node.server_id.get()) =>
+                {
                     return Err(Unanswered::Away);
                 }
                 // After a reply that it cannot serve, the server counts as away. Nothing was sent,
@@ -147,7 +149,7 @@ impl RedisStore {
                 self.topology.request_review();
                 if refusal == Refusal::ReadOnly {
                     // The host name may resolve to another server by now.
-                    node.reconnect();
+                    node.reconnect_wanted.notify_one();
                 }
                 sleep(*pause).await;
                 let pause = *pause * 2;

@@ -14,7 +14,7 @@ use crate::Unanswered;
 pub(super) struct SentCharges<'p, 'c> {
     store: &'p Rc<RedisStore>,
     charges: &'p [Charge<'c>],
-    late_reply: Rc<LateReply>,
+    pub(super) late_reply: Rc<LateReply>,
     is_known: bool,
 }
 
@@ -22,11 +22,6 @@ impl<'p, 'c> SentCharges<'p, 'c> {
     /// Begins with charges that are not sent yet.
     pub(super) fn new(store: &'p Rc<RedisStore>, charges: &'p [Charge<'c>]) -> Self {
         SentCharges { store, charges, late_reply: Rc::default(), is_known: false }
-    }
-
-    /// Handles a late reply. It does nothing as long as the request waits.
-    pub(super) fn late_reply(&self) -> &Rc<LateReply> {
-        &self.late_reply
     }
 
     /// Records the outcome of the call.

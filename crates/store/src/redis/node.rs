@@ -76,7 +76,7 @@ pub(super) struct Node {
     /// When a request last waited in vain for it to serve.
     last_unable: Cell<Option<Instant>>,
     /// The identity of the server that the latest connection leads to; zero: there was none yet.
-    server_id: Cell<u64>,
+    pub(super) server_id: Cell<u64>,
     /// Hashes of the scripts that were sent on this connection.
     scripts: RefCell<Vec<&'static str>>,
 }
@@ -201,11 +201,6 @@ impl Node {
         }
     }
 
-    /// Requests a new connection: the host name may resolve to another server by now.
-    pub(super) fn reconnect(&self) {
-        self.reconnect_wanted.notify_one();
-    }
-
     /// Whether it is known to be reachable, or to be away.
     pub(super) fn is_settled(&self) -> bool {
         self.is_known.get() || self.reachability.get() == Reachability::Cut
@@ -324,11 +319,6 @@ impl Node {
         self.scripts.borrow_mut().clear();
     }
 
-    /// The identity of the server that the latest connection leads to; zero: there was none yet.
-    pub(super) fn server_id(&self) -> u64 {
-        self.server_id.get()
-    }
-
     /// It cannot be reached, now for so many times in a row: no call waits for it until it can.
     pub(super) fn mark_unreachable(&self, reason: &dyn fmt::Display, times: u32) {
         self.reachability.set(Reachability::Cut);
@@ -366,11 +356,6 @@ impl Node {
     pub(super) fn finish(&self, queued: QueuedCall, result: Result<Value, CallError>) {
         self.calls.set(self.calls.get().saturating_sub(1));
         queued.finish(result);
-    }
-
-    /// Records that replies came.
-    pub(super) fn note_reply(&self) {
-        self.had_reply.set(true);
     }
 
     /// Takes all queued calls that are still waited for, and are meant for this server.

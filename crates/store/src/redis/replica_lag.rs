@@ -90,12 +90,12 @@ async fn measure(
     topology.connect_replicas(&replicas);
     let server = topology.servers.at(&primary);
     let queried = Instant::now();
-    if !server.replication_marks().is_due(queried, pause) {
+    if !server.replication_marks.lock().is_due(queried, pause) {
         return;
     }
     let answer = topology.query(&primary, info("replication")).await;
     if let Some(ReplicationInfo::Writes(progress)) = ReplicationInfo::read(&answer) {
-        server.replication_marks().note(queried, &progress);
+        server.replication_marks.lock().note(queried, &progress);
     }
     let mut measuring = JoinSet::new();
     for replica in replicas {
@@ -112,7 +112,9 @@ async fn measure(
 
 fn lag_of(primary: &Server, info: Option<ReplicationInfo>) -> (ReplicaLink, Option<Instant>) {
     match info {
-        Some(ReplicationInfo::Follows(progress)) => primary.replication_marks().locate(&progress),
+        Some(ReplicationInfo::Follows(progress)) => {
+            primary.replication_marks.lock().locate(&progress)
+        }
         Some(ReplicationInfo::Writes(_) | ReplicationInfo::IsCutOff) => (ReplicaLink::Down, None),
         None => (ReplicaLink::Unknown, None),
     }

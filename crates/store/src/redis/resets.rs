@@ -10,7 +10,7 @@ use redis::{Cmd, FromRedisValue};
 use tokio::time::{Instant, sleep};
 use tollgate_limit::Key;
 
-use super::{RedisStore, script, secret::NoSecret, topology::Partition};
+use super::{RedisStore, script, secret::CommandError, topology::Partition};
 
 /// How long the list keeps a counter. A proxy that has not reached Redis for longer may copy an
 /// earlier count back.
@@ -144,19 +144,18 @@ impl RedisStore {
         loop {
             match self.execute_command(partition, command.clone(), deadline).await {
                 Ok(_) => return Ok(()),
-                Err(NoSecret::Away) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
+                Err(CommandError::Away) if Instant::now() + PAUSE < deadline => sleep(PAUSE).await,
                 Err(error) => return Err(error.into()),
             }
         }
     }
 }
 
-impl From<NoSecret> for NotReset {
-    fn from(error: NoSecret) -> Self {
+impl From<CommandError> for NotReset {
+    fn from(error: CommandError) -> Self {
         match error {
-            NoSecret::Away => NotReset::Away,
-            NoSecret::Refused(message) => NotReset::Refused(message),
-            NoSecret::Foreign => NotReset::Refused("its answer cannot be read".into()),
+            CommandError::Away => NotReset::Away,
+            error => NotReset::Refused(error.to_string()),
         }
     }
 }

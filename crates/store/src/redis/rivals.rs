@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::time::Instant;
 
 /// Time between two lines in the log about the same server.
@@ -63,7 +63,7 @@ impl Rivals {
     /// Records that a server says that it is primary, and is not used.
     pub(crate) fn note(&self, rival: Rival) {
         let now = Instant::now();
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         match known.get_mut(&rival.server) {
             Some(known_rival) => (known_rival.rival, known_rival.last_seen) = (rival, now),
             None => {
@@ -78,7 +78,7 @@ impl Rivals {
 
     /// Records that a server is used, or says that it is no primary.
     pub(crate) fn settle(&self, server: &str) {
-        let known_rival = self.lock().remove(server);
+        let known_rival = self.known.lock().remove(server);
         if let Some(KnownRival { rival: Rival { server, shard, .. }, .. }) = known_rival {
             tracing::info!(shard, server, "this redis server is no longer a second primary");
         }
@@ -99,14 +99,14 @@ impl Rivals {
 
     /// All of them, by name.
     pub fn report(&self) -> Vec<Rival> {
-        let known = self.lock();
+        let known = self.known.lock();
         let recent = known.values().filter(|known_rival| known_rival.last_seen.elapsed() < EXPIRY);
         recent.map(|known_rival| known_rival.rival.clone()).collect()
     }
 
     /// Logs those that were not logged for a while.
     pub(crate) fn remind(&self) {
-        let mut known = self.lock();
+        let mut known = self.known.lock();
         known.retain(|_, known_rival| known_rival.last_seen.elapsed() < EXPIRY);
         for known_rival in
             known.values_mut().filter(|known_rival| known_rival.logged.elapsed() >= REMINDER)
@@ -114,9 +114,5 @@ impl Rivals {
             known_rival.rival.warn();
             known_rival.logged = Instant::now();
         }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, KnownRival>> {
-        self.known.lock()
     }
 }

@@ -188,17 +188,17 @@ impl Call {
 
     /// The hash of its script.
     pub(super) fn sha(&self) -> &'static str {
-        self.script.sha()
+        &self.script.sha
     }
 
     /// The call by the script's hash, for a server that has seen the script before.
     pub(super) fn evalsha(&self) -> Cmd {
-        self.command("EVALSHA", self.script.sha())
+        self.command("EVALSHA", &self.script.sha)
     }
 
     /// The call with the text of the script.
     pub(super) fn eval(&self) -> Cmd {
-        self.command("EVAL", self.script.body())
+        self.command("EVAL", &self.script.body)
     }
 
     fn command(&self, name: &str, script: &str) -> Cmd {

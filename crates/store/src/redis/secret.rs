@@ -17,19 +17,24 @@ use super::{
     topology::Partition,
 };
 
-/// Why Redis keeps no secret for this process.
+/// Why a command has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum NoSecret {
-    /// It does not answer, or not yet.
-    #[error("redis is away")]
+pub(crate) enum CommandError {
+    /// No server answers, or not yet.
+    #[error("it is away")]
     Away,
-    /// It refused, with this message.
+    /// A server refused, with this message.
     #[error("{0}")]
     Refused(String),
-    /// No proxy wrote the value under the secret's name.
-    #[error("its value is not 32 hexadecimal digits")]
-    Foreign,
+    /// No proxy wrote what has the name, for this reason.
+    #[error("{0}")]
+    Foreign(&'static str),
+    /// There are more announcements than can be read.
+    #[error("there are {0}, too many to read")]
+    TooMany(usize),
 }
+
+const FOREIGN: CommandError = CommandError::Foreign("its value is not 32 hexadecimal digits");
 
 /// The secret in Redis.
 #[derive(Clone, Copy, Debug)]
@@ -61,15 +66,15 @@ impl RedisStore {
         &self,
         own: [u8; 16],
         deadline: Instant,
-    ) -> Result<StoredSecret, NoSecret> {
+    ) -> Result<StoredSecret, CommandError> {
         let name = self.secret_name();
         let mut copies = Vec::new();
-        let mut failure = NoSecret::Away;
+        let mut failure = CommandError::Away;
         for partition in self.topology.placement.partitions_of(&name) {
             match self.read_secret(partition, deadline).await {
                 Ok(copy) => copies.push((partition, copy)),
                 // That a server is away is logged elsewhere.
-                Err(NoSecret::Away) => {}
+                Err(CommandError::Away) => {}
                 Err(error) => failure = error,
             }
         }
@@ -81,7 +86,7 @@ impl RedisStore {
                 self.write_secret(*first, own, WriteMode::IfNone, deadline).await?;
                 let secret = self.read_secret(*first, deadline).await?;
                 // It is gone again already: the next attempt begins anew.
-                StoredSecret { secret: secret.ok_or(NoSecret::Away)?, is_new: true }
+                StoredSecret { secret: secret.ok_or(CommandError::Away)?, is_new: true }
             }
         };
         for (partition, copy) in copies {
@@ -106,7 +111,7 @@ impl RedisStore {
         &self,
         secret: [u8; 16],
         deadline: Instant,
-    ) -> Result<(), NoSecret> {
+    ) -> Result<(), CommandError> {
         let name = self.secret_name();
         for partition in self.topology.placement.partitions_of(&name) {
             if self.read_secret(partition, deadline).await? != Some(secret) {
@@ -120,13 +125,13 @@ impl RedisStore {
         &self,
         partition: Partition,
         deadline: Instant,
-    ) -> Result<Option<[u8; 16]>, NoSecret> {
+    ) -> Result<Option<[u8; 16]>, CommandError> {
         let mut command = redis::cmd("GET");
         command.arg(self.secret_name());
         match self.execute_command(partition, command, deadline).await? {
             Value::Nil => Ok(None),
-            Value::BulkString(text) => decode(&text).map(Some).ok_or(NoSecret::Foreign),
-            _ => Err(NoSecret::Foreign),
+            Value::BulkString(text) => decode(&text).map(Some).ok_or(FOREIGN),
+            _ => Err(FOREIGN),
         }
     }
 
@@ -136,7 +141,7 @@ impl RedisStore {
         secret: [u8; 16],
         mode: WriteMode,
         deadline: Instant,
-    ) -> Result<(), NoSecret> {
+    ) -> Result<(), CommandError> {
         let mut command = redis::cmd("SET");
         command.arg(self.secret_name()).arg(format!("{:032x}", u128::from_be_bytes(secret)));
         if mode == WriteMode::IfNone {
@@ -151,15 +156,15 @@ impl RedisStore {
         partition: Partition,
         command: Cmd,
         deadline: Instant,
-    ) -> Result<Value, NoSecret> {
-        let mut node = self.topology.primary(partition).ok_or(NoSecret::Away)?;
+    ) -> Result<Value, CommandError> {
+        let mut node = self.topology.primary(partition).ok_or(CommandError::Away)?;
         let mut is_asking = false;
         for _ in 0..=MAX_REDIRECTIONS {
             let request = RedisCall { is_asking, ..RedisCall::from(command.clone()) };
             let error = match node.call(request, deadline).await {
                 Ok(value) => return Ok(value),
                 Err(CallError::Refused(error)) => error,
-                Err(_unanswered) => return Err(NoSecret::Away),
+                Err(_unanswered) => return Err(CommandError::Away),
             };
             let refusal = Refusal::of(&error);
             is_asking = matches!(refusal, Refusal::Ask(_));
@@ -169,7 +174,7 @@ impl RedisStore {
                 Refusal::Final => {
                     let message =
                         format!("{} {}", error.code(), error.details().unwrap_or_default());
-                    return Err(NoSecret::Refused(message.chars().take(MAX_DETAILS).collect()));
+                    return Err(CommandError::Refused(message.chars().take(MAX_DETAILS).collect()));
                 }
                 Refusal::ReadOnly | Refusal::TryAgain | Refusal::NoScript => {
                     self.topology.request_review();
@@ -177,12 +182,12 @@ impl RedisStore {
                     if self.last_logged.get().is_none() {
                         self.log_refusal(&error);
                     }
-                    return Err(NoSecret::Away);
+                    return Err(CommandError::Away);
                 }
             };
-            node = next.ok_or(NoSecret::Away)?;
+            node = next.ok_or(CommandError::Away)?;
         }
-        Err(NoSecret::Away)
+        Err(CommandError::Away)
     }
 }
 

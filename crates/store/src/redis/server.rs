@@ -14,7 +14,7 @@ use std::{
     time::Duration,
 };
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use tokio::{
     sync::Notify,
     time::{Instant, timeout_at},
@@ -46,7 +46,7 @@ pub(super) struct Server {
     health: AtomicU8,
     status: Mutex<Status>,
     /// Its replication offsets, if it is a primary with replicas.
-    replication_marks: Mutex<ReplicationMarks>,
+    pub(super) replication_marks: Mutex<ReplicationMarks>,
     /// Notified of each change of health.
     changed: Notify,
     /// How often it was reached again.
@@ -123,7 +123,7 @@ impl Server {
         if !self.is_doubted() {
             return false;
         }
-        let status = self.status();
+        let status = self.status.lock();
         match status.health {
             ServerHealth::Away => true,
             ServerHealth::Doubted => status.since.elapsed() >= time,
@@ -133,7 +133,7 @@ impl Server {
 
     /// A request has waited for it in vain.
     pub(super) fn doubt(&self) {
-        let mut status = self.status();
+        let mut status = self.status.lock();
         if matches!(status.health, ServerHealth::Unknown | ServerHealth::Serving) {
             self.set_health(&mut status, ServerHealth::Doubted);
         }
@@ -141,7 +141,7 @@ impl Server {
 
     /// It has answered, soon enough to be of use.
     pub(super) fn note_answer(&self) {
-        let mut status = self.status();
+        let mut status = self.status.lock();
         if status.health == ServerHealth::Serving {
             return;
         }
@@ -155,7 +155,7 @@ impl Server {
     /// A worker cannot reach it: it is away, unless another worker still has a connection. Returns
     /// whether it answers that worker.
     pub(super) fn note_unreachable(&self, reason: &dyn fmt::Display) -> bool {
-        let mut status = self.status();
+        let mut status = self.status.lock();
         if status.connections == 0 {
             self.become_away(&mut status, reason);
         }
@@ -164,7 +164,7 @@ impl Server {
 
     /// It answers too late to be of use, unless another worker has found otherwise.
     pub(super) fn note_late(&self) {
-        let mut status = self.status();
+        let mut status = self.status.lock();
         if status.health == ServerHealth::Doubted {
             self.become_away(&mut status, &"it answers too late");
         }
@@ -209,7 +209,7 @@ impl Server {
     /// It has refused a charge with this message.
     pub(super) fn note_refusal(&self, message: &str) {
         let message = message.chars().take(MAX_REASON).collect();
-        self.status().refusal = Some((Instant::now(), message));
+        self.status.lock().refusal = Some((Instant::now(), message));
         self.has_refused.store(true, Ordering::Relaxed);
     }
 
@@ -243,19 +243,19 @@ impl Server {
         }
         if self.has_refused.load(Ordering::Relaxed) {
             self.has_refused.store(false, Ordering::Relaxed);
-            self.status().refusal = None;
+            self.status.lock().refusal = None;
         }
     }
 
     /// Records its role, as a worker has found.
     pub(super) fn note_role(&self, role: ServerRole) {
-        self.status().role = role;
+        self.status.lock().role = role;
     }
 
     /// The same by a worker that has not queried any server yet; does not replace another worker's
     /// finding.
     pub(super) fn suppose_role(&self, role: ServerRole) {
-        let mut status = self.status();
+        let mut status = self.status.lock();
         if status.role == ServerRole::Unknown {
             status.role = role;
         }
@@ -263,23 +263,18 @@ impl Server {
 
     /// Records how far it is behind its primary, and the instant before which it has everything.
     pub(super) fn note_link(&self, link: ReplicaLink, current_at: Option<Instant>) {
-        let mut status = self.status();
+        let mut status = self.status.lock();
         status.link = link;
         status.current_at = current_at;
     }
 
     /// Whether it is known to have everything that was written longer than `age` ago.
     pub(super) fn is_current(&self, age: Duration) -> bool {
-        self.status().current_at.is_some_and(|at| at.elapsed() <= age)
-    }
-
-    /// Its replication offsets, if it is a primary with replicas.
-    pub(super) fn replication_marks(&self) -> MutexGuard<'_, ReplicationMarks> {
-        self.replication_marks.lock()
+        self.status.lock().current_at.is_some_and(|at| at.elapsed() <= age)
     }
 
     pub(super) fn report(&self) -> ServerReport {
-        let status = self.status();
+        let status = self.status.lock();
         let refusal = status.refusal.as_ref().filter(|(at, _)| at.elapsed() < REFUSAL_LASTS);
         ServerReport {
             server: self.name.clone(),
@@ -294,10 +289,6 @@ impl Server {
                 .read(|all| Histogram::total(&CALL_SECONDS, all.iter().map(|own| &own.0))),
         }
     }
-
-    fn status(&self) -> MutexGuard<'_, Status> {
-        self.status.lock()
-    }
 }
 
 /// An open connection to a server.
@@ -305,14 +296,14 @@ pub(super) struct OpenConnection(Arc<Server>);
 
 impl OpenConnection {
     pub(super) fn new(server: &Arc<Server>) -> OpenConnection {
-        server.status().connections += 1;
+        server.status.lock().connections += 1;
         OpenConnection(Arc::clone(server))
     }
 }
 
 impl Drop for OpenConnection {
     fn drop(&mut self) {
-        let mut status = self.0.status();
+        let mut status = self.0.status.lock();
         status.connections = status.connections.saturating_sub(1);
     }
 }

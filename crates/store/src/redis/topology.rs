@@ -77,7 +77,7 @@ pub(super) struct Topology {
     /// Notified when a review is needed.
     trouble: Rc<Notify>,
     /// How often another server became primary.
-    elections: Cell<u64>,
+    pub(super) elections: Cell<u64>,
     /// Has the list of rival primaries.
     counts: Arc<Counts>,
 }
@@ -159,7 +159,7 @@ impl Topology {
     ) -> Option<Rc<Node>> {
         let Placement::Cluster(slots) = &self.placement else { return None };
         let endpoint = redirected(address, by.endpoint())?;
-        slots.learn(partition.number(), &endpoint);
+        slots.learn(partition.0, &endpoint);
         self.looked_up.borrow_mut().clear();
         self.trouble.notify_one();
         Some(self.node(&endpoint, Purpose::Charges))
@@ -264,11 +264,6 @@ impl Topology {
     fn note_election(&self) {
         self.elections.set(self.elections.get() + 1);
         self.looked_up.borrow_mut().clear();
-    }
-
-    /// How often another server became primary.
-    pub(super) fn elections(&self) -> u64 {
-        self.elections.get()
     }
 
     /// Whether a server is known to be away.

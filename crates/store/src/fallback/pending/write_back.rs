@@ -16,7 +16,7 @@ use super::WriteState;
 use crate::{
     Backend, Store, Unanswered,
     call_time::CallTime,
-    redis::{LateReply, OnServer},
+    redis::{CallOptions, LateReply},
 };
 
 /// A write without a reply may be repeated after this time. A reply, or the end of the connection,
@@ -131,7 +131,10 @@ impl Store {
         self.complete(&[charge], write.to, time).await?;
         match self.backend(write.to) {
             Some(Backend::Redis(redis)) => {
-                redis.add(&charge, &write.delta, time, OnServer { server, late_reply }).await
+                let CallTime { now, deadline } = time;
+                let (server, late_reply) = (Some(server), Some(late_reply));
+                let options = CallOptions { deadline, server, late_reply };
+                redis.add(&charge, &write.delta, now, options).await
             }
             Some(Backend::Memory(memory)) => {
                 memory.add(&charge, &write.delta, time.now);

@@ -12,20 +12,10 @@ use tollgate_limit::Key;
 /// The name of a counter.
 pub(super) type KeyName = SmallVec<[u8; 64]>;
 
-/// The part of a counter's name that decides its slot.
-pub(in crate::redis) struct SlotTag([u8; 11]);
-
-impl SlotTag {
-    /// The text of the tag.
-    pub(in crate::redis) fn as_bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
 /// The tag that determines the slot of all counters of an owner.
-pub(in crate::redis) fn slot_tag(owner: u128) -> SlotTag {
+pub(in crate::redis) fn slot_tag(owner: u128) -> [u8; 11] {
     let [half, _] = halves(owner);
-    SlotTag(base64(&half))
+    base64(&half)
 }
 
 /// The name of a counter.
@@ -33,7 +23,7 @@ pub(super) fn key_name(prefix: &str, key: Key) -> KeyName {
     let mut name = KeyName::with_capacity(prefix.len() + 36);
     name.extend_from_slice(prefix.as_bytes());
     name.extend_from_slice(b":{");
-    name.extend_from_slice(slot_tag(key.owner).as_bytes());
+    name.extend_from_slice(&slot_tag(key.owner));
     name.push(b'}');
     name.extend_from_slice(&base64::<22>(&key.entry.to_be_bytes()));
     name
@@ -73,7 +63,7 @@ mod tests {
     fn name_has_the_owner_in_braces_and_the_entry_after() {
         assert_eq!(text(0, 0), "tollgate:{AAAAAAAAAAA}AAAAAAAAAAAAAAAAAAAAAA");
         assert_eq!(text(u128::MAX, u128::MAX), "tollgate:{__________8}_____________________w");
-        assert_eq!(slot_tag(u128::MAX).as_bytes(), b"__________8");
+        assert_eq!(&slot_tag(u128::MAX), b"__________8");
     }
 
     proptest! {

@@ -8,8 +8,8 @@ use super::{algorithm::lua, operation::Operation};
 
 /// A script.
 pub(super) struct Script {
-    body: String,
-    sha: String,
+    pub(super) body: String,
+    pub(super) sha: String,
 }
 
 /// What the scripts of several files begin with.
@@ -46,16 +46,6 @@ impl Script {
         let [first, ..] = &**scripts;
         let set = charges.iter().fold(0, |set, charge| set | bit(charge.quota.kind()));
         scripts.get(set).unwrap_or(first)
-    }
-
-    /// The text of the script.
-    pub(super) fn body(&self) -> &str {
-        &self.body
-    }
-
-    /// The hash by which a server calls a script that it has seen.
-    pub(super) fn sha(&self) -> &str {
-        &self.sha
     }
 
     fn new(body: String) -> Script {

@@ -69,7 +69,7 @@ impl SelfReport {
         };
         // The roster was deleted: the newest known one still applies, and is written back.
         if let Some((newest, _)) = prior.newest
-            && *lineage.id() == newest.id
+            && lineage.id == newest.id
             && newest.epoch > self.epoch()
         {
             roster = Some(newest.clone());
@@ -125,7 +125,7 @@ fn newest(claims: &[Claim]) -> Option<&Claim> {
     let mut newest = claims.iter().max_by(|one, other| one.compare(other))?;
     // No ID comes from itself, but servers may report anything.
     for _ in claims {
-        let id = newest.lineage.id();
+        let id = &newest.lineage.id;
         let promoted = claims.iter().filter(|claim| claim.lineage.was_promoted_from(id));
         match promoted.max_by(|one, other| one.compare(other)) {
             Some(promoted) => newest = promoted,
@@ -138,7 +138,7 @@ fn newest(claims: &[Claim]) -> Option<&Claim> {
 /// The roster to write at the winner, so that its claim ranks above all others; none if it has that
 /// roster.
 fn entry(claim: &Claim, reports: &[SelfReport], prior: &PriorState<'_>) -> Option<Roster> {
-    let id = claim.lineage.id();
+    let id = &claim.lineage.id;
     let is_written =
         |it: &SelfReport| matches!(&it.roster, RosterRead::Written(roster) if roster.id == *id);
     let own = reports.get(claim.position).filter(|own| is_written(own));

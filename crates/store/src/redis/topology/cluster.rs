@@ -18,7 +18,7 @@ const SLOTS: usize = 16_384;
 
 /// The slot of an owner's counters: that of the hash tag in their names.
 pub(super) fn slot_of(owner: u128) -> u16 {
-    slot_of_tag(slot_tag(owner).as_bytes())
+    slot_of_tag(&slot_tag(owner))
 }
 
 /// The slot of a hash tag, or of a name that has none.
@@ -29,7 +29,7 @@ pub(super) fn slot_of_tag(tag: &[u8]) -> u16 {
 /// Which server has which slots.
 pub(in crate::redis) struct Slots {
     /// The servers in the settings: queried first, and whenever no other server answers.
-    seeds: Vec<Endpoint>,
+    pub(super) seeds: Vec<Endpoint>,
     map: RefCell<SlotMap>,
     /// The epoch of the node that reported this map.
     epoch: Cell<u64>,
@@ -109,11 +109,6 @@ impl Slots {
             std::iter::once(primary).chain(replicas).collect::<Vec<_>>()
         };
         map.shards.iter().flat_map(of_shard).collect()
-    }
-
-    /// The servers in the settings.
-    pub(super) fn seeds(&self) -> &[Endpoint] {
-        &self.seeds
     }
 
     /// Records that a server has a slot.

@@ -22,7 +22,7 @@ pub(crate) struct ReplicationId(Box<str>);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Lineage {
     /// Its replication ID.
-    id: ReplicationId,
+    pub(crate) id: ReplicationId,
     /// The replication ID before it was promoted; none if it was not.
     previous: Option<ReplicationId>,
     /// Its replication offset: how many bytes were ever written.
@@ -80,10 +80,6 @@ impl fmt::Display for ReplicationId {
 }
 
 impl Lineage {
-    pub(crate) fn id(&self) -> &ReplicationId {
-        &self.id
-    }
-
     /// Whether its server replicated this ID until it was promoted.
     pub(crate) fn was_promoted_from(&self, id: &ReplicationId) -> bool {
         self.previous.as_ref() == Some(id)
@@ -143,7 +139,7 @@ impl Claim {
     /// Whether its data are older than the known roster's, as far as can be determined.
     pub(crate) fn is_older_than(&self, known: &Roster) -> bool {
         let lineage = &self.lineage;
-        let continues = *lineage.id() == known.id || lineage.was_promoted_from(&known.id);
+        let continues = lineage.id == known.id || lineage.was_promoted_from(&known.id);
         !continues && (self.epoch(), self.relation()) < (known.epoch, Relation::Same)
     }
 }

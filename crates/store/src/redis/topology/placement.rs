@@ -13,7 +13,7 @@ use crate::redis::server_report::ServerRole;
 
 /// One call can decide all charges of a partition: a single server, a shard or a cluster slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Partition(u16);
+pub(crate) struct Partition(pub(super) u16);
 
 impl Partition {
     /// The partition with this number.
@@ -21,14 +21,9 @@ impl Partition {
         Partition(index as u16)
     }
 
-    /// Its number.
+    /// Its number: that of the slot in a cluster.
     pub(crate) fn index(self) -> usize {
         self.0.into()
-    }
-
-    /// Its number: that of the slot in a cluster.
-    pub(super) fn number(self) -> u16 {
-        self.0
     }
 }
 
@@ -82,7 +77,7 @@ impl Placement {
     pub(super) fn primary(&self, partition: Partition) -> Option<Endpoint> {
         match self {
             Placement::Shards(shards) => shards.get(partition.index())?.1.primary(),
-            Placement::Cluster(slots) => slots.primary(partition.number()),
+            Placement::Cluster(slots) => slots.primary(partition.0),
         }
     }
 
@@ -93,7 +88,7 @@ impl Placement {
                 let shard = shards.get(partition.index());
                 shard.map(|(_, election)| election.replicas()).unwrap_or_default()
             }
-            Placement::Cluster(slots) => slots.replicas(partition.number()),
+            Placement::Cluster(slots) => slots.replicas(partition.0),
         }
     }
 
@@ -138,7 +133,7 @@ impl Placement {
         let mut endpoints: Vec<_> =
             self.roles().into_iter().map(|(endpoint, _)| endpoint).collect();
         if let Placement::Cluster(slots) = self {
-            endpoints.extend_from_slice(slots.seeds());
+            endpoints.extend_from_slice(&slots.seeds);
         }
         endpoints
     }

@@ -64,8 +64,8 @@ impl Server {
     pub(super) fn run_all(&mut self, calls: &[&Call]) -> Vec<Value> {
         let mut pipeline = Pipeline::new();
         for call in calls {
-            if self.known.insert(call.script.sha()) {
-                pipeline.cmd("SCRIPT").arg("LOAD").arg(call.script.body()).ignore();
+            if self.known.insert(&call.script.sha) {
+                pipeline.cmd("SCRIPT").arg("LOAD").arg(&call.script.body).ignore();
             }
         }
         if calls.is_empty() {
