@@ -7,7 +7,7 @@ use std::{
 
 use super::{History, HistoryError, HistorySummary, ReadOptions, Record};
 
-/// Records that are handed over at once: more would only wait.
+/// Records that are sent at once: more would only wait.
 const RECORDS: usize = 512;
 
 /// Parcels that may wait.
@@ -46,8 +46,8 @@ impl HistoryAhead {
         })
     }
 
-    /// The next request, in the order of time; none: there are no more. What could not be read is
-    /// told by [`HistoryAhead::finish`].
+    /// The next request, in the order of time; none: there are no more. [`HistoryAhead::finish`]
+    /// returns what could not be read.
     pub fn next_record(&mut self) -> Option<Box<Record>> {
         loop {
             if let Some(record) = self.records.next() {

@@ -15,29 +15,29 @@ use super::{
     escapes::unescape,
     instant,
     prefix::{is_client, is_host, without_prefix},
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 /// Reads a line.
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
+pub(super) fn read(
+    line: &str,
+    wanted: &[String],
+    repeated: &mut ValueCache,
+) -> Result<Line, Fault> {
     let parts = Parts::of(line)?;
     let mut draft = Draft {
         written: Some(time_of(instant::clf(parts.time), parts.time)?),
         client: Some(parts.client),
         host: parts.host.map(Cow::Borrowed),
         status: status(parts.status),
+        referer: parts.referer.and_then(known).map(unescape),
+        user_agent: parts.user_agent.and_then(known).map(unescape),
         ..Draft::default()
     };
     draft.read_request_line(parts.request)?;
-    if let Some(referer) = parts.referer {
-        draft.set_referer(referer);
-    }
-    if let Some(agent) = parts.user_agent {
-        draft.set_user_agent(agent);
-    }
     draft.took = nginx_time(parts.rest).and_then(seconds);
     draft.is_end = draft.took.is_some();
     if !draft.is_end {
@@ -115,25 +115,12 @@ impl<'l> Parts<'l> {
             }
             Some(_) => return Err(SHAPE.into()),
         };
-        let mut parts = Parts {
-            host,
-            client,
-            user,
-            time,
-            request,
-            status,
-            referer: None,
-            user_agent: None,
-            rest,
-        };
-        if let Some((referer, rest)) = split_quoted(rest)
-            && let Some((user_agent, rest)) = split_quoted(rest.trim_start())
-        {
-            parts.referer = Some(referer);
-            parts.user_agent = Some(user_agent);
-            parts.rest = rest;
-        }
-        Ok(parts)
+        let quoted = split_quoted(rest).and_then(|(referer, rest)| {
+            let (user_agent, rest) = split_quoted(rest.trim_start())?;
+            Some((Some(referer), Some(user_agent), rest))
+        });
+        let (referer, user_agent, rest) = quoted.unwrap_or((None, None, rest));
+        Ok(Parts { host, client, user, time, request, status, referer, user_agent, rest })
     }
 
     /// The value of a field that callers are named by.

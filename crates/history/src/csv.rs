@@ -8,7 +8,7 @@ use super::{
     OwnFields,
     draft::{Draft, Fault, Line, any_time, known, status},
     duration::{millis, seconds},
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 /// The fields that a column can have, and the names by which they are found without a mapping. The
@@ -103,7 +103,7 @@ impl Csv {
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn read(&mut self, line: &str, repeated: &mut Repeated) -> Result<Line, Fault> {
+    pub(super) fn read(&mut self, line: &str, repeated: &mut ValueCache) -> Result<Line, Fault> {
         let width = self.split(line).ok_or(
             "a quote is not closed: fields with line ends in them are not read; write them without",
         )?;

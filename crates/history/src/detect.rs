@@ -6,7 +6,7 @@ use super::{
     draft::Line,
     envoy, haproxy, json_log, prefix,
     reader::{Reader, text},
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 /// So many lines are tried at once. More are only if none of them was a request: a program may have
@@ -37,7 +37,7 @@ const CANDIDATES: [Format; 9] = [
 
 /// What the first lines say.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Detection {
     Format(Format),
     /// There is no line.
     Empty,
@@ -46,16 +46,16 @@ pub(super) enum Found {
 }
 
 /// Finds the format of a file that begins so.
-pub(super) fn detect(start: &[u8], options: &ReadOptions) -> Found {
+pub(super) fn detect(start: &[u8], options: &ReadOptions) -> Detection {
     // What is behind the last line end may be a part of a line; of a short file it is all there is.
     let whole = memchr::memrchr(b'\n', start).and_then(|at| start.get(..at)).unwrap_or(start);
     let lines: Vec<_> = whole.split(|byte| *byte == b'\n').filter_map(text).collect();
-    let Some(first) = lines.first() else { return Found::Empty };
+    let Some(first) = lines.first() else { return Detection::Empty };
     if Csv::open(first, &options.columns, &[]).is_ok() {
-        return Found::Format(Format::Csv);
+        return Detection::Format(Format::Csv);
     }
     let mut best = (0, None);
-    let mut repeated = Repeated::default();
+    let mut repeated = ValueCache::default();
     for lines in lines.chunks(TRIED_LINES) {
         for format in CANDIDATES {
             let mut reader = Reader::new(format, &[]);
@@ -71,18 +71,18 @@ pub(super) fn detect(start: &[u8], options: &ReadOptions) -> Found {
     }
     match best.1 {
         Some(Format::Combined) if !lines.iter().any(|line| clf::is_combined(line)) => {
-            Found::Format(Format::Common)
+            Detection::Format(Format::Common)
         }
-        Some(format) => Found::Format(format),
+        Some(format) => Detection::Format(format),
         // So that it is said which of the named columns is missing.
-        None if !options.columns.is_empty() => Found::Format(Format::Csv),
-        None => Found::Unknown(first.chars().take(120).collect()),
+        None if !options.columns.is_empty() => Detection::Format(Format::Csv),
+        None => Detection::Unknown(first.chars().take(120).collect()),
     }
 }
 
 /// What a line counts for.
-fn points(reader: &mut Reader, line: &str, repeated: &mut Repeated) -> u32 {
-    let format = reader.format();
+fn points(reader: &mut Reader, line: &str, repeated: &mut ValueCache) -> u32 {
+    let format = reader.format;
     match reader.read(line, repeated) {
         Ok(Line::Request { .. }) => REQUEST,
         // All lines of our own formats have the same fields, by which other formats may read them.

@@ -9,7 +9,7 @@ use super::{
     OwnFields, Place, Record, Target,
     escapes::unescape,
     instant::{self, Instant},
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 /// What a line tells of.
@@ -95,21 +95,11 @@ impl<'l> Draft<'l> {
         self.has_unread_took = read.is_none();
     }
 
-    /// Sets the field of a header.
-    pub(super) fn set_user_agent(&mut self, value: &'l str) {
-        self.user_agent = known(value).map(unescape);
-    }
-
-    /// Sets the field of a header.
-    pub(super) fn set_referer(&mut self, value: &'l str) {
-        self.referer = known(value).map(unescape);
-    }
-
     /// The record of all this; its place is yet to come.
     ///
     /// # Errors
     /// What is missing, or no request.
-    pub(super) fn finish(self, repeated: &mut Repeated) -> Result<Line, Fault> {
+    pub(super) fn finish(self, repeated: &mut ValueCache) -> Result<Line, Fault> {
         let Some(written) = self.written else {
             return Err("it has no time that can be read".into());
         };

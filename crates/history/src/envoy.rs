@@ -13,7 +13,7 @@ use super::{
     draft::{Draft, Fault, Line, address, forwarded_for, known, status, time_of, wanted_value},
     duration::millis,
     instant, json_log,
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 const SHAPE: &str = "it does not have the form of Envoy's default text format: `[time] \"request\" \
@@ -23,7 +23,11 @@ const SHAPE: &str = "it does not have the form of Envoy's default text format: `
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
+pub(super) fn read(
+    line: &str,
+    wanted: &[String],
+    repeated: &mut ValueCache,
+) -> Result<Line, Fault> {
     let (time, rest) =
         line.strip_prefix('[').and_then(|rest| rest.split_once("] \"")).ok_or(SHAPE)?;
     let (request, rest) = rest.split_once("\" ").ok_or(SHAPE)?;

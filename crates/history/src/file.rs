@@ -10,15 +10,16 @@ use tollgate_clock::Timestamp;
 
 use super::{
     Format, HistoryError, Place, ReadOptions, Record,
-    detect::{Found, detect},
+    detect::{Detection, detect},
     draft::{Fault, Line},
+    instant::Instant,
     lines::{Lines, MAX_LINE_BYTES, Piece},
     local_clock::LocalClock,
     notes::Note,
     reader::{Reader, text},
-    repeated::Repeated,
     source::Source,
     summary::{BadLine, FileSummary, MAX_BAD_CHARS, MAX_BAD_LINES},
+    value_cache::ValueCache,
     window::Window,
 };
 
@@ -75,6 +76,30 @@ const NO_FORMAT: &str = "the start of the file is empty, so that its format is n
 const CUT: &str = "the compressed file ends here, in the midst, or is damaged: all before this is \
                    counted; copy the file again";
 
+impl Tally {
+    fn note_bad(&mut self, file: &Path, line: u64, reason: Fault, text: &str) {
+        if self.bad_lines.len() < MAX_BAD_LINES {
+            self.bad_lines.push(BadLine {
+                file: file.display().to_string(),
+                line,
+                reason: reason.into_owned(),
+                text: text.chars().take(MAX_BAD_CHARS).collect(),
+            });
+        }
+    }
+}
+
+impl Counts {
+    fn note_request(&mut self, written: Instant) {
+        self.requests += 1;
+        self.lacks_offset |= !written.has_offset;
+        let grain = grain_micros(written.time);
+        if self.grain_micros == 0 || grain < self.grain_micros {
+            self.grain_micros = grain;
+        }
+    }
+}
+
 impl LogFile {
     /// Opens a file and finds out its format.
     ///
@@ -91,9 +116,9 @@ impl LogFile {
         let format = match options.format {
             Some(format) => Some(format),
             None => match detect(start, options) {
-                Found::Format(format) => Some(format),
-                Found::Empty => None,
-                Found::Unknown(first) => {
+                Detection::Format(format) => Some(format),
+                Detection::Empty => None,
+                Detection::Unknown(first) => {
                     let known = Format::names();
                     return Err(HistoryError::Undetected { file: path.into(), known, first });
                 }
@@ -130,10 +155,10 @@ impl LogFile {
         given: Timestamp,
         max_bytes: usize,
         tally: &mut Tally,
-        repeated: &mut Repeated,
+        repeated: &mut ValueCache,
     ) -> Result<(), HistoryError> {
         while !self.is_over && !self.window.is_settled(max_bytes / 4) {
-            if self.window.bytes() >= max_bytes {
+            if self.window.bytes >= max_bytes {
                 self.counts.overflowed = true;
                 break;
             }
@@ -156,9 +181,9 @@ impl LogFile {
         &mut self,
         given: Timestamp,
         tally: &mut Tally,
-        repeated: &mut Repeated,
+        repeated: &mut ValueCache,
     ) -> Result<(), HistoryError> {
-        let number = self.lines.number() + 1;
+        let number = self.lines.number + 1;
         let piece = self
             .lines
             .next()
@@ -192,14 +217,9 @@ impl LogFile {
         match read {
             Ok(Line::Request { mut record, written, has_named_client, has_unread_took }) => {
                 record.place = Place { file: self.index, line: number };
-                self.counts.requests += 1;
-                self.counts.lacks_offset |= !written.has_offset;
                 self.counts.named_clients += u64::from(has_named_client);
                 self.counts.unread_durations += u64::from(has_unread_took);
-                let grain = grain_micros(written.time);
-                if self.counts.grain_micros == 0 || grain < self.counts.grain_micros {
-                    self.counts.grain_micros = grain;
-                }
+                self.counts.note_request(written);
                 if written.has_offset {
                     self.push(record, given, tally);
                 } else {
@@ -210,14 +230,7 @@ impl LogFile {
             Ok(Line::Skipped(reason)) => *tally.skipped.entry(reason).or_default() += 1,
             Err(reason) => {
                 self.counts.bad += 1;
-                if tally.bad_lines.len() < MAX_BAD_LINES {
-                    tally.bad_lines.push(BadLine {
-                        file: self.path.display().to_string(),
-                        line: number,
-                        reason: reason.into_owned(),
-                        text: text.chars().take(MAX_BAD_CHARS).collect(),
-                    });
-                }
+                tally.note_bad(&self.path, number, reason, &text);
             }
         }
         Ok(())
@@ -249,7 +262,7 @@ impl LogFile {
 
     /// Bytes that were read of it, and that it has; none: it is a pipe.
     pub(super) fn progress(&self) -> (u64, Option<u64>) {
-        let source = self.lines.source();
+        let source = &self.lines.source;
         (source.read.load(Ordering::Relaxed), source.total)
     }
 
@@ -274,7 +287,7 @@ impl LogFile {
         let notes = [
             has_no_side.then_some(Note::NoSide),
             self.counts.lacks_offset.then_some(Note::NoOffset),
-            self.clock.line().map(Note::WentBack),
+            self.clock.line.map(Note::WentBack),
             (named_clients > 0).then_some(Note::NamedClients(named_clients)),
             (unread_durations > 0).then_some(Note::UnreadDurations(unread_durations)),
             self.counts.overflowed.then_some(Note::Overflowed),
@@ -287,7 +300,7 @@ impl LogFile {
     }
 
     fn format(&self) -> Option<Format> {
-        self.reader.as_ref().map(Reader::format)
+        self.reader.as_ref().map(|reader| reader.format)
     }
 }
 

@@ -14,7 +14,7 @@ use super::{
     draft::{Draft, Fault, Line, status, time_of},
     duration::millis,
     instant, json_log, prefix,
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 const SHAPE: &str = "it does not have the form of HAProxy's `option httplog`: `address:port [date] \
@@ -25,7 +25,11 @@ const SHAPE: &str = "it does not have the form of HAProxy's `option httplog`: `a
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
+pub(super) fn read(
+    line: &str,
+    wanted: &[String],
+    repeated: &mut ValueCache,
+) -> Result<Line, Fault> {
     match prefix::json(line) {
         Some(json) => json_log::read(Format::Haproxy, json, wanted, repeated),
         None => read_text(line, wanted, repeated),
@@ -73,7 +77,7 @@ impl<'l> Parts<'l> {
     }
 }
 
-fn read_text(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
+fn read_text(line: &str, wanted: &[String], repeated: &mut ValueCache) -> Result<Line, Fault> {
     let parts = Parts::of(line).ok_or(SHAPE)?;
     let Parts { client, date, server, request, .. } = parts;
     let mut draft = Draft {

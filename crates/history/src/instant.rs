@@ -5,6 +5,7 @@
 
 use std::time::Duration;
 
+use jiff::{civil::Date, tz::Offset};
 use tollgate_clock::Timestamp;
 
 /// Bytes that are read from the front.
@@ -124,7 +125,7 @@ pub(super) fn clf(text: &str) -> Option<Instant> {
     scan.one_of(b"/")?;
     let (month, rest) = scan.bytes.split_at_checked(3)?;
     scan.bytes = rest;
-    let month = MONTHS.iter().zip(1..).find(|(name, _)| *name == &month)?.1;
+    let month = MONTHS.iter().zip(1..).find(|(name, _)| name.as_bytes() == month)?.1;
     scan.one_of(b"/")?;
     let year = scan.number(4)?;
     scan.one_of(b":")?;
@@ -134,9 +135,9 @@ pub(super) fn clf(text: &str) -> Option<Instant> {
     instant((year, month, day), second, fraction, scan)
 }
 
-const MONTHS: [&[u8]; 12] = [
-    b"Jan", b"Feb", b"Mar", b"Apr", b"May", b"Jun", b"Jul", b"Aug", b"Sep", b"Oct", b"Nov", b"Dec",
-];
+/// The months as logs name them.
+pub(super) const MONTHS: [&str; 12] =
+    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
 /// The instant of a date (year, month, day), a second of the day, and microseconds; `scan` is at
 /// the offset.
@@ -149,30 +150,16 @@ fn instant(
     let has_offset = !scan.bytes.is_empty();
     let offset = if has_offset { scan.offset()? } else { 0 };
     scan.end()?;
-    let seconds = days_from_civil(year, month, day)? * 86_400 + second - offset;
+    let seconds = seconds_before(year, month, day)? + second - offset;
     let time = Timestamp::from_micros(u64::try_from(seconds * 1_000_000 + micros).ok()?);
     Some(Instant { time, has_offset })
 }
 
-/// Days from 1970-01-01 to a date, if there is such a date (Hinnant, "chrono-compatible low-level
-/// date algorithms": the year begins in March, so that the leap day is its last).
-fn days_from_civil(year: i64, month: i64, day: i64) -> Option<i64> {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let length = match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if is_leap => 29,
-        2 => 28,
-        1..=12 => 31,
-        _ => return None,
-    };
-    (1..=length).contains(&day).then_some(())?;
-    let shifted = if month <= 2 { year - 1 } else { year };
-    let era = shifted.div_euclid(400);
-    let year_of_era = shifted.rem_euclid(400);
-    let month_from_march = (month + 9) % 12;
-    let day_of_year = (153 * month_from_march + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    Some(era * 146_097 + day_of_era - 719_468)
+/// Seconds from the epoch to a date in UTC, if there is such a date.
+fn seconds_before(year: i64, month: i64, day: i64) -> Option<i64> {
+    let (year, month, day) = (year.try_into().ok()?, month.try_into().ok()?, day.try_into().ok()?);
+    let midnight = Date::new(year, month, day).ok()?.at(0, 0, 0, 0);
+    Some(Offset::UTC.to_timestamp(midnight).ok()?.as_second())
 }
 
 /// Seconds since the epoch with a fraction; from their size also milliseconds, microseconds and
@@ -187,15 +174,8 @@ pub(super) fn epoch(text: &str) -> Option<Instant> {
     let whole: u64 = whole.parse().ok()?;
     let micros = match whole {
         0..100_000_000_000 => {
-            let mut scan = Scan { bytes: text.as_bytes() };
-            scan.bytes = scan.bytes.get(text.len() - fraction.len()..)?;
-            let mut unit = 100_000;
-            let fraction = scan.bytes.iter().fold(0, |sum, digit| {
-                let sum = sum + u64::from(digit - b'0') * unit;
-                unit /= 10;
-                sum
-            });
-            whole * 1_000_000 + fraction
+            let mut scan = Scan::new(text.trim_start_matches(|digit: char| digit.is_ascii_digit()));
+            whole * 1_000_000 + scan.fraction().unsigned_abs()
         }
         100_000_000_000..100_000_000_000_000 => whole * 1000,
         100_000_000_000_000..100_000_000_000_000_000 => whole,

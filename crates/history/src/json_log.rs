@@ -7,7 +7,7 @@ use super::{
     draft::{Draft, Fault, Line, any_time, forwarded_for, status},
     duration::{MILLIS, NANOS, SECONDS, duration},
     json_fields::JsonFields,
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 /// The names that a program has for what is known of a request; the first one that has a value is
@@ -150,7 +150,7 @@ pub(super) fn read(
     format: Format,
     line: &str,
     wanted: &[String],
-    repeated: &mut Repeated,
+    repeated: &mut ValueCache,
 ) -> Result<Line, Fault> {
     let fields = JsonFields::read(line)?;
     let names = names(format);
@@ -162,9 +162,9 @@ pub(super) fn read(
     draft.finish(repeated)
 }
 
-/// Whether a line tells of what the program has done: both log that into the same file, unless they
-/// are told not to. The name of the time tells them apart; a request of the one is no event of the
-/// other.
+/// Whether a line is about what the program itself has done: both programs log that into the same
+/// file, unless they are configured otherwise. The name of the time tells which program it is; a
+/// request of the one is no event of the other.
 fn is_event(format: Format, fields: &JsonFields<'_>) -> bool {
     let time = match format {
         Format::Caddy => "ts",

@@ -36,20 +36,20 @@ mod json_fields;
 mod json_log;
 mod lines;
 mod local_clock;
+mod log_time;
 mod merge;
 mod notes;
 mod options;
 mod own_json;
 mod own_text;
 mod prefix;
-mod reached;
 mod reader;
 mod record;
-mod repeated;
 mod source;
 mod summary;
 #[cfg(test)]
 mod tests;
+mod value_cache;
 mod window;
 
 pub use self::{

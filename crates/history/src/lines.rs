@@ -13,13 +13,13 @@ const SHOWN_BYTES: usize = 1024;
 
 /// The lines of a log.
 pub(super) struct Lines {
-    source: Source,
+    pub(super) source: Source,
     buffer: Vec<u8>,
     /// Where the next line begins in the buffer, and where what was read ends.
     start: usize,
     end: usize,
     /// The number of the latest line, from 1.
-    number: u64,
+    pub(super) number: u64,
     /// Whether NULs were left out in front of the next line.
     is_behind_hole: bool,
     /// How it ended, once it has.
@@ -63,16 +63,6 @@ impl Lines {
             ending: None,
             shown: Vec::new(),
         }
-    }
-
-    /// The number of the latest line, from 1.
-    pub(super) const fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// Where the bytes come from.
-    pub(super) const fn source(&self) -> &Source {
-        &self.source
     }
 
     /// The first bytes of the file, without taking them. Only for the start of the file.

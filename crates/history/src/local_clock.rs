@@ -46,7 +46,7 @@ pub(super) struct LocalClock {
     /// The latest time that the clock showed when it went back last, with what was added before.
     stepped: Option<Timestamp>,
     /// The line at which it went back first.
-    line: Option<u64>,
+    pub(super) line: Option<u64>,
 }
 
 /// What the clock shows, with what is added: by several lines, since a single one may be wrong.
@@ -138,11 +138,6 @@ impl LocalClock {
             self.shown.see(written(&record));
             ready.push_back(record);
         }
-    }
-
-    /// The line at which the clock went back first.
-    pub(super) const fn line(&self) -> Option<u64> {
-        self.line
     }
 }
 

@@ -8,7 +8,7 @@ use super::{
     HistoryError, HistorySummary, ReadOptions, Record,
     file::{LogFile, Tally},
     notes,
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 /// What requests that wait to be put in order may take of the memory, in bytes: about a million of
@@ -28,7 +28,7 @@ pub struct History {
     /// What the requests of one file may take of the memory, in bytes.
     max_bytes: usize,
     tally: Tally,
-    repeated: Repeated,
+    repeated: ValueCache,
 }
 
 impl History {
@@ -52,7 +52,7 @@ impl History {
             files,
             given: Timestamp::default(),
             tally: Tally::default(),
-            repeated: Repeated::default(),
+            repeated: ValueCache::default(),
         };
         for at in 0..history.files.len() {
             history.advance(at)?;

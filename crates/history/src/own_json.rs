@@ -11,7 +11,7 @@ use super::{
     draft::{Draft, Fault, Line, NO_HEAD, known, time_of},
     instant,
     json_fields::{JsonFields, Text, fault},
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 /// The fields of a line that matter here.
@@ -24,22 +24,16 @@ struct OwnLine<'l> {
     request_id: Cow<'l, str>,
     #[serde(borrow)]
     client: Cow<'l, str>,
-    #[serde(borrow)]
     caller: Option<Text<'l>>,
-    #[serde(borrow)]
     tier: Option<Text<'l>>,
     #[serde(borrow)]
     method: Cow<'l, str>,
-    #[serde(borrow)]
     host: Option<Text<'l>>,
     #[serde(borrow)]
     path: Cow<'l, str>,
     status: u16,
-    #[serde(borrow)]
     asked_by: Option<Text<'l>>,
-    #[serde(borrow)]
     denied: Option<Text<'l>>,
-    #[serde(borrow)]
     user_agent: Option<Text<'l>>,
     facts: Option<Map<String, Value>>,
     denials: Option<u32>,
@@ -50,7 +44,11 @@ struct OwnLine<'l> {
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
+pub(super) fn read(
+    line: &str,
+    wanted: &[String],
+    repeated: &mut ValueCache,
+) -> Result<Line, Fault> {
     let own = match as_written(line) {
         Some(own) => own,
         None => serde_json::from_str(line).map_err(|error| fault(line, &error))?,

@@ -11,7 +11,7 @@ use super::{
     escapes::unescape,
     instant,
     own_json::skipped,
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 const SHAPE: &str = "it does not have the form of a text line of tollgate: `time id client caller \
@@ -21,7 +21,11 @@ const SHAPE: &str = "it does not have the form of a text line of tollgate: `time
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(line: &str, wanted: &[String], repeated: &mut Repeated) -> Result<Line, Fault> {
+pub(super) fn read(
+    line: &str,
+    wanted: &[String],
+    repeated: &mut ValueCache,
+) -> Result<Line, Fault> {
     let mut words = Words { rest: line };
     let mut word = || words.next().ok_or(SHAPE);
     let (time, _id, client, caller, tier) = (word()?, word()?, word()?, word()?, word()?);

@@ -1,11 +1,10 @@
 //! What other programs put in front of a server's lines as they carry them: syslog, the container
 //! runtimes of Kubernetes, and Docker Compose.
 
-use super::{draft::address, instant};
-
-/// The months as syslog names them.
-const MONTHS: [&str; 12] =
-    ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
+use super::{
+    draft::address,
+    instant::{self, MONTHS},
+};
 
 /// What is behind such a prefix; all, if there is none.
 ///

@@ -7,12 +7,12 @@ use super::{
     csv::{Csv, NoColumn},
     draft::{Fault, Line},
     envoy, haproxy, json_log, own_json, own_text, prefix,
-    repeated::Repeated,
+    value_cache::ValueCache,
 };
 
 /// The reader of a file.
 pub(super) struct Reader {
-    format: Format,
+    pub(super) format: Format,
     wanted: Vec<String>,
     csv: Option<Csv>,
 }
@@ -36,15 +36,11 @@ impl Reader {
         Ok(Reader { csv, ..Reader::new(Format::Csv, wanted) })
     }
 
-    pub(super) const fn format(&self) -> Format {
-        self.format
-    }
-
     /// Reads a line.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(super) fn read(&mut self, line: &str, repeated: &mut Repeated) -> Result<Line, Fault> {
+    pub(super) fn read(&mut self, line: &str, repeated: &mut ValueCache) -> Result<Line, Fault> {
         let wanted = &self.wanted;
         match self.format {
             Format::TollgateJson => {

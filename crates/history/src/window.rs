@@ -6,8 +6,7 @@
 //! were read: the first long one of a log may come too late, those that follow do not.
 
 use std::{
-    cmp::{Ordering, Reverse},
-    collections::{BinaryHeap, VecDeque},
+    collections::{BTreeMap, VecDeque},
     time::Duration,
 };
 
@@ -15,7 +14,7 @@ use tollgate_clock::Timestamp;
 
 use super::{
     Record,
-    reached::{JUMP, Reached},
+    log_time::{JUMP, LogTime},
 };
 
 /// Lines that are out of order by so much are put in order.
@@ -31,27 +30,25 @@ const LEARNED: u32 = 1000;
 /// The requests of a file that were read and not given out.
 ///
 /// A log is almost in order. A request that is no earlier than all before it goes to the end of a
-/// queue, at no cost; only the others need the heap.
+/// queue, at no cost; only the others are sorted.
 #[derive(Default)]
 pub(super) struct Window {
     in_order: VecDeque<Box<Record>>,
-    strays: BinaryHeap<Reverse<Stray>>,
+    /// Those that are earlier than one before them, by their rank.
+    strays: BTreeMap<(Timestamp, u64), Box<Record>>,
     /// The latest time of the queue.
     latest: Timestamp,
     /// The latest request that was far ahead of all others.
     ahead: Timestamp,
     /// How far the log has come.
-    reached: Reached,
+    reached: LogTime,
     /// The longest duration that was read, of those that are waited for.
     longest: Duration,
     /// Requests that were read, as far as they are counted.
     learned: u32,
     /// About how much memory the requests take.
-    bytes: usize,
+    pub(super) bytes: usize,
 }
-
-/// A request that is earlier than one before it.
-struct Stray(Box<Record>);
 
 /// When a request comes among the others: by its time, and of one instant in the order of the
 /// lines.
@@ -81,7 +78,7 @@ impl Window {
         }
         // Behind it in the queue, all others would be strays.
         if is_earlier || is_ahead {
-            self.strays.push(Reverse(Stray(record)));
+            self.strays.insert(rank(&record), record);
         } else {
             self.latest = record.time;
             self.in_order.push_back(record);
@@ -89,15 +86,10 @@ impl Window {
         is_earlier
     }
 
-    /// About how much memory the requests take, in bytes.
-    pub(super) const fn bytes(&self) -> usize {
-        self.bytes
-    }
-
     /// The time of the earliest request.
     pub(super) fn first(&self) -> Option<Timestamp> {
         let in_order = self.in_order.front().map(|record| record.time);
-        let stray = self.strays.peek().map(|Reverse(Stray(record))| record.time);
+        let stray = self.strays.first_key_value().map(|((time, _), _)| *time);
         match (in_order, stray) {
             (Some(in_order), Some(stray)) => Some(in_order.min(stray)),
             (first, None) | (None, first) => first,
@@ -110,18 +102,18 @@ impl Window {
     pub(super) fn is_settled(&self, max_bytes: usize) -> bool {
         let Some(first) = self.first() else { return false };
         let has_learned = self.longest.is_zero() || self.learned >= LEARNED;
-        (has_learned && first + REACH + self.longest <= self.reached.time())
+        (has_learned && first + REACH + self.longest <= self.reached.time)
             || (self.bytes >= max_bytes && first + REACH <= self.latest)
     }
 
     /// Gives out the earliest request.
     pub(super) fn pop(&mut self) -> Option<Box<Record>> {
-        let is_stray = match (self.in_order.front(), self.strays.peek()) {
-            (Some(first), Some(Reverse(Stray(stray)))) => rank(stray) < rank(first),
+        let is_stray = match (self.in_order.front(), self.strays.first_key_value()) {
+            (Some(first), Some((stray, _))) => *stray < rank(first),
             (first, _) => first.is_none(),
         };
         let record = match is_stray {
-            true => self.strays.pop().map(|Reverse(Stray(record))| record),
+            true => self.strays.pop_first().map(|(_, record)| record),
             false => self.in_order.pop_front(),
         }?;
         self.bytes -= size(&record);
@@ -137,24 +129,4 @@ fn size(record: &Record) -> usize {
     let values: usize = values.map(|value| value.len() + 64).sum();
     let own = if own.is_some() { 256 } else { 0 };
     size_of::<Record>() + target.as_str().len() + fields + values + own
-}
-
-impl PartialEq for Stray {
-    fn eq(&self, other: &Stray) -> bool {
-        self.cmp(other).is_eq()
-    }
-}
-
-impl Eq for Stray {}
-
-impl PartialOrd for Stray {
-    fn partial_cmp(&self, other: &Stray) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Stray {
-    fn cmp(&self, other: &Stray) -> Ordering {
-        rank(&self.0).cmp(&rank(&other.0))
-    }
 }

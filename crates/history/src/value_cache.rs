@@ -16,13 +16,13 @@ const MAX_BYTES: usize = 256;
 
 /// What the lines of a log repeat.
 #[derive(Default)]
-pub(super) struct Repeated {
+pub(super) struct ValueCache {
     texts: Cache<Arc<str>>,
     values: Cache<HeaderValue>,
     targets: Cache<PathAndQuery>,
 }
 
-impl Repeated {
+impl ValueCache {
     /// A text as it is.
     pub(super) fn text(&mut self, text: &str) -> Arc<str> {
         let find = |kept: &Arc<str>| **kept == *text;
@@ -80,7 +80,7 @@ mod tests {
 
     #[test]
     fn texts_are_shared_and_never_mistaken_for_each_other() {
-        let mut repeated = Repeated::default();
+        let mut repeated = ValueCache::default();
         for round in 0..2 {
             // So many that they share places.
             for number in 0..3 * KEPT {

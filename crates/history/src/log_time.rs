@@ -10,13 +10,13 @@ pub(super) const JUMP: Duration = Duration::from_secs(60);
 
 /// The latest time that lines were written at.
 #[derive(Default)]
-pub(super) struct Reached {
-    time: Timestamp,
+pub(super) struct LogTime {
+    pub(super) time: Timestamp,
     /// What the latest line said, if it was far ahead and alone.
     ahead: Option<Timestamp>,
 }
 
-impl Reached {
+impl LogTime {
     /// Takes the time that a line was written at; returns whether it is far ahead of all others.
     pub(super) fn see(&mut self, written: Timestamp) -> bool {
         if written <= self.time + JUMP {
@@ -35,10 +35,6 @@ impl Reached {
         self.time = ahead;
         true
     }
-
-    pub(super) const fn time(&self) -> Timestamp {
-        self.time
-    }
 }
 
 #[cfg(test)]
@@ -47,7 +43,7 @@ mod tests {
 
     #[test]
     fn a_jump_counts_when_another_line_says_the_same() {
-        let mut reached = Reached::default();
+        let mut reached = LogTime::default();
         for (written, expected) in [
             (90_000, 0),
             (1000, 0),
@@ -61,7 +57,7 @@ mod tests {
             (9001, 9001),
         ] {
             reached.see(Timestamp::from_secs(written));
-            assert_eq!(reached.time(), Timestamp::from_secs(expected), "{written}");
+            assert_eq!(reached.time, Timestamp::from_secs(expected), "{written}");
         }
     }
 }
