@@ -12,7 +12,10 @@ use std::{
     time::Duration,
 };
 
-use http::HeaderName;
+use http::{
+    HeaderName,
+    header::{RETRY_AFTER, WWW_AUTHENTICATE},
+};
 use serde::Serialize;
 use tollgate_clock::Clock;
 use tollgate_gate::Shared;
@@ -22,7 +25,7 @@ use tollgate_settings::{Configuration, Settings, TestsRule};
 use tollgate_yaml::Problem;
 use tracing::subscriber::{NoSubscriber, with_default};
 
-use crate::{Draft, Rehearsal, Rehearsed};
+use crate::{Draft, Rehearsal, RehearsedResponse};
 
 /// Runs the tests of all policies if the settings require that they pass. `file` is the settings
 /// file. Nothing of it is logged: the log is about requests of real clients.
@@ -56,7 +59,7 @@ pub struct Runner<'s> {
 }
 
 /// A test that came out otherwise than expected.
-pub struct Failed {
+pub struct FailedTest {
     /// Which test of its policy, from 1.
     pub number: usize,
     /// Where the test is.
@@ -84,7 +87,7 @@ pub struct Difference {
 
 /// The outcome of the requests of a test.
 struct CaseOutcome<'p> {
-    last: Rehearsed<'p>,
+    last: RehearsedResponse<'p>,
     /// How many were not refused.
     admitted: u32,
 }
@@ -103,7 +106,7 @@ impl<'s> Runner<'s> {
     }
 
     /// Runs the tests of one of `policies`. Returns those that failed.
-    pub fn run(&self, policy: &Policy, policies: &Policies) -> Vec<Failed> {
+    pub fn run(&self, policy: &Policy, policies: &Policies) -> Vec<FailedTest> {
         self.runtime.block_on(async {
             let mut rehearsal = self.rehearsal();
             let mut failed = Vec::new();
@@ -116,7 +119,7 @@ impl<'s> Runner<'s> {
                     }
                 }
                 let outcome = self.play(case, &rehearsal, policies).await;
-                failed.extend(Failed::of(number, case, &outcome));
+                failed.extend(FailedTest::of(number, case, &outcome));
             }
             failed
         })
@@ -155,19 +158,20 @@ impl<'s> Runner<'s> {
     }
 }
 
-impl Failed {
+impl FailedTest {
     /// None: all is as expected.
-    fn of(number: usize, case: &Case, outcome: &CaseOutcome<'_>) -> Option<Failed> {
+    fn of(number: usize, case: &Case, outcome: &CaseOutcome<'_>) -> Option<FailedTest> {
         let differences = differences(case, outcome);
         let got = &outcome.last;
         if differences.is_empty() {
             return None;
         }
         let name = case.name.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
-        let is_shown =
-            |(name, _): &(&HeaderName, &http::HeaderValue)| is_about_limits(name.as_str());
-        let headers = got.headers.iter().filter(is_shown);
-        Some(Failed {
+        // Those about limits.
+        let headers = got.headers.iter().filter(|(name, _)| {
+            is_reserved(name.as_str()) || [RETRY_AFTER, WWW_AUTHENTICATE].contains(name)
+        });
+        Some(FailedTest {
             number,
             place: case.place.clone(),
             title: format!("test {number}{name}"),
@@ -179,7 +183,7 @@ impl Failed {
 
     /// The same as a problem of the test's place.
     fn problem(&self) -> Problem {
-        let Failed { place, title, differences, .. } = self;
+        let FailedTest { place, title, differences, .. } = self;
         let differences: Vec<String> = differences.iter().map(ToString::to_string).collect();
         let message = format!("{title} fails: {}", differences.join("; "));
         place.saying(message, "correct the policy or the test")
@@ -187,7 +191,7 @@ impl Failed {
 }
 
 /// `GET /search/x for api.example.com by user:7, 11 times`.
-fn request(case: &Case, got: &Rehearsed<'_>) -> String {
+fn request(case: &Case, got: &RehearsedResponse<'_>) -> String {
     let given = &case.given;
     let sender = match got.caller() {
         Some(caller) => format!("by {caller}"),
@@ -247,17 +251,13 @@ fn differences(case: &Case, outcome: &CaseOutcome<'_>) -> Vec<Difference> {
     differences
 }
 
-fn is_about_limits(name: &str) -> bool {
-    is_reserved(name) || ["retry-after", "www-authenticate"].contains(&name)
-}
-
 fn text(value: &http::HeaderValue) -> String {
     String::from_utf8_lossy(value.as_bytes()).into_owned()
 }
 
-impl fmt::Display for Failed {
+impl fmt::Display for FailedTest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failed { number: _, place, title, request, differences, headers } = self;
+        let FailedTest { number: _, place, title, request, differences, headers } = self;
         writeln!(f, "{}: {title}", place.place())?;
         writeln!(f, "  {request}")?;
         for difference in differences {

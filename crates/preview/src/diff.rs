@@ -28,6 +28,7 @@ pub use self::{
     routing::RouteChange,
     windows::{WindowChange, WindowOutcome},
 };
+use tollgate_keyword::Keyword;
 use tollgate_policy::{HostPattern, Policies, Policy};
 
 /// The most lines that a reload logs, and the most characters of each.
@@ -52,7 +53,7 @@ pub struct Difference {
 }
 
 /// The differences of one policy.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct PolicyDifference {
     /// Its name after the change.
     pub policy: String,
@@ -79,10 +80,11 @@ pub struct PolicyDifference {
 }
 
 /// Whether a policy is there before and after.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Presence {
     /// Both.
+    #[default]
     Stays,
     /// It had another name before. The name is part of every counter's key.
     Renamed {
@@ -177,15 +179,8 @@ impl PolicyDifference {
         PolicyDifference {
             policy: policy.to_owned(),
             presence,
-            windows: Vec::new(),
-            identity: Vec::new(),
-            routing: Vec::new(),
             routing_is_complete: true,
-            limits: Vec::new(),
-            access: Vec::new(),
-            paths: Vec::new(),
-            upstreams: Vec::new(),
-            responses: Vec::new(),
+            ..PolicyDifference::default()
         }
     }
 
@@ -277,7 +272,7 @@ impl fmt::Display for PolicyDifference {
 impl fmt::Display for WindowChange {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let candidate = if self.is_candidate { "candidate of " } else { "" };
-        write!(f, "{} {candidate}{}", self.outcome.as_str(), self.limit)?;
+        write!(f, "{} {candidate}{}", self.outcome.keyword(), self.limit)?;
         write!(f, " for {}: ", self.to.join(", "))?;
         write_pair(f, self.before.as_deref(), self.after.as_deref())?;
         if !self.because.is_empty() {

@@ -29,6 +29,6 @@ pub use self::{
         ChosenPolicy, Explanation, FoundCaller, FoundLimit, FoundStanding, FoundWindow,
         PassedRoute, Prospect, TakenRoute, Understood,
     },
-    rehearsal::{Rehearsal, Rehearsed},
-    replay::{ChargeMode, Judged, JudgedCharge, PastRequest, PastVerdict},
+    rehearsal::{Rehearsal, RehearsedResponse},
+    replay::{ChargeMode, JudgedCharge, Judgement, PastRequest, PastVerdict},
 };

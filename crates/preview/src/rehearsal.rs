@@ -37,12 +37,12 @@ use super::{
 /// Answers simulated requests.
 pub struct Rehearsal {
     judge: Judge,
-    leases: Rc<LeaseBook>,
+    pub(super) leases: Rc<LeaseBook>,
     published_keys: PublishedKeys,
 }
 
 /// The response to a simulated request.
-pub struct Rehearsed<'p> {
+pub struct RehearsedResponse<'p> {
     /// The status of the response.
     pub status: StatusCode,
     /// The headers of the response.
@@ -103,7 +103,7 @@ impl Rehearsal {
         policies: &'p Policies,
         draft: &Draft,
         answer: &Response<()>,
-    ) -> Rehearsed<'p> {
+    ) -> RehearsedResponse<'p> {
         let now = self.judge.shared.clock.now();
         let dry_run = DryRun { token: draft.token.clone(), is_charged: true, ..DryRun::default() };
         let DraftResult { mut state, outcome } = self.run(policies, draft, &dry_run, now).await;
@@ -123,7 +123,14 @@ impl Rehearsal {
         let response = self.judge.respond(reply, &mut state, &audience, None);
         let (head, _) = response.into_parts();
         let RequestState { route, identity, .. } = state;
-        Rehearsed { status: head.status, headers: head.headers, route, identity, denied_by, reason }
+        RehearsedResponse {
+            status: head.status,
+            headers: head.headers,
+            route,
+            identity,
+            denied_by,
+            reason,
+        }
     }
 
     /// How a request would be handled, and why. Nothing is charged.
@@ -132,15 +139,10 @@ impl Rehearsal {
         let dry_run = DryRun { token: draft.token.clone(), ..DryRun::default() };
         let result = self.run(policies, draft, &dry_run, now).await;
         let address = self.client_address(draft);
-        let query = draft.head.uri.query();
-        let client = Client { address, certificate: None, headers: &draft.head.headers, query };
         let head = Head::read(&draft.head, policies).ok().map(|(head, _)| head);
         let identifier = &self.judge.shared.identifier;
         let RequestState { policy, route, .. } = result.state;
-        let published_keys = &self.published_keys;
-        let dry_run = Some(&dry_run);
-        let input =
-            head.as_ref().map(|head| JudgeInput { head, client, published_keys, now, dry_run });
+        let input = head.as_ref().map(|head| self.input(head, draft, &dry_run, now));
         let context = policy.zip(input.as_ref()).map(|(policy, input)| ChargeContext {
             identifier,
             policy,
@@ -189,33 +191,30 @@ impl Rehearsal {
         now: Timestamp,
         state: &mut RequestState<'p>,
     ) -> Action<'p> {
-        let parts = &draft.head;
-        let address = self.client_address(draft);
-        let client = Client {
-            address,
-            certificate: None,
-            headers: &parts.headers,
-            query: parts.uri.query(),
-        };
-        match Head::read(parts, policies) {
+        match Head::read(&draft.head, policies) {
             Ok((head, policy)) => {
-                let dry_run = Some(dry_run);
-                let published_keys = &self.published_keys;
-                let input = JudgeInput { head: &head, client, published_keys, now, dry_run };
-                self.judge.judge(&input, policy, state).await
+                self.judge.judge(&self.input(&head, draft, dry_run, now), policy, state).await
             }
             Err(rejection) => Action::Refuse(rejection),
         }
     }
 
+    fn input<'r>(
+        &'r self,
+        head: &'r Head<'r>,
+        draft: &'r Draft,
+        dry_run: &'r DryRun,
+        now: Timestamp,
+    ) -> JudgeInput<'r> {
+        let (address, headers) = (self.client_address(draft), &draft.head.headers);
+        let client = Client { address, certificate: None, headers, query: draft.head.uri.query() };
+        let published_keys = &self.published_keys;
+        JudgeInput { head, client, published_keys, now, dry_run: Some(dry_run) }
+    }
+
     /// Corrects what a request of the past was charged, by the upstream's answer.
     pub(super) fn settle_past(&self, state: &mut RequestState<'_>, answer: &Response<()>) {
         self.judge.settle_past(state, answer);
-    }
-
-    /// The leases of its requests.
-    pub(super) fn leases(&self) -> &Rc<LeaseBook> {
-        &self.leases
     }
 
     /// The time by which it judges.
@@ -243,7 +242,7 @@ impl Rehearsal {
 /// A request that was never sent has no id.
 const NO_ID: HeaderValue = HeaderValue::from_static("-");
 
-impl Rehearsed<'_> {
+impl RehearsedResponse<'_> {
     /// Who sends it, as policies write it: `user:42`. None: the caller is not known.
     pub fn caller(&self) -> Option<String> {
         let caller = self.identity.as_ref()?.caller.as_ref()?;

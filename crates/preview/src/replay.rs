@@ -9,6 +9,7 @@ use tollgate_gate::{
     tally::{DecidedCharge, Tally},
 };
 use tollgate_identity::{AssumedCaller, Identity};
+use tollgate_keyword::keywords;
 use tollgate_limit::{Retry, Standing};
 use tollgate_policy::{Allowance, Limit, Policies, Policy, Route};
 use tollgate_response::Rejection;
@@ -25,10 +26,10 @@ pub struct PastRequest {
     dry_run: DryRun,
 }
 
-/// What would have become of a request of the past. It is filled anew for each one, because to hand
-/// it on takes longer.
+/// What would have become of a request of the past. It is filled anew for each one, because
+/// returning it takes longer.
 #[derive(Default)]
-pub struct Judged<'p> {
+pub struct Judgement<'p> {
     /// The policy for its host.
     pub policy: Option<&'p Policy>,
     /// Its route.
@@ -63,7 +64,7 @@ pub enum PastVerdict {
     NoKey(Box<str>),
 }
 
-impl Judged<'_> {
+impl Judgement<'_> {
     /// Whether it was denied, or would have been, were limits in shadow mode enforced. Candidates
     /// stand beside a rate that is in force, and do not count.
     pub fn would_deny_enforced(&self) -> bool {
@@ -116,16 +117,7 @@ pub enum ChargeMode {
     Candidate,
 }
 
-impl ChargeMode {
-    /// What policies call it.
-    pub fn name(self) -> &'static str {
-        match self {
-            ChargeMode::Enforce => "enforce",
-            ChargeMode::Shadow => "shadow",
-            ChargeMode::Candidate => "candidate",
-        }
-    }
-}
+keywords! { ChargeMode { Enforce = "enforce", Shadow = "shadow", Candidate = "candidate" } }
 
 impl PastRequest {
     /// With this head and sender.
@@ -153,7 +145,7 @@ impl Rehearsal {
         &self,
         policies: &'p Policies,
         past: &PastRequest,
-        judged: &mut Judged<'p>,
+        judged: &mut Judgement<'p>,
     ) {
         let now = self.now();
         past.dry_run.unkeyed.borrow_mut().clear();
@@ -169,7 +161,7 @@ impl Rehearsal {
         judged.leases = match judged.verdict {
             PastVerdict::Admitted => {
                 self.settle_past(&mut state, &past.answer);
-                state.tally.as_ref().and_then(|tally| self.leases().hold(tally.granted(), now))
+                state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now))
             }
             _ => None,
         };

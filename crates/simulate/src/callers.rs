@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use rustc_hash::FxHashMap;
 use tollgate_clock::Timestamp;
-use tollgate_preview::{Judged, PastVerdict};
+use tollgate_preview::{Judgement, PastVerdict};
 
 use super::{Against, CallerChange, WorstCaller, curve::share};
 
@@ -84,7 +84,7 @@ impl CallerCounts {
     pub(super) fn add_denial(
         &mut self,
         caller: u64,
-        judged: &Judged<'_>,
+        judged: &Judgement<'_>,
         describe: impl FnOnce() -> DeniedCaller,
     ) {
         let count = self.all.entry(caller).or_default();

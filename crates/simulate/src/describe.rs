@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use tollgate_clock::Timestamp;
 use tollgate_identity::{CallerKey, TierSource};
 use tollgate_policy::Policy;
-use tollgate_preview::{Judged, PastRequest};
+use tollgate_preview::{Judgement, PastRequest};
 
 use super::callers::{DeniedCaller, quoted};
 
@@ -18,7 +18,7 @@ pub(super) fn describe(
     policies: &str,
     past: &PastRequest,
     time: Timestamp,
-    judged: &Judged<'_>,
+    judged: &Judgement<'_>,
 ) -> DeniedCaller {
     let identity = judged.identity.as_ref();
     let resolved = identity.and_then(|identity| identity.caller.as_ref());
@@ -42,7 +42,7 @@ pub(super) fn describe(
 }
 
 /// The command that explains a request.
-fn explain(policies: &str, past: &PastRequest, judged: &Judged<'_>) -> String {
+fn explain(policies: &str, past: &PastRequest, judged: &Judgement<'_>) -> String {
     let mut command =
         format!("tollgate explain --policy {} --address {}", quoted(policies), past.draft.address);
     match credential_of(judged) {
@@ -88,7 +88,7 @@ enum Credential {
 
 /// What shows who the caller is, if it is more than an address. Claims are those that the log has,
 /// and those that the caller's name and tier follow from.
-fn credential_of(judged: &Judged<'_>) -> Option<Credential> {
+fn credential_of(judged: &Judgement<'_>) -> Option<Credential> {
     let rules = &judged.policy?.identity;
     let identity = judged.identity.as_ref()?;
     let caller = identity.caller.as_ref()?;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 use tollgate_clock::Timestamp;
+use tollgate_keyword::Keyword;
 use tollgate_limit::{Align, Quota, Retry};
 use tollgate_policy::{Allowance, Enforcement, Limit, Policies, Policy};
 use tollgate_preview::{ChargeMode, JudgedCharge};
@@ -208,7 +209,7 @@ impl<'p> LimitCount<'p> {
         LimitAnswer {
             limit: name.to_owned(),
             tier: self.tier_name().to_owned(),
-            mode: self.mode.name().to_owned(),
+            mode: self.mode.keyword().to_owned(),
             algorithm: self.allowance.quota.kind().name().to_owned(),
             window_seconds: self.allowance.window_secs,
             allows: self.allowance.quota.capacity(),

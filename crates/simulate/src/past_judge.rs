@@ -13,7 +13,7 @@ use tollgate_clock::{Clock, Timestamp};
 use tollgate_gate::Shared;
 use tollgate_identity::PublishedKeys;
 use tollgate_policy::Policies;
-use tollgate_preview::{Judged, PastRequest, Rehearsal};
+use tollgate_preview::{Judgement, PastRequest, Rehearsal};
 use tollgate_settings::{MemoryBounds, Settings};
 use tollgate_store::HeldLeases;
 
@@ -65,7 +65,7 @@ impl<'p> PastJudge<'p> {
         past: &PastRequest,
         now: Timestamp,
         took: Duration,
-        judged: &mut Judged<'p>,
+        judged: &mut Judgement<'p>,
     ) {
         self.end_those_before(now);
         self.clock.store(now.as_micros(), Ordering::Relaxed);

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, time::Instant};
 use tollgate_clock::Timestamp;
 use tollgate_history::{HistoryAhead, HistoryError, HistorySummary, ReadOptions, Record};
 use tollgate_policy::Policies;
-use tollgate_preview::{Judged, PastRequest, PastVerdict};
+use tollgate_preview::{Judgement, PastRequest, PastVerdict};
 use tollgate_settings::Settings;
 
 use super::{
@@ -114,7 +114,7 @@ impl Simulation<'_> {
         let mut history = HistoryAhead::open(&self.read)?;
         let mut counts = Counts::new(self);
         let mut past = Translator::blank();
-        let mut judged = Judged::default();
+        let mut judged = Judgement::default();
         let mut lines: u64 = 0;
         while let Some(mut record) = history.next_record() {
             counts.judge(&mut past, &mut record, &mut judged).await;
@@ -179,7 +179,7 @@ impl<'s, 'q> Counts<'s, 'q> {
         &mut self,
         past: &mut PastRequest,
         record: &mut Record,
-        judged: &mut Judged<'q>,
+        judged: &mut Judgement<'q>,
     ) {
         let now = record.time;
         self.first.get_or_insert(now);
@@ -203,7 +203,7 @@ impl<'s, 'q> Counts<'s, 'q> {
         past: &PastRequest,
         record: &Record,
         caller: u64,
-        judged: &mut Judged<'q>,
+        judged: &mut Judgement<'q>,
     ) {
         let now = record.time;
         let took = duration(record);
@@ -219,7 +219,7 @@ impl<'s, 'q> Counts<'s, 'q> {
         }
     }
 
-    fn count(&mut self, past: &PastRequest, now: Timestamp, caller: u64, judged: &Judged<'q>) {
+    fn count(&mut self, past: &PastRequest, now: Timestamp, caller: u64, judged: &Judgement<'q>) {
         let policies = self.simulation.candidate.name;
         if let Some(policy) = judged.policy {
             for charge in &judged.charges {

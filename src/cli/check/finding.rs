@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 use tollgate_keyword::{Keyword, keywords};
-use tollgate_preview::cases::Failed;
+use tollgate_preview::cases::FailedTest;
 use tollgate_yaml::{Problem, warning::Warning};
 
 use super::report::{CheckedPolicy, Report, Test};
@@ -54,7 +54,7 @@ impl Finding {
     }
 
     fn of_test(policy: &CheckedPolicy, test: &Test) -> Option<Finding> {
-        let Failed { number, request, differences, .. } = test.failed.as_ref()?;
+        let FailedTest { number, request, differences, .. } = test.failed.as_ref()?;
         let name = test.name.as_ref().map(|name| format!(", {name}")).unwrap_or_default();
         let mut message = format!("policy {}: test {number}{name}: {request}", policy.name);
         for difference in differences {

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::{Serialize, Serializer};
 use tollgate_clock::Timestamp;
 use tollgate_policy::{Policies, Policy};
-use tollgate_preview::cases::{Failed, Runner};
+use tollgate_preview::cases::{FailedTest, Runner};
 use tollgate_settings::{Settings, read_text};
 use tollgate_yaml::{Problem, Sources, warning::Warning};
 
@@ -70,7 +70,7 @@ pub(super) struct Test {
     /// Its place: a problem without a message.
     pub(super) place: Problem,
     /// None: as expected.
-    pub(super) failed: Option<Failed>,
+    pub(super) failed: Option<FailedTest>,
 }
 
 impl Report {
@@ -174,7 +174,7 @@ impl Checked {
 }
 
 impl CheckedPolicy {
-    fn of(policy: &Policy, warnings: Vec<Warning>, mut failed: Vec<Failed>) -> CheckedPolicy {
+    fn of(policy: &Policy, warnings: Vec<Warning>, mut failed: Vec<FailedTest>) -> CheckedPolicy {
         let tests = (1..).zip(&policy.tests).map(|(number, case)| Test {
             name: case.name.as_deref().map(str::to_owned),
             place: case.place.clone(),

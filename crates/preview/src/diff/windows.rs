@@ -7,6 +7,7 @@
 
 use serde::Serialize;
 use tollgate_identity::Tiers;
+use tollgate_keyword::keywords;
 use tollgate_limit::Quota;
 use tollgate_policy::{Allowance, KeyPart, Limit, Policy};
 
@@ -55,16 +56,9 @@ pub enum WindowOutcome {
     Kept,
 }
 
-impl WindowOutcome {
-    /// Its name in text and JSON.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            WindowOutcome::Fresh => "fresh",
-            WindowOutcome::Gone => "gone",
-            WindowOutcome::Rescaled => "rescaled",
-            WindowOutcome::New => "new",
-            WindowOutcome::Kept => "kept",
-        }
+keywords! {
+    WindowOutcome {
+        Fresh = "fresh", Gone = "gone", Rescaled = "rescaled", New = "new", Kept = "kept",
     }
 }
 
