@@ -2,7 +2,7 @@
 
 use tollgate_clock::Timestamp;
 use tollgate_keyword::Keyword;
-use tollgate_observe::{access_log::AccessLog, events::Unwritten, trace::DropReason};
+use tollgate_observe::{access_log::AccessLog, events::UnwrittenLines, trace::DropReason};
 use tollgate_store::{Decider, NoRoom, Unanswered};
 use tollgate_upstream::downstream::{Fault, Handshake, HandshakeFailure};
 

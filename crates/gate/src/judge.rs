@@ -53,8 +53,8 @@ impl Judge {
     }
 
     /// Route, identity, limits: all that is decided before anything is forwarded, by the policy for
-    /// the host, if there is one. What is found out on the way is put into `state`, which also holds
-    /// what a refused request was charged.
+    /// the host, if there is one. What is found out on the way is put into `state`, which also
+    /// holds what a refused request was charged.
     pub async fn judge<'p>(
         &self,
         input: &JudgeInput<'_>,

@@ -9,7 +9,7 @@ use hyper::body::Body as _;
 use smallvec::SmallVec;
 use tollgate_limit::Hashing;
 use tollgate_observe::{
-    access_log::{Denied, Entry, Facts, LimitStanding, LogBuffer, Tail},
+    access_log::{DenialCause, Entry, Facts, LimitStanding, LogBuffer, Tail},
     metrics::{PolicySeries, RequestMeter},
 };
 use tollgate_policy::{Protocol, Upstream};
@@ -112,8 +112,8 @@ impl DeniedBy {
         Some(DeniedBy { reason, limit: rejection.limit().map(Box::from) })
     }
 
-    fn as_logged(&self) -> Denied<'_> {
-        Denied { reason: self.reason.name(), by: self.limit.as_deref() }
+    fn as_logged(&self) -> DenialCause<'_> {
+        DenialCause { reason: self.reason.name(), by: self.limit.as_deref() }
     }
 }
 
@@ -138,10 +138,10 @@ impl ResponseNote {
     }
 }
 
-/// A request that has no response yet. If this is dropped before there is one, the line reports that,
-/// with what is known by then.
-/// Charges are not given back then, because only the status of a response can cause a refund. If
-/// the response has the cost, the exchange continues without the client.
+/// A request that has no response yet. If this is dropped before there is one, the line reports
+/// that, with what is known by then. Charges are not given back then, because only the status of a
+/// response can cause a refund. If the response has the cost, the exchange continues without the
+/// client.
 pub(super) struct RequestGuard<'g, 'p> {
     pub(super) state: RequestState<'p>,
     /// What the request holds of limits on requests in flight.

@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::request::Parts;
 use tollgate_keyword::Keyword;
 use tollgate_observe::trace::{
-    EndingTrace, LimitOutcome, RequestHead, RequestOutcome, RequestTrace, Started,
+    EndingTrace, LimitOutcome, RequestHead, RequestOutcome, RequestTrace, StartTime,
 };
 use tollgate_store::Stores;
 use tollgate_upstream::downstream::Peer;
@@ -25,8 +25,8 @@ pub(super) struct TracedRequest<'g> {
 }
 
 impl Gate {
-    /// The trace of a request that has just come; none if there are no traces. Boxed: it takes no room
-    /// in the futures of requests without.
+    /// The trace of a request that has just come; none if there are no traces. Boxed: it takes no
+    /// room in the futures of requests without.
     pub(super) fn begin_trace(
         &self,
         parts: &Parts,
@@ -41,7 +41,7 @@ impl Gate {
             headers: &parts.headers,
             is_tls: peer.speaks_tls(),
             is_from_trusted: peer.is_trusted,
-            started: Started { at: arrival.now, instant: arrival.started },
+            started: StartTime { at: arrival.now, instant: arrival.started },
         };
         Some(Box::new(RequestTrace::begin(tracer, &self.span_ids, &head)))
     }

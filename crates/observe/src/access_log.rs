@@ -27,7 +27,7 @@ use self::{json::write_json, text::write_text};
 use crate::{metrics::Totals, pipe::Pipe};
 
 pub use self::{
-    entry::{Decision, Denied, Entry, LimitStanding, Mode},
+    entry::{Decision, DenialCause, Entry, LimitStanding, Mode},
     facts::{FactValue, Facts, MAX_FACT_BYTES},
 };
 
@@ -147,13 +147,13 @@ impl LogBuffer {
     /// since the latest. None: it gets no line.
     ///
     /// Lines are counted rather than drawn by lot, so that the numbers add up, and the first
-    /// denial is told at once.
+    /// denial has its line at once.
     fn sample(&self, of: NonZeroU32) -> Option<u32> {
         let denials = self.denials.get().map_or(of.get(), |denials| denials + 1);
-        let is_told = denials >= of.get();
+        let has_line = denials >= of.get();
         let stands_for = self.denials.get().map_or(1, |_| denials);
-        self.denials.set(Some(if is_told { 0 } else { denials }));
-        is_told.then_some(stands_for)
+        self.denials.set(Some(if has_line { 0 } else { denials }));
+        has_line.then_some(stands_for)
     }
 
     /// Adds a line that has ended.

@@ -54,17 +54,17 @@ pub struct Events {
 
 /// Lines of events that were not written, since the start of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Unwritten {
+pub struct UnwrittenLines {
     /// Others like them were.
     pub repeated: u64,
     /// Standard error was read too slowly.
     pub unread: u64,
 }
 
-impl Unwritten {
+impl UnwrittenLines {
     /// What is true now.
-    pub fn so_far() -> Unwritten {
-        Unwritten {
+    pub fn so_far() -> UnwrittenLines {
+        UnwrittenLines {
             repeated: repeats::REPEATED.load(Ordering::Relaxed),
             unread: UNREAD.load(Ordering::Relaxed),
         }
@@ -268,7 +268,7 @@ mod tests {
         let lines = Lines::default();
         let writer = lines.clone();
         let subscriber = tracing_subscriber::fmt()
-            .event_format(JsonLines)
+            .event_format(EventLines(Format::Json))
             .with_writer(move || writer.clone())
             .finish();
         tracing::subscriber::with_default(subscriber, || {

@@ -1,7 +1,7 @@
 //! What workers count of requests, for `GET /metrics`.
 //!
 //! Each worker counts in memory of its own, so that no cache line moves from one core to another;
-//! whoever asks adds the workers' numbers up. What is counted is named by words of the policy only,
+//! a reader adds the workers' numbers up. What is counted is named by words of the policy only,
 //! never by what a client sends: the number of series is known when a policy is loaded.
 
 mod count;

@@ -16,7 +16,7 @@ use std::{
 #[derive(Clone)]
 pub struct Pipe {
     sender: SyncSender<Piece>,
-    /// Lines that were dropped and not told of yet.
+    /// Lines that were dropped and not reported yet.
     dropped: Arc<AtomicU64>,
     /// Lines that were ever dropped.
     total: Arc<AtomicU64>,

@@ -6,7 +6,7 @@
 //! has an error bound, and memory is bounded whatever names clients choose.
 //!
 //! A worker writes to memory of its own, a minute at a time (`worker.rs`). Minutes that have ended
-//! are merged into the limit's last hour (`hour.rs`) by whoever asks, or by upkeep, never by a
+//! are merged into the limit's last hour (`hour.rs`) by a reader, or by upkeep, never by a
 //! request.
 
 mod book;

@@ -19,7 +19,7 @@ mod request;
 mod sampling;
 mod settings;
 mod span;
-mod started;
+mod start_time;
 mod tracestate;
 
 pub use self::{
@@ -32,5 +32,5 @@ pub use self::{
     request::{EndingTrace, LimitOutcome, RequestHead, RequestOutcome, RequestTrace},
     sampling::{ParentFlag, Ratio, Sampling},
     settings::{TraceSettings, TrustParent},
-    started::Started,
+    start_time::StartTime,
 };

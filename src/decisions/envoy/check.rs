@@ -1,7 +1,7 @@
 //! Envoy's filter `ext_authz`: may this request be forwarded?
 //!
-//! The request is judged like one that came in here. Envoy changes its head as this proxy would, and
-//! the client's response gets the limit headers.
+//! The request is judged like one that came in here. Envoy changes its head as this proxy would,
+//! and the client's response gets the limit headers.
 
 use std::net::IpAddr;
 

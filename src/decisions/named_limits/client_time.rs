@@ -42,8 +42,8 @@ pub(in crate::decisions) fn parse_instant(text: &str) -> Option<Timestamp> {
     }
 }
 
-/// The instant that lies so many seconds after the epoch. A later one than there is becomes the last
-/// one, which is too far ahead for any clock.
+/// The instant that lies so many seconds after the epoch. A later one than there is becomes the
+/// last one, which is too far ahead for any clock.
 pub(in crate::decisions) fn instant_of(seconds: f64) -> Option<Timestamp> {
     let is_instant = seconds.is_finite() && seconds >= 0.0;
     is_instant.then(|| Timestamp::from_micros((seconds * 1e6).round() as u64))

@@ -78,8 +78,8 @@ pub(in crate::decisions) struct NamedPlan<'p> {
 }
 
 impl<'p> NamedPlan<'p> {
-    /// Plans the charges of a call that came at `now`. They count at `at` if the program gives that,
-    /// by the overrides that were in force then.
+    /// Plans the charges of a call that came at `now`. They count at `at` if the program gives
+    /// that, by the overrides that were in force then.
     ///
     /// # Errors
     /// [`NamedError`].

@@ -1,8 +1,8 @@
 //! Receipts: what a program shows to correct what it was charged.
 //!
-//! A receipt is signed under the counters' secret, so every proxy that shares the counters takes it,
-//! and nobody can make one up. It is bound to the windows that were charged, ends with the last of
-//! them, and is used once: a counter of its own, of one unit, is charged when it is shown.
+//! A receipt is signed under the counters' secret, so every proxy that shares the counters takes
+//! it, and nobody can make one up. It is bound to the windows that were charged, ends with the last
+//! of them, and is used once: a counter of its own, of one unit, is charged when it is shown.
 
 use std::{rc::Rc, time::Duration};
 
@@ -118,8 +118,8 @@ const MAX_TEXT: usize = 4096;
 const RECEIPT: u8 = b'R';
 const SIGNATURE: u8 = b'S';
 
-/// A receipt for what a tally has taken, as of `now`, or at the program's instant; none: it has taken
-/// nothing that could be given back.
+/// A receipt for what a tally has taken, as of `now`, or at the program's instant; none: it has
+/// taken nothing that could be given back.
 pub(in crate::decisions) fn sign(
     hasher: &Hashing,
     policy: &Policy,

@@ -42,7 +42,7 @@ pub struct Entry<'e> {
     /// `open`, `closed`. None: it was charged nothing.
     pub decided_by: Option<&'static str>,
     /// Why it was denied.
-    pub denied: Option<Denied<'e>>,
+    pub denied: Option<DenialCause<'e>>,
     /// Limits that only count and would have denied it: `core, search;candidate`.
     pub would_deny: Option<&'e str>,
     /// Why it was not forwarded, or what went wrong.
@@ -69,7 +69,7 @@ impl Entry<'_> {
 
 /// Why a request was denied.
 #[derive(Clone, Copy, Debug)]
-pub struct Denied<'e> {
+pub struct DenialCause<'e> {
     /// The reason in one word.
     pub reason: &'static str,
     /// The name of the limit, if it was one.

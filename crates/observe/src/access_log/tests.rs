@@ -126,7 +126,7 @@ fn full_entry<'e>() -> Entry<'e> {
         asked_by: Some("forward"),
         trace_id: Some(&"4bf9"),
         is_exempt: true,
-        denied: Some(Denied { reason: "limit", by: Some("core") }),
+        denied: Some(DenialCause { reason: "limit", by: Some("core") }),
         would_deny: Some("search;candidate"),
         error: Some(&"denied by limit core"),
         facts: Some(&FACTS),
@@ -196,7 +196,7 @@ fn json_lines_are_json() {
 
 #[test]
 fn log_of_denials_has_no_other_lines() {
-    let denied = Denied { reason: "auth", by: None };
+    let denied = DenialCause { reason: "auth", by: None };
     for (only, entry, expected) in [
         (Only::All, entry(&42), 1),
         (Only::Denied, entry(&42), 0),

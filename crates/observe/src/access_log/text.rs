@@ -6,7 +6,7 @@ use tollgate_limit::Standing;
 
 use super::{
     Millis,
-    entry::{Denied, Entry, LimitStanding},
+    entry::{DenialCause, Entry, LimitStanding},
     escape::{Word, push_json, push_word},
 };
 use crate::metrics::Totals;
@@ -48,7 +48,7 @@ pub(super) fn write_text(entry: &Entry<'_>) -> Vec<u8> {
     if entry.is_exempt {
         line.extend_from_slice(b" exempt");
     }
-    if let Some(Denied { reason, by }) = entry.denied {
+    if let Some(DenialCause { reason, by }) = entry.denied {
         let _ = write!(line, " denied={reason}");
         if let Some(by) = by {
             line.extend_from_slice(b" denied_by=");

@@ -162,7 +162,7 @@ impl LimitCallers {
     fn read(&self, now: u64, mut read: impl FnMut(Part<'_>)) {
         let mut hour = self.hour.lock();
         hour.merge(now);
-        hour.minutes().iter().for_each(|minute| read(Part::Merged(minute)));
+        hour.merged.iter().for_each(|minute| read(Part::Merged(minute)));
         for worker in &self.workers {
             worker.read(|minutes| {
                 let all = minutes.ended.iter().chain([&minutes.open]);
@@ -259,8 +259,8 @@ mod tests {
         assert!(heavy.most - heavy.least <= 60_000 / 65 + 60_000 / 256);
         let limits = book.limits.lock();
         let hour = limits[&core()].hour.lock();
-        assert_eq!(hour.minutes().len(), 59);
-        let entries = hour.minutes().iter().map(|own| own.summary(Measure::Units).entries.len());
+        assert_eq!(hour.merged.len(), 59);
+        let entries = hour.merged.iter().map(|own| own.summary(Measure::Units).entries.len());
         assert!(entries.rev().skip(1).all(|entries| entries <= crate::sketch::SEALED_ENTRIES));
     }
 

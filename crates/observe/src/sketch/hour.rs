@@ -12,7 +12,7 @@ pub const KEPT_MINUTES: u64 = 60;
 /// Callers that are kept of a minute that has ended.
 pub const SEALED_ENTRIES: usize = 64;
 
-/// Minutes that were handed over may wait to be merged; above this many, whoever hands one over
+/// Minutes that were handed over may wait to be merged; above this many, the worker that adds one
 /// merges them.
 const MAX_WAITING: usize = 128;
 
@@ -22,7 +22,7 @@ pub(super) struct Hour {
     /// Minutes of workers that have ended, as they were handed over.
     waiting: Vec<Minute>,
     /// Merged ones, the oldest first.
-    merged: Vec<MergedMinute>,
+    pub(super) merged: Vec<MergedMinute>,
 }
 
 /// A minute of all workers.
@@ -44,7 +44,7 @@ impl MergedMinute {
 }
 
 impl Hour {
-    /// Takes a minute of a worker. It is merged later, by whoever asks.
+    /// Takes a minute of a worker. It is merged later, by a reader.
     pub(super) fn take(&mut self, minute: Minute) {
         let now = minute.number + 1;
         self.waiting.push(minute);
@@ -82,10 +82,5 @@ impl Hour {
                 }
             }
         }
-    }
-
-    /// The merged minutes.
-    pub(super) fn minutes(&self) -> &[MergedMinute] {
-        &self.merged
     }
 }

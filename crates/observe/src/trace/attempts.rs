@@ -5,7 +5,7 @@ use std::{cell::RefCell, rc::Rc, time::Instant};
 use super::{
     IdSource, Parent, SpanId, TraceId,
     span::{Attribute, Kind, Span, Value},
-    started::Started,
+    start_time::StartTime,
 };
 
 /// The attempts of a recorded request at its upstream, as they are made.
@@ -79,12 +79,12 @@ impl Attempts {
     }
 
     /// The spans of all attempts, of a request that has begun so.
-    pub(super) fn spans(&self, parent: Parent, started: Started) -> Vec<Span> {
+    pub(super) fn spans(&self, parent: Parent, started: StartTime) -> Vec<Span> {
         let made = self.made.take().into_iter().zip(0..);
         made.map(|(attempt, resent)| self.span(&attempt, resent, parent, started)).collect()
     }
 
-    fn span(&self, attempt: &Attempt, resent: i64, parent: Parent, started: Started) -> Span {
+    fn span(&self, attempt: &Attempt, resent: i64, parent: Parent, started: StartTime) -> Span {
         let mut attributes: Vec<Attribute> = vec![
             ("http.request.method", self.method.into()),
             ("server.address", Value::text(&attempt.host)),

@@ -1,8 +1,8 @@
 //! Calls of a Redis server that a request waits for: a client span for each.
 //!
 //! A call is made far below the request that waits for it, behind several decisions of the store
-//! that have nothing to do with traces. So the record is not handed down but is a value of the
-//! request's task ([`recording_calls`]), and who makes calls asks whether there is one.
+//! that have nothing to do with traces. So the record is no parameter but a value of the
+//! request's task ([`recording_calls`]), and each call looks whether there is one.
 //!
 //! Several requests of a worker share a round trip to Redis. Each has its own call, and its own
 //! waiting time.
@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 use super::{
     IdSource, Parent,
     span::{Attribute, Kind, Span, Value},
-    started::Started,
+    start_time::StartTime,
 };
 
 tokio::task_local! {
@@ -79,7 +79,7 @@ pub fn record_call(call: impl FnOnce() -> StoreCall) {
 pub(super) fn spans(
     calls: StoreCalls,
     parent: Parent,
-    started: Started,
+    started: StartTime,
     ids: &IdSource,
 ) -> impl Iterator<Item = Span> {
     calls.into_iter().map(move |call| {

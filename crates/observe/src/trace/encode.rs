@@ -98,7 +98,7 @@ mod tests {
             kind,
             start: 1,
             end: 3,
-            attributes: vec![("a", "text".into()), ("b", 7_i64.into())],
+            attributes: vec![("a", "text".into()), ("b", Value::number(7))],
             is_error,
         };
         let spans = vec![

@@ -33,8 +33,8 @@ use super::{
 
 /// Records traces and exports them, until it is dropped.
 pub struct Tracer {
-    settings: Arc<TraceSettings>,
-    sink: SpanSink,
+    pub(super) settings: Arc<TraceSettings>,
+    pub(super) sink: SpanSink,
     /// Notified when the thread is to end.
     ending: Arc<Notify>,
     /// Whether the thread has ended.
@@ -105,14 +105,6 @@ impl Tracer {
         if ended.recv_timeout(limit) == Err(std::sync::mpsc::RecvTimeoutError::Timeout) {
             tracing::warn!("the last spans were not delivered: the endpoint is too slow");
         }
-    }
-
-    pub(super) fn settings(&self) -> &TraceSettings {
-        &self.settings
-    }
-
-    pub(super) fn sink(&self) -> SpanSink {
-        self.sink.clone()
     }
 }
 

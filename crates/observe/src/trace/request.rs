@@ -10,7 +10,7 @@ use super::{
     calls::{self, StoreCalls, recording_calls},
     exporter::SpanSink,
     span::{Attribute, Kind, Span, Value},
-    started::{Started, nanos},
+    start_time::{StartTime, nanos},
     tracestate::{TRACESTATE, tracestate},
 };
 use crate::metrics::MethodLabel;
@@ -32,7 +32,7 @@ pub struct RequestHead<'r> {
     /// Whether a trusted proxy has sent it.
     pub is_from_trusted: bool,
     /// When it came.
-    pub started: Started,
+    pub started: StartTime,
 }
 
 /// A request's part in its trace.
@@ -45,7 +45,7 @@ pub struct RequestTrace<'t> {
     state: Option<HeaderValue>,
     /// The span of the first attempt at the upstream.
     attempt: SpanId,
-    started: Started,
+    started: StartTime,
     ids: Rc<IdSource>,
     /// None: the trace will not be recorded.
     line: Option<RequestLine>,
@@ -107,7 +107,7 @@ impl<'t> RequestTrace<'t> {
         ids: &Rc<IdSource>,
         head: &RequestHead<'_>,
     ) -> RequestTrace<'t> {
-        let settings = tracer.settings();
+        let settings = &tracer.settings;
         let is_believed = settings.trust_parent.trusts(head.is_from_trusted);
         let parent = if is_believed { parent_of(head.headers) } else { None };
         let trace_id = parent.map_or_else(|| ids.trace_id(), |parent| parent.trace_id);
@@ -170,7 +170,7 @@ impl<'t> RequestTrace<'t> {
 
     /// Its spans, if they are to be exported. The response may still be on its way.
     pub fn end(&self, outcome: &RequestOutcome<'_>) -> Option<Box<EndingTrace>> {
-        let settings = self.tracer.settings();
+        let settings = &self.tracer.settings;
         let is_recorded = self.own.is_sampled || settings.denials && outcome.is_denied;
         let line = self.line.as_ref().filter(|_| is_recorded)?;
         let mut attributes = line.attributes(outcome);
@@ -198,7 +198,7 @@ impl<'t> RequestTrace<'t> {
         if let Some(attempts) = &self.attempts {
             children.append(&mut attempts.spans(self.own, self.started));
         }
-        Some(Box::new(EndingTrace { server, children, sink: self.tracer.sink() }))
+        Some(Box::new(EndingTrace { server, children, sink: self.tracer.sink.clone() }))
     }
 }
 

@@ -7,14 +7,14 @@ use tollgate_clock::Timestamp;
 /// When a request came. Spans tell the time by its clock, so that they agree with each other and
 /// with the access log.
 #[derive(Clone, Copy, Debug)]
-pub struct Started {
+pub struct StartTime {
     /// By the clock of the proxy.
     pub at: Timestamp,
     /// The same instant, for measuring from it.
     pub instant: Instant,
 }
 
-impl Started {
+impl StartTime {
     /// An instant after it, in nanoseconds since the epoch.
     pub(super) fn nanos(self, instant: Instant) -> u64 {
         self.nanos_after(instant.saturating_duration_since(self.instant))
