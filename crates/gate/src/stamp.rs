@@ -12,8 +12,8 @@ use super::{Shared, charge_plan::ChargeRole, request_state::RequestState, tally:
 static X_TOLLGATE_STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
 static X_TOLLGATE_SHADOW: HeaderName = HeaderName::from_static("x-tollgate-shadow");
 
-/// Puts the limit headers of the policy's profile among those of a response, from which the upstream's own were
-/// removed.
+/// Puts the limit headers of the policy's profile among those of a response, from which the
+/// upstream's own were removed.
 pub(super) fn stamp(headers: &mut HeaderMap, state: &RequestState<'_>, shared: &Shared) {
     let Some(tally) = &state.tally else { return };
     let responses = state.responses();

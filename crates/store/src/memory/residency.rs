@@ -160,7 +160,8 @@ impl DiskStore {
         Ok(())
     }
 
-    /// Whether memory is so full that new counters have to wait. The keeper is asked to flush before.
+    /// Whether memory is so full that new counters have to wait. The keeper is asked to flush
+    /// before.
     fn is_crowded(&self) -> bool {
         let (keys, most) = (self.in_memory(), self.disk.max_in_memory());
         if keys >= most {
