@@ -1,9 +1,9 @@
 //! Decisions that other programs ask for: at listeners of their own by the Redis protocol, and at
 //! those of workers over HTTP or, as Envoy does, by gRPC.
 //!
-//! The one thing to know: a listener of the Redis protocol is one thread that owns its tables. So no
-//! two decisions race, no command takes a lock, and the replies of a pipeline leave in one write.
-//! Whatever the protocol, what charges limits of the policies uses the
+//! The one thing to know: a listener of the Redis protocol is one thread that owns its tables. So
+//! no two decisions race, no command takes a lock, and the replies of a pipeline leave in one
+//! write. Whatever the protocol, what charges limits of the policies uses the
 //! [`Gate`](tollgate_gate::Gate) of its thread.
 
 mod buckets;

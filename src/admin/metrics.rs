@@ -35,7 +35,7 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     requests::write_metrics(&mut text, &context.shared);
     connections(&mut text, context);
     configuration(&mut text, context);
-    let Unwritten { repeated, unread } = Unwritten::so_far();
+    let UnwrittenLines { repeated, unread } = UnwrittenLines::so_far();
     let help = "Event lines that were not written: repeats of earlier lines, or dropped because the output was read too slowly.";
     let numbers = [("repeated", repeated), ("unread", unread)];
     text.counters("tollgate_events_dropped_total", help, "reason", numbers);

@@ -1,10 +1,10 @@
 //! The buckets of `RL.*`: a table of those that follow the clock of this process, and one of those
 //! that follow the time that clients give (`AT`).
 //!
-//! The one thing to know: client-timed buckets end by the greatest instant that clients gave, not by
-//! the clock. So a replay gets the same replies at any speed, and a slow one loses nothing. They stay
-//! until half of their room is used, so that a second replay, which begins before that instant, gets
-//! the replies of the first.
+//! The one thing to know: client-timed buckets end by the greatest instant that clients gave, not
+//! by the clock. So a replay gets the same replies at any speed, and a slow one loses nothing. They
+//! stay until half of their room is used, so that a second replay, which begins before that
+//! instant, gets the replies of the first.
 
 use tollgate_limit::KeyHasher;
 

@@ -1,4 +1,5 @@
-//! Calls of programs, whatever the protocol: charge, settle, release, reset, and how a limit stands.
+//! Calls of programs, whatever the protocol: charge, settle, release, reset, and how a limit
+//! stands.
 //!
 //! Each call has its line in the log, and its charges are counted like those of requests.
 
@@ -6,10 +7,7 @@ mod call;
 
 use std::{sync::Arc, time::Instant};
 
-use http::HeaderMap;
-
-pub(super) use self::call::{Answer, Call, CallAnswer, CallError, DeniedCall, WindowStanding};
-pub(super) use self::call::{DENIED, Operation};
+use http::{HeaderMap, StatusCode};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
     Arrival, CallHead, Gate, OpenCall, Program,
@@ -24,6 +22,10 @@ use tollgate_store::Adjustment;
 use super::named_limits::{
     ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, RedeemRequest, Redemption, redeem,
     sign,
+};
+
+pub(super) use self::call::{
+    Answer, Call, CallAnswer, CallError, DENIED, DeniedCall, Operation, WindowStanding,
 };
 
 /// Answers a call of a program.
@@ -193,11 +195,12 @@ fn end_uncharged(
 }
 
 fn status_of(answer: &Result<Answer, CallError>) -> u16 {
-    match answer {
+    let status = match answer {
         Ok(Answer { denied: Some(_), .. }) => DENIED,
-        Ok(_) => 200,
+        Ok(_) => StatusCode::OK,
         Err(error) => error.status(),
-    }
+    };
+    status.as_u16()
 }
 
 fn denied_call(tally: &Tally<'_>, now: Timestamp) -> DeniedCall {

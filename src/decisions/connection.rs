@@ -1,8 +1,8 @@
 //! One connection: read, reply to every command that has come, write once, and again.
 //!
-//! A connection that waits holds no buffers: input is read into one that all share, and only what is
-//! left of a command, or could not be sent, is kept. While replies are not taken nothing is read, so
-//! a slow reader holds itself and nobody else.
+//! A connection that waits holds no buffers: input is read into one that all share, and only what
+//! is left of a command, or could not be sent, is kept. While replies are not taken nothing is
+//! read, so a slow reader holds itself and nobody else.
 
 use std::{
     cell::RefCell,

@@ -185,7 +185,7 @@ fn respond(answered: CallAnswer) -> Response<Body> {
                 "standings": written_standings(&standings),
             });
             let mut response = written(&body);
-            *response.status_mut() = status(DENIED);
+            *response.status_mut() = DENIED;
             if let Some(wait) = denied.retry_after {
                 let seconds = wait.as_millis().div_ceil(1000).max(1) as u64;
                 response.headers_mut().insert(header::RETRY_AFTER, seconds.into());
@@ -200,7 +200,7 @@ fn respond(answered: CallAnswer) -> Response<Body> {
             written(&body)
         }
         Err(error) => {
-            let mut response = problem(status(error.status()), &sentence(&error));
+            let mut response = problem(error.status(), &sentence(&error));
             if let CallError::Store(_) | CallError::NotReset(_) = error {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
@@ -235,10 +235,6 @@ fn written_standings(standings: &[WindowStanding]) -> Value {
         written
     });
     written.collect()
-}
-
-fn status(code: u16) -> StatusCode {
-    StatusCode::from_u16(code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
 
 fn sentence(error: &CallError) -> String {

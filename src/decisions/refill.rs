@@ -1,7 +1,7 @@
 //! `RL.*`: a bucket that is refilled by a fixed amount at fixed times, as smyte/ratelimit has it.
 //!
-//! The one thing to know: the reply is what the bucket held before. A caller may go on if that is at
-//! least what it takes, and whoever takes more than there is drains the bucket.
+//! The one thing to know: the reply is what the bucket held before. A caller may go on if that is
+//! at least what it takes, and whoever takes more than there is drains the bucket.
 
 use tollgate_wire::resp::{Arguments, parse_integer};
 
@@ -133,8 +133,8 @@ impl Request {
         is_within.then_some(request).ok_or(Mistake::Integer)
     }
 
-    /// Takes from a bucket; none: it is new, and full. `now` is the server's time. An instant before
-    /// the bucket's mark counts as the mark: a bucket never goes back in time.
+    /// Takes from a bucket; none: it is new, and full. `now` is the server's time. An instant
+    /// before the bucket's mark counts as the mark: a bucket never goes back in time.
     pub(super) fn take(&self, bucket: Option<&Bucket>, now: i64) -> Withdrawal {
         let at = self.at.unwrap_or(now);
         let at = bucket.map_or(at, |bucket| bucket.mark.max(at));

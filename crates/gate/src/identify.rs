@@ -26,22 +26,19 @@ impl Judge {
         let wait = distrust.guard_wait(&context);
         let found = self.find_caller(context, || distrust.permit(&context)).await;
         wait.end();
+        let has_no_token = match &found {
+            Ok(identity) => identity.token.is_none(),
+            Err(error) => *error == IdentityError::Missing,
+        };
+        if has_no_token {
+            warn_of_unread_scheme(&self.shared.unread_schemes, &context);
+        }
         match found {
-            Ok(identity) => {
-                if identity.token.is_none() {
-                    warn_of_unread_scheme(&self.shared.unread_schemes, &context);
-                }
-                Ok(identity)
-            }
+            Ok(identity) => Ok(identity),
             Err(IdentityError::TooManyBadTokens) => {
                 Box::pin(self.identify_untrusted(context, tally)).await
             }
-            Err(error) => {
-                if error == IdentityError::Missing {
-                    warn_of_unread_scheme(&self.shared.unread_schemes, &context);
-                }
-                Err(Box::pin(self.charge_address(context, error, tally)).await)
-            }
+            Err(error) => Err(Box::pin(self.charge_address(context, error, tally)).await),
         }
     }
 

@@ -32,16 +32,9 @@ pub(super) fn redirection(status: http::StatusCode, location: HeaderValue) -> Re
 
 /// The path is in normal form: it begins with one slash, and so cannot be taken for another host.
 fn location(host: &str, port: Option<u16>, path: &str, query: Option<&str>) -> String {
-    let mut location = format!("https://{host}");
-    if let Some(port) = port {
-        location.push_str(&format!(":{port}"));
-    }
-    location.push_str(path);
-    if let Some(query) = query {
-        location.push('?');
-        location.push_str(query);
-    }
-    location
+    let port = port.map(|port| format!(":{port}")).unwrap_or_default();
+    let query = query.map(|query| format!("?{query}")).unwrap_or_default();
+    format!("https://{host}{port}{path}{query}")
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! it waits for a query that is pending. Charges by other processes show a second later.
 
 use std::{
+    ops::ControlFlow,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -69,16 +70,6 @@ struct QueryTime {
     now: Timestamp,
 }
 
-/// What to do about a caller's query.
-enum NextStep {
-    /// Use a recent result.
-    Reuse(Decision),
-    /// Query the store.
-    Query(StandingQuery),
-    /// Wait for a query that is pending.
-    Wait(watch::Receiver<State>),
-}
-
 /// How to get a caller's standings.
 pub(super) enum Lookup {
     /// They are here.
@@ -111,9 +102,8 @@ impl StandingCache {
         });
         loop {
             let mut waiting = match next_step(&known, charges, now, deadline) {
-                NextStep::Reuse(decision) => return Lookup::Cached(decision),
-                NextStep::Query(query) => return Lookup::Query(query),
-                NextStep::Wait(waiting) => waiting,
+                ControlFlow::Break(lookup) => return lookup,
+                ControlFlow::Continue(waiting) => waiting,
             };
             // Changed or timed out: the state says what to do next.
             let _ = timeout_at(deadline, waiting.changed()).await;
@@ -140,16 +130,16 @@ impl StandingCache {
     }
 }
 
+/// How to get the standings now; else the query that is pending, to wait for.
 fn next_step(
     caller: &Arc<Caller>,
     charges: &[Charge<'_>],
     now: Timestamp,
     deadline: Instant,
-) -> NextStep {
+) -> ControlFlow<Lookup, watch::Receiver<State>> {
     let instant = Instant::now();
     let is_overdue = instant >= deadline;
-    let waiting = caller.subscribe();
-    let mut next = NextStep::Wait(waiting);
+    let mut next = ControlFlow::Continue(caller.subscribe());
     caller.send_if_modified(|state| {
         if state.since.is_none_or(|since| instant.duration_since(since) >= MAX_AGE) {
             state.since = Some(instant);
@@ -163,13 +153,14 @@ fn next_step(
         });
         match result {
             Some(result) if state.queries >= MAX_QUERIES => {
-                next = NextStep::Reuse(result.decision_at(now));
+                next = ControlFlow::Break(Lookup::Cached(result.decision_at(now)));
             }
             None if state.queries >= MAX_QUERIES && state.pending > 0 && !is_overdue => {}
             _ => {
                 state.queries = state.queries.saturating_add(1);
                 state.pending += 1;
-                next = NextStep::Query(StandingQuery { caller: Arc::clone(caller), queried });
+                let query = StandingQuery { caller: Arc::clone(caller), queried };
+                next = ControlFlow::Break(Lookup::Query(query));
             }
         }
         // Nothing changed for those that wait.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tollgate_clock::Timestamp;
 use tollgate_limit::Standing;
 use tollgate_response::Account;
@@ -150,19 +150,21 @@ impl Call<'_> {
 
 impl CallError {
     /// The status of a response with this error.
-    pub(in crate::decisions) fn status(&self) -> u16 {
+    pub(in crate::decisions) fn status(&self) -> StatusCode {
         match self {
-            CallError::Named(NamedError::NoLimit(_)) => 404,
-            CallError::Receipt(ReceiptError::Used) => 409,
-            CallError::Receipt(ReceiptError::Ended | ReceiptError::Gone) => 410,
+            CallError::Named(NamedError::NoLimit(_)) => StatusCode::NOT_FOUND,
+            CallError::Receipt(ReceiptError::Used) => StatusCode::CONFLICT,
+            CallError::Receipt(ReceiptError::Ended | ReceiptError::Gone) => StatusCode::GONE,
             CallError::Store(_)
             | CallError::NotReset(_)
-            | CallError::Receipt(ReceiptError::Store(_)) => 503,
+            | CallError::Receipt(ReceiptError::Store(_)) => StatusCode::SERVICE_UNAVAILABLE,
             CallError::Named(_)
-            | CallError::Receipt(ReceiptError::Forged | ReceiptError::Nothing(_)) => 400,
+            | CallError::Receipt(ReceiptError::Forged | ReceiptError::Nothing(_)) => {
+                StatusCode::BAD_REQUEST
+            }
         }
     }
 }
 
 /// The status of a denial.
-pub(in crate::decisions) const DENIED: u16 = 429;
+pub(in crate::decisions) const DENIED: StatusCode = StatusCode::TOO_MANY_REQUESTS;

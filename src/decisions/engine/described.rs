@@ -7,8 +7,8 @@ use tollgate_wire::resp::{Arguments, Protocol, Replies};
 
 use super::{Engine, Session};
 
-/// The version of Redis that clients may take it for: the first with all that they ask for when they
-/// connect.
+/// The version of Redis that clients may take it for: the first with all that they ask for when
+/// they connect.
 const REDIS_VERSION: &str = "7.2.0";
 
 /// A command as `COMMAND` describes it.

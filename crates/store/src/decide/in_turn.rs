@@ -1,7 +1,7 @@
 //! Waiting until a charge fits, in the order of arrival for a key.
 //!
-//! Who waits sleeps until the limit has room, and is not woken for nothing: only the first of a
-//! line asks the store. Lines are of this process, and bounded.
+//! A waiter sleeps until the limit has room, and is not woken for nothing: only the first of a line
+//! asks the store. Lines are of this process, and bounded.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -169,8 +169,7 @@ fn pause(charges: &[Charge<'_>], decision: &Decision) -> Option<Duration> {
 
 /// When to charge after waiting until `due`: then, if the timer was only a little late.
 ///
-/// Or else what timers are late by would add up, and a line would move slower than the limit
-/// allows.
+/// Else the lateness of timers would add up, and a line would move slower than the limit allows.
 fn punctual(now: Timestamp, due: Option<Timestamp>) -> Timestamp {
     due.filter(|due| *due <= now && now.saturating_since(*due) <= TIMER_LATENESS).unwrap_or(now)
 }
