@@ -2,10 +2,13 @@
 //! that collects traces. Who calls them chooses whom to trust, and bounds time and bodies.
 //!
 //! This crate does not know who calls, or why. [`client`] makes an [`HttpClient`],
-//! [`public_authorities`] are those that browsers trust, and [`OUR_USER_AGENT`] is how our
-//! requests name us.
+//! [`platform_authorities`] and [`public_authorities`] are those to trust, and [`OUR_USER_AGENT`]
+//! is how our requests name us.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use http::HeaderValue;
@@ -32,7 +35,7 @@ pub const OUR_USER_AGENT: HeaderValue =
 /// # Errors
 /// There is no TLS.
 pub fn client(
-    roots: RootCertStore,
+    roots: impl Into<Arc<RootCertStore>>,
     idle: Duration,
     max_idle: usize,
 ) -> Result<HttpClient, rustls::Error> {
@@ -49,6 +52,22 @@ pub fn client(
         .pool_max_idle_per_host(max_idle)
         .http1_max_buf_size(MAX_HEAD_BYTES)
         .build(connector))
+}
+
+/// The authorities of this machine, or those of this program where a container has none. Read once:
+/// the platform's list is no part of a configuration, and a reload does not read it again.
+pub fn platform_authorities() -> Arc<RootCertStore> {
+    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
+    let roots = ROOTS.get_or_init(|| {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        if roots.is_empty() {
+            tracing::info!("the platform trusts no authorities: using those of this program");
+            roots = public_authorities();
+        }
+        Arc::new(roots)
+    });
+    Arc::clone(roots)
 }
 
 /// The authorities that browsers trust.

@@ -132,15 +132,11 @@ impl DeliveryError {
 }
 
 /// Those of the platform and of the public; none, if no TLS is needed.
-fn authorities(settings: &TraceSettings) -> RootCertStore {
-    let mut roots = RootCertStore::empty();
-    if settings.endpoint.scheme_str() == Some("https") {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            roots = outbound::public_authorities();
-        }
+fn authorities(settings: &TraceSettings) -> Arc<RootCertStore> {
+    match settings.endpoint.scheme_str() {
+        Some("https") => outbound::platform_authorities(),
+        _ => Arc::new(RootCertStore::empty()),
     }
-    roots
 }
 
 /// What a response says of refused spans.

@@ -2,13 +2,14 @@
 //!
 //! The cryptography is named, not taken from what the process may have installed.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use rustls::{
     ClientConfig, Error, RootCertStore,
     crypto::aws_lc_rs,
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
+use tollgate_outbound::platform_authorities;
 use tollgate_yaml::{Span, Spanned};
 
 use super::{Compiler, fingerprint::Fingerprint, upstreams::WrittenServer};
@@ -68,10 +69,10 @@ impl Compiler<'_> {
         let mut fingerprint = Fingerprint::new();
         let ca_file = raw.and_then(|raw| raw.ca_file.as_ref());
         let roots = match ca_file {
-            None => Some(platform_roots()),
+            None => Some(platform_authorities()),
             Some(path) if self.sources.are_by_name() => {
                 fingerprint.add(path.value.as_bytes());
-                Some(platform_roots())
+                Some(platform_authorities())
             }
             Some(path) => self.roots(path, &mut fingerprint),
         };
@@ -222,20 +223,4 @@ fn client_config(
         None => Ok(config.with_no_client_auth()),
         Some((certificates, key)) => config.with_client_auth_cert(certificates, key),
     }
-}
-
-/// The authorities of this machine, or those of this program where a container has none. Read once:
-/// the platform's list is no part of a policy, and a reload does not read it again.
-fn platform_roots() -> Arc<RootCertStore> {
-    static ROOTS: OnceLock<Arc<RootCertStore>> = OnceLock::new();
-    let roots = ROOTS.get_or_init(|| {
-        let mut roots = RootCertStore::empty();
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        if roots.is_empty() {
-            tracing::info!("the platform trusts no authorities: using those of this program");
-            roots.extend(webpki_roots::TLS_SERVER_ROOTS.iter().cloned());
-        }
-        Arc::new(roots)
-    });
-    Arc::clone(roots)
 }
