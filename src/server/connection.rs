@@ -49,18 +49,18 @@ pub(super) async fn serve(
     let ended = poll_fn(|context| {
         panics::catch(|| serving.as_mut().poll(context)).unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::ConnectionPanic);
-            let Panic { message, location, backtrace } = panic;
-            let backtrace = backtrace.as_deref();
-            tracing::error!(
-                panic = message,
-                place = location,
-                backtrace,
-                "a connection has panicked"
-            );
+            log_panic(panic, "a connection");
             Poll::Ready(())
         })
     });
     ended.await;
+}
+
+/// Logs the panic of something that is about no one request.
+fn log_panic(panic: Panic, whose: &str) {
+    let Panic { message, location, backtrace } = panic;
+    let backtrace = backtrace.as_deref();
+    tracing::error!(panic = message, place = location, backtrace, "{whose} has panicked");
 }
 
 async fn serve_opened(

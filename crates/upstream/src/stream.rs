@@ -187,18 +187,25 @@ impl AsyncWrite for MeteredStream {
     }
 }
 
+/// Does the same with a stream of whichever kind.
+macro_rules! each {
+    ($streams:expr, $stream:ident => $call:expr) => {
+        match $streams {
+            Stream::Plain($stream) => $call,
+            Stream::Tls($stream) => $call,
+            #[cfg(test)]
+            Stream::Memory($stream) => $call,
+        }
+    };
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
-            #[cfg(test)]
-            Stream::Memory(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
+        each!(self.get_mut(), stream => Pin::new(stream).poll_read(context, buffer))
     }
 }
 
@@ -208,12 +215,7 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
-            #[cfg(test)]
-            Stream::Memory(stream) => Pin::new(stream).poll_write(context, bytes),
-        }
+        each!(self.get_mut(), stream => Pin::new(stream).poll_write(context, bytes))
     }
 
     fn poll_write_vectored(
@@ -221,38 +223,18 @@ impl AsyncWrite for Stream {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-            Stream::Tls(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-            #[cfg(test)]
-            Stream::Memory(stream) => Pin::new(stream).poll_write_vectored(context, slices),
-        }
+        each!(self.get_mut(), stream => Pin::new(stream).poll_write_vectored(context, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
-        match self {
-            Stream::Plain(stream) => stream.is_write_vectored(),
-            Stream::Tls(stream) => stream.is_write_vectored(),
-            #[cfg(test)]
-            Stream::Memory(stream) => stream.is_write_vectored(),
-        }
+        each!(self, stream => stream.is_write_vectored())
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
-            #[cfg(test)]
-            Stream::Memory(stream) => Pin::new(stream).poll_flush(context),
-        }
+        each!(self.get_mut(), stream => Pin::new(stream).poll_flush(context))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.get_mut() {
-            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
-            #[cfg(test)]
-            Stream::Memory(stream) => Pin::new(stream).poll_shutdown(context),
-        }
+        each!(self.get_mut(), stream => Pin::new(stream).poll_shutdown(context))
     }
 }

@@ -9,10 +9,10 @@ use std::{
 
 use tollgate_clock::deadline::{Deadline, Ticker};
 use tollgate_gate::Gate;
-use tollgate_observe::panics::{self, Panic};
+use tollgate_observe::panics;
 use tollgate_upstream::downstream::{Fault, Pace};
 
-use super::read_rate::ReadRate;
+use super::{log_panic, read_rate::ReadRate};
 
 /// Runs a stream until it ends, or its client has granted nothing for too long, or too little for
 /// the time that it took; then the stream is dropped, which resets it.
@@ -34,14 +34,7 @@ pub(super) async fn run(
         let polled = panics::catch(|| stream.as_mut().poll(context));
         let polled = polled.unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::RequestPanic);
-            let Panic { message, location, backtrace } = panic;
-            let backtrace = backtrace.as_deref();
-            tracing::error!(
-                panic = message,
-                place = location,
-                backtrace,
-                "an HTTP/2 stream has panicked"
-            );
+            log_panic(panic, "an HTTP/2 stream");
             Poll::Ready(())
         });
         if polled.is_ready() {
