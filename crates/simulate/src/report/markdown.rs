@@ -108,14 +108,12 @@ fn write_worst(worst: &[WorstCaller], output: &mut dyn Write) -> io::Result<()> 
     unfold(output)
 }
 
-/// As a block of code, whose fence is longer than any row of backticks in it.
+/// As a block of code.
 fn write_commands(worst: &[WorstCaller], output: &mut dyn Write) -> io::Result<()> {
     let commands: Vec<_> = worst.iter().map(|own| safe::printable(&own.explain)).collect();
-    let runs = commands.iter().flat_map(|own| own.split(|c| c != '`').map(str::len));
-    let fence = "`".repeat(runs.max().unwrap_or_default().max(2) + 1);
-    writeln!(output, "{fence}sh")?;
-    commands.iter().try_for_each(|command| writeln!(output, "{command}"))?;
-    writeln!(output, "{fence}\n")
+    let commands = commands.join("\n");
+    let fence = safe::fence(&commands, 3);
+    writeln!(output, "{fence}sh\n{commands}\n{fence}\n")
 }
 
 fn write_curves(choices: &[Choice<'_>], output: &mut dyn Write) -> io::Result<()> {

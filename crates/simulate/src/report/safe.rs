@@ -48,12 +48,17 @@ pub(super) fn code(text: &str) -> String {
 pub fn code_span(text: &str) -> String {
     // An empty span would be two backticks.
     let text = if text.is_empty() { " " } else { text };
-    let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or_default();
-    let fence = "`".repeat(longest + 1);
+    let fence = fence(text, 1);
     match text.starts_with(['`', ' ']) || text.ends_with(['`', ' ']) {
         true => format!("{fence} {text} {fence}"),
         false => format!("{fence}{text}{fence}"),
     }
+}
+
+/// A fence for code, of at least so many backticks: longer than any row of them in it.
+pub(super) fn fence(code: &str, least: usize) -> String {
+    let longest = code.split(|c| c != '`').map(str::len).max().unwrap_or_default();
+    "`".repeat(least.max(longest + 1))
 }
 
 /// Text for HTML within Markdown, where the marks are no marks, and `@` and `#` still are: a tag
