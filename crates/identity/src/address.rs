@@ -11,6 +11,7 @@ use http::{
 };
 use ipnet::IpNet;
 use tollgate_keyword::keywords;
+use tollgate_yaml::canonical_network;
 
 /// How many entries of a chain are read. A longer chain is cut here.
 const MAX_HOPS: usize = 64;
@@ -142,16 +143,6 @@ pub(super) fn prefix(ip: IpAddr, prefixes: Prefixes) -> IpNet {
 /// of its network.
 pub fn counted_address(ip: IpAddr, prefixes: Prefixes) -> IpAddr {
     prefix(ip, prefixes).addr()
-}
-
-/// The IPv4 network for one that is mapped into IPv6 (`::ffff:10.0.0.0/104`), since addresses are
-/// compared in canonical form.
-pub fn canonical_network(network: IpNet) -> IpNet {
-    let ip = network.addr().to_canonical();
-    match (network, ip, network.prefix_len().checked_sub(96)) {
-        (IpNet::V6(_), IpAddr::V4(_), Some(length)) => IpNet::new(ip, length).unwrap_or(network),
-        _ => network,
-    }
 }
 
 /// Follows the chain from the peer towards the client while the hops are trusted.

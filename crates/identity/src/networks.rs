@@ -3,8 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
-
-use super::canonical_network;
+use tollgate_yaml::canonical_network;
 
 /// A version of IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

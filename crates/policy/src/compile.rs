@@ -39,7 +39,7 @@ use std::{path::Path, sync::Arc};
 
 use http::HeaderName;
 use serde::Deserialize;
-use tollgate_yaml::{Document, Doubts, Entries, Node, Problem, Sources, Span, warning::Warning};
+use tollgate_yaml::{Check, Document, Entries, Inspection, Node, Problem, Sources};
 
 use self::{
     fingerprint::Fingerprint,
@@ -67,7 +67,8 @@ pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Pr
         .with_schema(schema());
     let mut problems = Vec::new();
     let raw = document.decode::<RawPolicy>(LATER, &mut problems);
-    let doubts = document.doubts(&problems);
+    let inspection = Inspection::new(&document, file, sources, problems);
+    let doubts = &inspection.doubts;
     // All other sections rest on these.
     let is_shaken = doubts.is_in_section("identity")
         || doubts.is_in_section("tiers")
@@ -76,37 +77,24 @@ pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Pr
     let raw = raw.filter(|_| !is_shaken);
     let mut compiler = Compiler {
         name: file.file_stem().map(|stem| stem.to_string_lossy().into()).unwrap_or_default(),
-        folder: file.parent().unwrap_or(Path::new("")),
-        document: &document,
-        sources,
         fingerprint: Fingerprint::new(),
-        problems,
-        doubts,
-        warnings: Vec::new(),
+        inspection,
     };
     let policy = raw.and_then(|raw| compiler.policy(raw));
-    let mut problems = compiler.problems;
-    match policy {
-        Some(policy) if problems.is_empty() => Ok(policy),
-        _ => {
-            problems.sort();
-            problems.dedup();
-            Err(problems)
-        }
-    }
+    compiler.inspection.conclude(policy)
 }
 
 struct Compiler<'d> {
     name: Box<str>,
-    folder: &'d Path,
-    document: &'d Document,
-    sources: &'d Sources,
+    inspection: Inspection<'d>,
     /// A digest of everything that identifies callers.
     fingerprint: Fingerprint,
-    problems: Vec<Problem>,
-    warnings: Vec<Warning>,
-    /// Where decoding has found something already.
-    doubts: Doubts,
+}
+
+impl<'d> Check<'d> for Compiler<'d> {
+    fn inspection(&mut self) -> &mut Inspection<'d> {
+        &mut self.inspection
+    }
 }
 
 /// The names in a policy, whatever is wrong with what they name.
@@ -191,18 +179,8 @@ impl WrittenPolicy {
 }
 
 impl Compiler<'_> {
-    fn refuse(&mut self, span: Span, message: impl Into<String>, help: impl Into<String>) {
-        if !self.doubts.cover(span) {
-            let problem = self.document.problem(span, message, help);
-            self.problems.push(problem);
-        }
-    }
-
     fn policy(&mut self, raw: RawPolicy) -> Option<Policy> {
-        if raw.version.value != 1 {
-            let message = format!("version {} is not known", raw.version.value);
-            self.refuse(raw.version.span, message, "write 1");
-        }
+        self.version(&raw.version);
         let hosts: Vec<HostPattern> =
             raw.hosts.iter().filter_map(|host| self.host_pattern(host)).collect();
         if raw.upstreams.value.is_empty() {
@@ -220,13 +198,14 @@ impl Compiler<'_> {
             .collect();
 
         // Sections refer to what was written, sound or not: one mistake is reported once.
-        let written: WrittenPolicy = self.document.decode(&[], &mut Vec::new()).unwrap_or_default();
+        let written: WrittenPolicy =
+            self.inspection.document.decode(&[], &mut Vec::new()).unwrap_or_default();
         let names = written.names();
 
         let tiers = self.tiers(raw.tiers.as_ref());
-        let found = self.problems.len();
+        let found = self.inspection.problems.len();
         let identity = self.identity(&raw.identity, &tiers);
-        let is_identity_sound = self.problems.len() == found;
+        let is_identity_sound = self.inspection.problems.len() == found;
         let mut limits: Vec<Limit> = raw
             .limits
             .iter()
@@ -265,11 +244,11 @@ impl Compiler<'_> {
         let tests =
             self.cases(&raw, &names, &hosts, identity.as_ref().filter(|_| is_identity_sound));
         let identity = identity?;
-        if self.problems.is_empty() {
+        if self.inspection.problems.is_empty() {
             self.check_callers(&raw, &routes, &limits, &identity);
         }
         // A limit with a mistake is not among them.
-        let private = match self.problems.is_empty() {
+        let private = match self.inspection.problems.is_empty() {
             true => self.private(&raw.private, &limits, &identity),
             false => Vec::new(),
         };
@@ -299,8 +278,7 @@ impl Compiler<'_> {
             (0..policy.limits.len()).map(|limit| open_parts(limit, &policy)).collect();
         policy.limits.iter_mut().zip(open).for_each(|(limit, open)| limit.open = open);
         self.warn_of(&raw, &policy);
-        policy.warnings = std::mem::take(&mut self.warnings);
-        policy.warnings.sort_by(|one, other| one.problem.cmp(&other.problem));
+        policy.warnings = self.take_warnings();
         Some(policy)
     }
 }

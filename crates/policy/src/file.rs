@@ -34,7 +34,9 @@ pub(super) use self::{
     measure::{RawMeasure, RawRefill},
     responses::{DENIED_STATUSES, RawResponses},
     route::{RawHeaderEdits, RawRoute},
-    upstream::{RawEjection, RawHealthCheck, RawRetries, RawServer, RawUpstream, RawUpstreamTls},
+    upstream::{
+        RawEjection, RawHealthCheck, RawQueue, RawRetries, RawServer, RawUpstream, RawUpstreamTls,
+    },
 };
 
 /// The JSON Schema of a policy file.

@@ -14,7 +14,7 @@ use std::{
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use tollgate_keyword::{Keyword, keywords};
-use tollgate_yaml::{Choice, Node, Spanned, Value};
+use tollgate_yaml::{Check, Choice, Node, Spanned, Value};
 
 use super::{Checker, ListenAddress};
 
@@ -201,23 +201,21 @@ impl Checker<'_> {
     fn admin_auth(&mut self, node: &Node) -> Option<Arc<CurrentTokens>> {
         if let Value::String(text) = &node.value {
             if NoAuth::from_keyword(text).is_none() {
-                let place = Spanned { value: (), span: node.span };
                 // Not quoted: it may be a token.
                 let help = "write files with tokens, { write_token_file: … }, or off";
-                self.refuse(&place, "neither files with tokens nor `off`", help);
+                self.refuse(node, "neither files with tokens nor `off`", help);
             }
             return None;
         }
-        let problems = self.problems.len();
-        let raw: RawAuth = self.document.decode_node(node, &[], self.problems)?;
+        let problems = self.inspection.problems.len();
+        let raw: RawAuth = self.decode(node, &[])?;
         match &raw {
             RawAuth { read_token_file: None, write_token_file: None } => {
                 // A misspelt field is reported already.
-                if self.problems.len() == problems {
-                    let place = Spanned { value: (), span: node.span };
+                if self.inspection.problems.len() == problems {
                     let help =
                         "add `write_token_file`, `read_token_file` or both, or write `auth: off`";
-                    self.refuse(&place, "no file with a token", help);
+                    self.refuse(node, "no file with a token", help);
                 }
                 None
             }

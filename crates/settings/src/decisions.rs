@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_keyword::keywords;
-use tollgate_yaml::{Choice, Spanned};
+use tollgate_yaml::{Check, Choice, Spanned};
 
 use super::{
     AskProtocol, AskedHere, Askers, Checker, ListenAddress, ListenerSettings, Protocols, Secret,
-    listener::RawTls,
+    limits::CONNECTIONS, listener::RawTls,
 };
 
 /// A listener at which other programs ask, in the protocol of Redis.
@@ -87,12 +87,11 @@ pub(super) struct RawDecisions {
     connections_per_address: Option<Spanned<u32>>,
 }
 
-const DEFAULT_MAX_KEYS: u32 = 1_000_000;
-const DEFAULT_CONNECTIONS: u32 = 4000;
-const DEFAULT_CONNECTIONS_PER_ADDRESS: u32 = 1000;
+const DEFAULT_MAX_KEYS: usize = 1_000_000;
+const DEFAULT_CONNECTIONS: usize = 4000;
+const DEFAULT_CONNECTIONS_PER_ADDRESS: usize = 1000;
 const REACHABLE: &str =
     "other machines reach this address, and an asker can claim to be any client";
-const CONNECTIONS_HELP: &str = "write a number from 1 to 1000000";
 
 impl RawDecisions {
     /// Whether only those may connect who show a certificate.
@@ -139,8 +138,7 @@ impl Checker<'_> {
         let texts = [password_file, password_env].into_iter().flatten().map(|raw| raw.span);
         let numbers = [max_keys, connections, connections_per_address].into_iter().flatten();
         for span in texts.chain(numbers.map(|raw| raw.span)) {
-            let place = Spanned { value: (), span };
-            self.refuse(&place, "only `protocol: redis` has this", "remove it");
+            self.refuse(span, "only `protocol: redis` has this", "remove it");
         }
         let requires_certificate = raw.requires_certificate();
         if !is_loopback(address) && raw.askers.is_none() && !requires_certificate {
@@ -179,24 +177,17 @@ impl Checker<'_> {
             self.refuse(&raw.address, REACHABLE, help);
         }
         let askers = self.askers(raw);
-        let max_keys = self.number(
-            &raw.max_keys,
-            &(1000..=100_000_000),
-            "write a number from 1000 to 100000000",
-        );
-        let connections = self.number(&raw.connections, &(1..=1_000_000), CONNECTIONS_HELP);
-        let of_an_address =
-            self.number(&raw.connections_per_address, &(1..=1_000_000), CONNECTIONS_HELP);
-        let or = |number: Option<u32>, default: u32| {
-            usize::try_from(number.unwrap_or(default)).unwrap_or(usize::MAX)
-        };
         Some(DecisionSettings {
+            max_keys: self.count_or(&raw.max_keys, 1000..=100_000_000, DEFAULT_MAX_KEYS),
+            connections: self.count_or(&raw.connections, CONNECTIONS, DEFAULT_CONNECTIONS),
+            connections_per_address: self.count_or(
+                &raw.connections_per_address,
+                CONNECTIONS,
+                DEFAULT_CONNECTIONS_PER_ADDRESS,
+            ),
             listener: self.decision_listener(raw, address)?,
             password,
             askers,
-            max_keys: or(max_keys, DEFAULT_MAX_KEYS),
-            connections: or(connections, DEFAULT_CONNECTIONS),
-            connections_per_address: or(of_an_address, DEFAULT_CONNECTIONS_PER_ADDRESS),
         })
     }
 

@@ -5,7 +5,7 @@ use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_keyword::keywords;
-use tollgate_yaml::{Choice, Node, Size, Spanned};
+use tollgate_yaml::{Check, Choice, Node, Size, Spanned};
 
 use super::{Checker, beside};
 
@@ -77,29 +77,13 @@ impl Checker<'_> {
             self.refuse(&raw.path, "no folder", "write the path of one, such as counters");
             return None;
         }
-        let help = "write a number and a unit, 1MiB to 1TiB: 256MiB";
-        let memory = self.bytes(&raw.memory, &MEMORY, help).unwrap_or(DEFAULT_MEMORY);
-        let flush = raw.flush.as_ref().and_then(|raw| {
-            self.time_between(raw, &FLUSHES, "write a number and a unit, 10ms to 60s: 1s")
-        });
         let sync = raw.sync.as_ref().and_then(|raw| self.keyword(raw));
-        let max_keys =
-            raw.max_keys.as_ref().map_or(DEFAULT_MAX_KEYS, |raw| {
-                match usize::try_from(raw.value) {
-                    Ok(keys) if keys > 0 => keys,
-                    _ => {
-                        let help = "write how many counters to keep: 100_000_000";
-                        self.refuse(raw, "`max_keys` is 0", help);
-                        DEFAULT_MAX_KEYS
-                    }
-                }
-            });
         Some(DiskSettings {
             path: beside(self.file, &raw.path.value),
-            memory,
-            flush: flush.unwrap_or(DEFAULT_FLUSH),
+            memory: self.bytes_or(&raw.memory, MEMORY, DEFAULT_MEMORY),
+            flush: self.time_or(&raw.flush, FLUSHES, DEFAULT_FLUSH),
             sync: sync.unwrap_or(SyncMode::Flush),
-            max_keys,
+            max_keys: self.max_keys(raw.max_keys.as_ref(), DEFAULT_MAX_KEYS),
         })
     }
 }

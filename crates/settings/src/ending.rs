@@ -1,37 +1,23 @@
 //! Settings of a process's end: how long it may take, and the handover to a successor.
 
 use std::{
+    ops::RangeInclusive,
     path::{Path, PathBuf},
     time::Duration,
 };
 
-use tollgate_yaml::Spanned;
+use tollgate_yaml::{Check, Spanned};
 
 use super::{Checker, beside};
 
-const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
-const MAX_DRAIN: Duration = Duration::from_secs(3600);
+pub(super) const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
+/// How long a process may take to end, and how long it may wait before that.
+pub(super) const DRAINS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 
 /// The longest path that fits a socket's address on every system.
 const MAX_SOCKET_PATH: usize = 100;
 
 impl Checker<'_> {
-    pub(super) fn drain(&mut self, raw: Option<&Spanned<String>>) -> Duration {
-        let drain =
-            raw.map(|raw| self.time_to_end(raw, "write a number and a unit, at most 1h: 30s"));
-        drain.flatten().unwrap_or(DEFAULT_DRAIN)
-    }
-
-    pub(super) fn drain_delay(&mut self, raw: Option<&Spanned<String>>) -> Duration {
-        let delay =
-            raw.map(|raw| self.time_to_end(raw, "write a number and a unit, at most 1h: 10s"));
-        delay.flatten().unwrap_or_default()
-    }
-
-    fn time_to_end(&mut self, raw: &Spanned<String>, help: &str) -> Option<Duration> {
-        self.time(raw, &(Duration::ZERO..=MAX_DRAIN), "a time to drain", help)
-    }
-
     pub(super) fn handover(&mut self, raw: Option<&Spanned<String>>) -> Option<PathBuf> {
         let raw = raw?;
         let help = "write the path of a socket, such as /run/tollgate/handover.sock";
@@ -79,14 +65,8 @@ mod tests {
     fn mistakes_are_reported_with_their_places() {
         let long = "x".repeat(MAX_SOCKET_PATH);
         for (line, expected) in [
-            (
-                "drain: soon",
-                "3:8 `soon` is not a time to drain: write a number and a unit, at most 1h: 30s",
-            ),
-            (
-                "drain_delay: 2h",
-                "3:14 `2h` is not a time to drain: write a number and a unit, at most 1h: 10s",
-            ),
+            ("drain: soon", "3:8 `soon` is not a time: write a number and a unit, 0s to 1h"),
+            ("drain_delay: 2h", "3:14 `2h` is out of range: write a number and a unit, 0s to 1h"),
             (
                 "handover: run/",
                 "3:11 not the path of a socket: write the path of a socket, such as /run/tollgate/handover.sock",

@@ -32,23 +32,21 @@ mod warnings;
 
 use std::{
     fmt,
-    net::{IpAddr, SocketAddr},
+    net::SocketAddr,
     path::{Path, PathBuf},
     sync::LazyLock,
     time::Duration,
 };
 
-use ipnet::IpNet;
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
 use tollgate_identity::{ForwardedField, TrustedProxies};
-use tollgate_keyword::Keyword;
 use tollgate_observe::{
     access_log::{AccessLogSettings, Format},
     trace::TraceSettings,
 };
 use tollgate_yaml::{
-    Choice, Document, Doubts, Problem, Sources, Spanned, schema_of, warning::Warning,
+    Check, Choice, Document, Inspection, Problem, Sources, Spanned, schema_of, warning::Warning,
 };
 
 pub use self::{
@@ -77,6 +75,7 @@ pub use self::{
 use self::{
     admin::RawAdmin,
     decisions::RawDecisions,
+    ending::{DEFAULT_DRAIN, DRAINS},
     limits::RawLimits,
     listener::RawListener,
     log::{RawAccessLog, RawLog},
@@ -240,73 +239,39 @@ impl Settings {
             .map_err(|problem| vec![problem])?
             .with_schema(schema());
         let mut problems = Vec::new();
-        let settings = document
-            .decode::<RawSettings>(&[], &mut problems)
-            .and_then(|raw| Checker::new(&document, &mut problems, file, sources).check(raw));
-        match settings {
-            Some(settings) if problems.is_empty() => Ok(settings),
-            _ => {
-                problems.sort();
-                problems.dedup();
-                Err(problems)
-            }
-        }
+        let raw = document.decode::<RawSettings>(&[], &mut problems);
+        let inspection = Inspection::new(&document, file, sources, problems);
+        let mut checker = Checker { inspection, file };
+        let settings = raw.and_then(|raw| checker.check(raw));
+        checker.inspection.conclude(settings)
     }
 }
 
 struct Checker<'c> {
-    document: &'c Document,
-    problems: &'c mut Vec<Problem>,
-    /// Where decoding has found something already.
-    doubts: Doubts,
+    inspection: Inspection<'c>,
     /// The settings file: paths in it start from its folder.
     file: &'c Path,
-    sources: &'c Sources,
-    /// Settings that are most likely not intended.
-    warnings: Vec<Warning>,
 }
 
-impl<'c> Checker<'c> {
-    fn new(
-        document: &'c Document,
-        problems: &'c mut Vec<Problem>,
-        file: &'c Path,
-        sources: &'c Sources,
-    ) -> Self {
-        let doubts = document.doubts(problems);
-        Checker { document, problems, doubts, file, sources, warnings: Vec::new() }
+impl<'c> Check<'c> for Checker<'c> {
+    fn inspection(&mut self) -> &mut Inspection<'c> {
+        &mut self.inspection
     }
 }
 
 impl Checker<'_> {
-    fn refuse<T>(
-        &mut self,
-        place: &Spanned<T>,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) {
-        if !self.doubts.cover(place.span) {
-            self.problems.push(self.document.problem(place.span, message, help));
-        }
-    }
-
     fn check(&mut self, raw: RawSettings) -> Option<Settings> {
-        if raw.version.value != 1 {
-            self.refuse(&raw.version, "not a known version", "write 1");
-        }
+        self.version(&raw.version);
         let listeners = self.listeners(&raw.listeners);
         let decisions = self.decisions(&raw.decisions);
-        let field = match &raw.client_address_from {
-            None => Some(ForwardedField::default()),
-            Some(raw) => self.keyword(raw),
-        };
+        let field = self.keyword_or_default(raw.client_address_from.as_ref());
         let networks = self.trusted_networks(&raw.trusted_proxies);
         let access_log = self.access_log(&raw.access_log);
         let events = self.events(&raw.log);
         let workers = self.workers(raw.workers.as_ref());
         let store = self.store(&raw.store);
-        let drain = self.drain(raw.drain.as_ref());
-        let drain_delay = self.drain_delay(raw.drain_delay.as_ref());
+        let drain = self.time_or(&raw.drain, DRAINS, DEFAULT_DRAIN);
+        let drain_delay = self.time_or(&raw.drain_delay, DRAINS, Duration::ZERO);
         let handover = self.handover(raw.handover.as_ref());
         let timeouts = self.timeouts(&raw.timeouts);
         let limits = self.limits(&raw.limits);
@@ -350,18 +315,6 @@ impl Checker<'_> {
         address
     }
 
-    fn network(&mut self, raw: &Spanned<String>) -> Option<IpNet> {
-        let network = raw.value.parse::<IpNet>().ok().or_else(|| {
-            let address = raw.value.parse::<IpAddr>().ok()?;
-            Some(IpNet::from(address))
-        });
-        if network.is_none() {
-            let message = format!("`{}` is not a network", raw.value);
-            self.refuse(raw, message, "write an address or a prefix: 10.0.0.0/8, 192.0.2.1");
-        }
-        network
-    }
-
     fn workers(&mut self, raw: Option<&Spanned<u16>>) -> usize {
         let Some(raw) = raw else {
             return std::thread::available_parallelism().map_or(1, usize::from);
@@ -374,10 +327,6 @@ impl Checker<'_> {
             );
         }
         raw.value.into()
-    }
-
-    fn keyword<T: Keyword>(&mut self, raw: &Spanned<Choice<T>>) -> Option<T> {
-        self.document.keyword(raw, self.problems)
     }
 }
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_wire::HeadLimits;
-use tollgate_yaml::{Node, Size, Spanned};
+use tollgate_yaml::{Check, Node, Size, Spanned};
 
 use super::Checker;
 
@@ -126,110 +126,63 @@ impl Default for Http2Limits {
 }
 
 const KIB: usize = 1024;
-const HEAD_BYTES: RangeInclusive<u32> = 1024..=1024 * 1024;
-const HEAD_HELP: &str = "write a size from 1KiB to 1MiB";
+const HEAD_BYTES: RangeInclusive<u64> = 1024..=1024 * 1024;
 const FEW: RangeInclusive<u32> = 1..=10_000;
-const FEW_HELP: &str = "write a number from 1 to 10000";
-const CONNECTIONS: RangeInclusive<u32> = 1..=1_000_000;
-const CONNECTIONS_HELP: &str = "write a number from 1 to 1000000";
+/// How many connections there may be at once.
+pub(super) const CONNECTIONS: RangeInclusive<u32> = 1..=1_000_000;
 
 impl Checker<'_> {
     pub(super) fn limits(&mut self, raw: &RawLimits) -> Limits {
         let default = Limits::default();
-        let connections = self.number(&raw.connections, &CONNECTIONS, CONNECTIONS_HELP);
-        let of_an_address =
-            self.number(&raw.connections_per_address, &CONNECTIONS, CONNECTIONS_HELP);
         Limits {
             head: self.head_limits(raw, default.head),
-            connections: wide(connections).unwrap_or(default.connections),
-            connections_per_address: wide(of_an_address).unwrap_or(default.connections_per_address),
+            connections: self.count_or(&raw.connections, CONNECTIONS, default.connections),
+            connections_per_address: self.count_or(
+                &raw.connections_per_address,
+                CONNECTIONS,
+                default.connections_per_address,
+            ),
             http2: self.http2_limits(&raw.http2, default.http2),
         }
     }
 
     fn head_limits(&mut self, raw: &RawLimits, default: HeadLimits) -> HeadLimits {
-        let fields = self.number(&raw.fields, &(10..=1000), "write a number from 10 to 1000");
-        let head = self.size(&raw.head_bytes, &HEAD_BYTES, HEAD_HELP);
-        let field = self.size(&raw.field_bytes, &HEAD_BYTES, HEAD_HELP);
-        let target =
-            self.size(&raw.target_bytes, &(256..=32 * 1024), "write a size from 256 to 32KiB");
+        let mut bytes =
+            |raw, range, default: usize| self.bytes_or(raw, range, default as u64) as usize;
         HeadLimits {
-            head_bytes: wide(head).unwrap_or(default.head_bytes),
-            fields: wide(fields).unwrap_or(default.fields),
-            field_bytes: wide(field).unwrap_or(default.field_bytes),
-            target_bytes: wide(target).unwrap_or(default.target_bytes),
+            head_bytes: bytes(&raw.head_bytes, HEAD_BYTES, default.head_bytes),
+            field_bytes: bytes(&raw.field_bytes, HEAD_BYTES, default.field_bytes),
+            target_bytes: bytes(&raw.target_bytes, 256..=32 * 1024, default.target_bytes),
+            fields: self.count_or(&raw.fields, 10..=1000, default.fields),
         }
     }
 
     fn http2_limits(&mut self, raw: &RawHttp2Limits, default: Http2Limits) -> Http2Limits {
-        let streams = self.number(&raw.streams, &FEW, FEW_HELP);
-        let resets = self.number(&raw.resets, &FEW, FEW_HELP);
-        let local_resets = self.number(&raw.local_resets, &FEW, FEW_HELP);
-        let window = self.size(
-            &raw.stream_window,
-            &(1024..=16 * 1024 * 1024),
-            "write a size from 1KiB to 16MiB",
-        );
-        let of_all = self.size(
-            &raw.connection_window,
-            &(64 * 1024..=64 * 1024 * 1024),
-            "write a size from 64KiB to 64MiB",
-        );
-        let header_list = self.size(&raw.header_list, &HEAD_BYTES, HEAD_HELP);
+        const MIB: u64 = 1024 * 1024;
+        let mut bytes = |raw, range, default: u32| self.bytes_or(raw, range, default.into()) as u32;
         Http2Limits {
-            streams: streams.unwrap_or(default.streams),
-            stream_window: window.unwrap_or(default.stream_window),
-            connection_window: of_all.unwrap_or(default.connection_window),
-            header_list: header_list.unwrap_or(default.header_list),
-            resets: wide(resets).unwrap_or(default.resets),
-            local_resets: wide(local_resets).unwrap_or(default.local_resets),
+            stream_window: bytes(&raw.stream_window, 1024..=16 * MIB, default.stream_window),
+            connection_window: bytes(
+                &raw.connection_window,
+                64 * 1024..=64 * MIB,
+                default.connection_window,
+            ),
+            header_list: bytes(&raw.header_list, HEAD_BYTES, default.header_list),
+            streams: self.number_or(&raw.streams, FEW, default.streams),
+            resets: self.count_or(&raw.resets, FEW, default.resets),
+            local_resets: self.count_or(&raw.local_resets, FEW, default.local_resets),
         }
     }
 
-    /// A number within a range, if one is written.
-    pub(super) fn number(
+    /// A number in `range` that counts something; none written: `default`.
+    pub(super) fn count_or(
         &mut self,
         raw: &Option<Spanned<u32>>,
-        range: &RangeInclusive<u32>,
-        help: &str,
-    ) -> Option<u32> {
-        let raw = raw.as_ref()?;
-        if !range.contains(&raw.value) {
-            self.refuse(raw, format!("{} is out of range", raw.value), help);
-            return None;
-        }
-        Some(raw.value)
+        range: RangeInclusive<u32>,
+        default: usize,
+    ) -> usize {
+        raw.as_ref().and_then(|raw| self.number(raw, range)).map_or(default, |count| count as usize)
     }
-
-    /// A size within a range, if one is written.
-    fn size(&mut self, raw: &Option<Node>, range: &RangeInclusive<u32>, help: &str) -> Option<u32> {
-        let range = u64::from(*range.start())..=u64::from(*range.end());
-        self.bytes(raw, &range, help).and_then(|bytes| u32::try_from(bytes).ok())
-    }
-
-    /// A size in bytes, in a range.
-    pub(super) fn bytes(
-        &mut self,
-        raw: &Option<Node>,
-        range: &RangeInclusive<u64>,
-        help: &str,
-    ) -> Option<u64> {
-        let raw = raw.as_ref()?;
-        let bytes = Size::parse(&raw.value);
-        let size = bytes.filter(|bytes| range.contains(bytes));
-        if size.is_none() {
-            let message = match bytes {
-                Some(bytes) => format!("{bytes} bytes is out of range"),
-                None => "not a size".into(),
-            };
-            self.problems.push(self.document.problem(raw.span, message, help));
-        }
-        size
-    }
-}
-
-fn wide(number: Option<u32>) -> Option<usize> {
-    number.and_then(|number| usize::try_from(number).ok())
 }
 
 #[cfg(test)]
@@ -256,15 +209,18 @@ mod tests {
     #[test]
     fn what_is_out_of_range_is_reported_with_its_place() {
         for (fields, expected) in [
-            ("head_bytes: 12", "3:23 12 bytes is out of range: write a size from 1KiB to 1MiB"),
-            ("head_bytes: 32KB", "3:23 not a size: write a size from 1KiB to 1MiB"),
+            (
+                "head_bytes: 12",
+                "3:23 `12` is out of range: write a number, or one with KiB, MiB or GiB, 1KiB to 1MiB",
+            ),
+            ("head_bytes: 32KB", "3:23 `32KB` is not a number of bytes: did you mean 32KiB?"),
             (
                 "target_bytes: 1MiB",
-                "3:25 1048576 bytes is out of range: write a size from 256 to 32KiB",
+                "3:25 `1MiB` is out of range: write a number, or one with KiB, MiB or GiB, 256 to 32KiB",
             ),
-            ("fields: 5", "3:19 5 is out of range: write a number from 10 to 1000"),
-            ("connections: 0", "3:24 0 is out of range: write a number from 1 to 1000000"),
-            ("http2: { streams: 0 }", "3:29 0 is out of range: write a number from 1 to 10000"),
+            ("fields: 5", "3:19 5 is out of range: write 10 to 1000"),
+            ("connections: 0", "3:24 0 is out of range: write 1 to 1000000"),
+            ("http2: { streams: 0 }", "3:29 0 is out of range: write 1 to 10000"),
         ] {
             assert_eq!(limits(fields).unwrap_err(), [expected]);
         }

@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_identity::{ForwardedField, TrustedProxies};
 use tollgate_keyword::keywords;
-use tollgate_yaml::{Choice, Node, Spanned};
+use tollgate_yaml::{Check, Choice, Node, Spanned};
 
 use self::security::{RawHsts, RedirectShape};
 use super::{AskedHere, Checker, beside};
@@ -239,9 +239,8 @@ impl Checker<'_> {
         let proxy_protocol = raw.proxy_protocol.as_ref().map(|raw| self.proxy_protocol(raw));
         let redirect = raw.redirect.as_ref().and_then(|node| self.redirect(node));
         if let (Some(_), Some(node)) = (&raw.tls, &raw.redirect) {
-            let place = Spanned { value: (), span: node.span };
             self.refuse(
-                &place,
+                node,
                 "a listener with `tls` does not need `redirect`",
                 "remove this or `tls`",
             );
@@ -256,8 +255,7 @@ impl Checker<'_> {
         let peers_place = raw.peers.as_ref().map(|peers| peers.span);
         for span in mode_place.into_iter().chain(peers_place) {
             if address.is_some() && !is_unix {
-                let place = Spanned { value: (), span };
-                self.refuse(&place, "only a Unix socket has this", "remove it");
+                self.refuse(span, "only a Unix socket has this", "remove it");
             }
         }
         let mode = raw.mode.as_ref().map_or(DEFAULT_MODE, |raw| self.mode(raw));

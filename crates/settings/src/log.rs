@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_keyword::{Keyword, keywords};
 use tollgate_observe::access_log::{AccessLogSettings, Format, Only};
-use tollgate_yaml::{Choice, Document, Sources, Spanned, Value};
+use tollgate_yaml::{Check, Choice, Document, Sources, Spanned, Value};
 
 use super::{
     Checker,

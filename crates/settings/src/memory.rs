@@ -7,7 +7,7 @@ use std::{
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tollgate_yaml::{Spanned, parse_duration};
+use tollgate_yaml::{Check, Spanned};
 
 use super::{Checker, beside};
 
@@ -83,13 +83,15 @@ impl RawMemory {
 }
 
 impl Checker<'_> {
-    pub(super) fn max_keys(&mut self, raw: Option<&Spanned<u64>>) -> usize {
-        let Some(raw) = raw else { return DEFAULT_MAX_KEYS };
+    /// How many counters a store may have; none written: `default`.
+    pub(super) fn max_keys(&mut self, raw: Option<&Spanned<u64>>, default: usize) -> usize {
+        let Some(raw) = raw else { return default };
         match usize::try_from(raw.value) {
             Ok(keys) if keys > 0 => keys,
             _ => {
-                self.refuse(raw, "`max_keys` is 0", "write how many counters to keep: 2_000_000");
-                DEFAULT_MAX_KEYS
+                let help = format!("write how many counters to keep: {default}");
+                self.refuse(raw, "`max_keys` is 0", help);
+                default
             }
         }
     }
@@ -100,17 +102,8 @@ impl Checker<'_> {
             self.refuse(&raw.file, "not the path of a file", "write one such as counters.snapshot");
             return None;
         }
-        let every = match &raw.every {
-            None => DEFAULT_SNAPSHOT_PAUSE,
-            Some(every) => match parse_duration(&every.value) {
-                Ok(pause) if (1..=3600).contains(&pause.as_secs()) => pause,
-                _ => {
-                    let message = format!("`{}` is not an interval between snapshots", every.value);
-                    self.refuse(every, message, "write a number and a unit, 1s to 1h: 60s");
-                    DEFAULT_SNAPSHOT_PAUSE
-                }
-            },
-        };
+        let pauses = Duration::from_secs(1)..=Duration::from_secs(3600);
+        let every = self.time_or(&raw.every, pauses, DEFAULT_SNAPSHOT_PAUSE);
         Some(SnapshotSettings { file: beside(self.file, &raw.file.value), every })
     }
 }

@@ -8,7 +8,7 @@ use std::{collections::HashSet, fmt, hash::Hash, ops::RangeInclusive, time::Dura
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_keyword::keywords;
-use tollgate_yaml::{Choice, Spanned};
+use tollgate_yaml::{Check, Choice, Span, Spanned};
 
 use self::{access::RawTls, endpoint::Role};
 use super::Checker;
@@ -232,16 +232,9 @@ impl Checker<'_> {
             None => Some(StoreClock::Redis),
             Some(raw) => self.keyword(raw),
         };
-        let replica_lag = self.replica_lag(raw.replica_lag.as_ref());
+        let replica_lag = self.time_or(&raw.replica_lag, REPLICA_LAGS, DEFAULT_REPLICA_LAG);
         let access = access.into();
         Some(RedisSettings { topology: topology?, prefix, clock: clock?, replica_lag, access })
-    }
-
-    fn replica_lag(&mut self, raw: Option<&Spanned<String>>) -> Duration {
-        let Some(raw) = raw else { return DEFAULT_REPLICA_LAG };
-        let what = "a valid replica lag";
-        let help = "write a number and a unit, 100ms to 60s: 1s";
-        self.time(raw, &REPLICA_LAGS, what, help).unwrap_or(DEFAULT_REPLICA_LAG)
     }
 
     fn topology(&mut self, raw: &Spanned<RawRedis>) -> Option<Topology> {
@@ -264,7 +257,7 @@ impl Checker<'_> {
 
     fn check_one_form(&mut self, raw: &Spanned<RawRedis>) -> Option<()> {
         const FORMS: &str = "one of: url, cluster, shards, service with sentinels";
-        let mut forms: Vec<Spanned<()>> = [
+        let mut forms: Vec<Span> = [
             raw.url.as_ref().map(|url| url.span),
             raw.service.as_ref().map(|service| service.span),
             raw.shards.as_ref().map(|shards| shards.span),
@@ -272,11 +265,10 @@ impl Checker<'_> {
         ]
         .into_iter()
         .flatten()
-        .map(|span| Spanned { value: (), span })
         .collect();
-        forms.sort_by_key(|form| form.span);
+        forms.sort();
         if let [_, second, ..] = forms.as_slice() {
-            self.refuse(second, "Redis is configured twice", format!("keep {FORMS}"));
+            self.refuse(*second, "Redis is configured twice", format!("keep {FORMS}"));
             return None;
         }
         let names_service = |shard: &Spanned<RawShard>| shard.service.is_some();

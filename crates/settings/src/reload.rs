@@ -6,7 +6,7 @@ use std::{ops::RangeInclusive, time::Duration};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_keyword::keywords;
-use tollgate_yaml::{Choice, Spanned, parse_duration_within};
+use tollgate_yaml::{Check, Choice, Spanned};
 
 use super::Checker;
 
@@ -82,44 +82,11 @@ const QUIET: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration::fr
 impl Checker<'_> {
     pub(super) fn reload(&mut self, raw: &RawReload) -> ReloadSettings {
         let default = ReloadSettings::default();
-        let poll = raw
-            .poll
-            .as_ref()
-            .map(|raw| self.time_between(raw, &POLL, "write a number and a unit, 100ms to 1h: 5s"));
-        let quiet = raw.quiet.as_ref().map(|raw| {
-            self.time_between(raw, &QUIET, "write a number and a unit, 10ms to 10s: 200ms")
-        });
-        let tests = raw.tests.as_ref().and_then(|raw| self.keyword(raw));
         ReloadSettings {
-            poll: poll.flatten().unwrap_or(default.poll),
-            quiet: quiet.flatten().unwrap_or(default.quiet),
+            poll: self.time_or(&raw.poll, POLL, default.poll),
+            quiet: self.time_or(&raw.quiet, QUIET, default.quiet),
             events: raw.events.unwrap_or(default.events),
-            tests: tests.unwrap_or(default.tests),
+            tests: self.keyword_or_default(raw.tests.as_ref()).unwrap_or_default(),
         }
-    }
-
-    /// A time within a range.
-    pub(super) fn time_between(
-        &mut self,
-        raw: &Spanned<String>,
-        range: &RangeInclusive<Duration>,
-        help: &str,
-    ) -> Option<Duration> {
-        self.time(raw, range, "a time in the allowed range", help)
-    }
-
-    /// A time within a range; messages call such a time `what`.
-    pub(super) fn time(
-        &mut self,
-        raw: &Spanned<String>,
-        range: &RangeInclusive<Duration>,
-        what: &str,
-        help: &str,
-    ) -> Option<Duration> {
-        let time = parse_duration_within(&raw.value, range).ok();
-        if time.is_none() {
-            self.refuse(raw, format!("`{}` is not {what}", raw.value), help);
-        }
-        time
     }
 }

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use tollgate_policy::published_secret;
-use tollgate_yaml::{Spanned, warning::Rule};
+use tollgate_yaml::{Check, Spanned, warning::Rule};
 
-use super::{Checker, beside};
+use super::Checker;
 
 /// Largest file with a secret that is read.
 const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
@@ -52,12 +52,7 @@ impl Checker<'_> {
     }
 
     fn secret_in_variable(&mut self, name: &Spanned<String>) -> Option<Secret> {
-        let secret = self.sources.variable(&name.value);
-        let Some(secret) = secret else {
-            let message = format!("environment variable `{}` is not set", name.value);
-            self.refuse(name, message, "set it to the secret");
-            return None;
-        };
+        let secret = self.variable(name, "set it to the secret")?;
         self.warn_if_published(name, secret.as_bytes());
         Some(Secret::new(&secret))
     }
@@ -89,24 +84,8 @@ impl Checker<'_> {
         max_bytes: u64,
     ) -> Option<Vec<u8>> {
         let content = self.file(path, max_bytes)?;
-        if self.sources.is_open_to_all(&beside(self.file, &path.value)) {
-            let message = format!("everybody on this machine can read `{}`", path.value);
-            let help = "it contains a secret: run `chmod o-r` on it";
-            self.warn(Rule::ReadableSecret, path, message, help);
-        }
+        self.warn_if_open_to_all(path);
         Some(content)
-    }
-
-    /// Content of a file that the settings name.
-    pub(super) fn file(&mut self, path: &Spanned<String>, max_bytes: u64) -> Option<Vec<u8>> {
-        match self.sources.read(&beside(self.file, &path.value), max_bytes) {
-            Ok(content) => Some(content),
-            Err(error) => {
-                let message = format!("cannot read `{}`: {error}", path.value);
-                self.refuse(path, message, "write a path from this file's folder");
-                None
-            }
-        }
     }
 }
 

@@ -8,12 +8,12 @@ use std::{fmt, num::NonZeroU32, ops::RangeInclusive, sync::Arc, time::Duration};
 use aws_lc_rs::digest;
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tollgate_yaml::{Choice, Spanned};
+use tollgate_yaml::{Check, Choice, Spanned};
 
 use super::{
     Checker, DiskSettings, MemoryBounds,
     disk::RawDisk,
-    memory::{RawMemory, SnapshotSettings},
+    memory::{DEFAULT_MAX_KEYS, RawMemory, SnapshotSettings},
     redis::{RawRedis, RedisSettings},
     unverified::{DEFAULT_NEW_PER_MINUTE, RawUnverifiedKeys},
 };
@@ -203,7 +203,8 @@ const MIN_KEY_SECRET_BYTES: usize = 16;
 impl Checker<'_> {
     pub(super) fn store(&mut self, raw: &RawStore) -> Option<StoreSettings> {
         let memory = self.memory_of(raw);
-        let max_keys = self.max_keys(memory.and_then(|memory| memory.max_keys.as_ref()));
+        let max_keys =
+            self.max_keys(memory.and_then(|memory| memory.max_keys.as_ref()), DEFAULT_MAX_KEYS);
         let (bounds, new_per_minute) = self.unverified_keys(max_keys, &raw.unverified_keys);
         let snapshot = memory.and_then(|memory| memory.snapshot.as_ref());
         let snapshot = snapshot.and_then(|raw| self.snapshot(raw));
@@ -225,7 +226,7 @@ impl Checker<'_> {
         let next = next.zip(pace).map(|(to, (percent, mode))| Moving { to, percent, mode });
         let key_secret = self.key_secret(raw);
         self.warn_of_missing_key_secret(raw);
-        let deadline = self.deadline(raw.deadline.as_ref());
+        let deadline = self.time_or(&raw.deadline, DEADLINES, DEFAULT_DEADLINE);
         let instances = self.instances(raw.instances.as_ref());
         Some(StoreSettings {
             current: current?,
@@ -317,12 +318,6 @@ impl Checker<'_> {
         }
         let hash = digest::digest(&digest::SHA256, secret.reveal().as_bytes());
         hash.as_ref().first_chunk().copied()
-    }
-
-    fn deadline(&mut self, raw: Option<&Spanned<String>>) -> Duration {
-        let Some(raw) = raw else { return DEFAULT_DEADLINE };
-        let help = "write a number and a unit, 1ms to 10s: 25ms";
-        self.time_between(raw, &DEADLINES, help).unwrap_or(DEFAULT_DEADLINE)
     }
 
     fn instances(&mut self, raw: Option<&Spanned<u32>>) -> NonZeroU32 {

@@ -10,7 +10,7 @@ use http::{HeaderName, HeaderValue, Uri};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_observe::trace::{ParentFlag, Ratio, Sampling, TraceSettings, TrustParent};
-use tollgate_yaml::{Choice, Entries, Problem, Spanned};
+use tollgate_yaml::{Check, Choice, Entries, Problem, Spanned};
 
 use self::variables::Variables;
 use super::Checker;
@@ -76,17 +76,13 @@ impl Checker<'_> {
     pub(super) fn tracing(&mut self, raw: &RawTracing) -> Option<TraceSettings> {
         let written = raw.otlp.as_ref().map(|raw| self.otlp(raw));
         let headers = self.otlp_headers(&raw.headers);
-        let timeout = raw.timeout.as_ref().map(|raw| {
-            self.time(raw, &TIMEOUT, "a timeout", "write a number and a unit, 100ms to 1m: 10s")
-        });
-        let every = raw.every.as_ref().map(|raw| {
-            self.time(raw, &EVERY, "such a time", "write a number and a unit, 10ms to 1m: 5s")
-        });
+        let timeout = raw.timeout.as_ref().map(|raw| self.time(raw, TIMEOUT));
+        let every = raw.every.as_ref().map(|raw| self.time(raw, EVERY));
         let share = raw.sample.as_ref().map(|raw| self.share(raw));
         let trust_parent = raw.trust_parent.as_ref().map(|raw| self.keyword(raw));
-        let queue = raw.queue.as_ref().map(|raw| self.queue(raw));
+        let queue = raw.queue.as_ref().map(|raw| self.number(raw, QUEUE));
 
-        let mut variables = Variables::new(self.sources);
+        let mut variables = Variables::new(self.inspection.sources);
         if variables.are_off() {
             return None;
         }
@@ -125,8 +121,8 @@ impl Checker<'_> {
             variables.number("OTEL_BSP_MAX_EXPORT_BATCH_SIZE", &QUEUE, DEFAULT_BATCH) as usize;
         for (variable, message, help) in variables.problems {
             let message = format!("{variable} is {message}");
-            let problem = Problem::whole_file(self.document.name(), message, help);
-            self.problems.push(problem);
+            let problem = Problem::whole_file(self.inspection.document.name(), message, help);
+            self.inspection.problems.push(problem);
         }
         let queue = queue? as usize;
         Some(TraceSettings {
@@ -182,14 +178,6 @@ impl Checker<'_> {
             self.refuse(raw, "not a share of traces", "write a number from 0 to 1: 0.01");
         }
         share
-    }
-
-    fn queue(&mut self, raw: &Spanned<u32>) -> Option<u32> {
-        let is_within = QUEUE.contains(&raw.value);
-        if !is_within {
-            self.refuse(raw, "number of spans out of range", "write 1 to 1000000: 2048");
-        }
-        is_within.then_some(raw.value)
     }
 }
 

@@ -3,7 +3,7 @@
 
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tollgate_yaml::Spanned;
+use tollgate_yaml::{Check, Spanned};
 
 use super::{Checker, MemoryBounds};
 
@@ -31,7 +31,6 @@ pub(super) struct RawUnverifiedKeys {
 pub(super) const DEFAULT_NEW_PER_MINUTE: u32 = 1_000;
 
 const MANY: std::ops::RangeInclusive<u32> = 1..=100_000_000;
-const MANY_HELP: &str = "write a number from 1 to 100000000";
 
 impl Checker<'_> {
     /// The bounds of all counters in the process, and how many new ones a client may ask for in
@@ -42,17 +41,13 @@ impl Checker<'_> {
         raw: &RawUnverifiedKeys,
     ) -> (MemoryBounds, u32) {
         let default = MemoryBounds::from(max_keys);
-        let percent = self.number(&raw.percent, &(1..=75), "write a number from 1 to 75");
-        let per_address = self.number(&raw.per_address, &MANY, MANY_HELP);
-        let new_per_minute = self.number(&raw.new_per_minute, &MANY, MANY_HELP);
+        let percent = self.number_or(&raw.percent, 1..=75, default.unverified_percent.into());
         let bounds = MemoryBounds {
             max_keys,
-            unverified_percent: percent
-                .and_then(|percent| u8::try_from(percent).ok())
-                .unwrap_or(default.unverified_percent),
-            per_address: per_address.unwrap_or(default.per_address),
+            unverified_percent: percent as u8,
+            per_address: self.number_or(&raw.per_address, MANY, default.per_address),
         };
-        (bounds, new_per_minute.unwrap_or(DEFAULT_NEW_PER_MINUTE))
+        (bounds, self.number_or(&raw.new_per_minute, MANY, DEFAULT_NEW_PER_MINUTE))
     }
 }
 
@@ -84,8 +79,8 @@ mod tests {
         assert_eq!(
             rendered(&problems),
             [
-                "4:31 76 is out of range: write a number from 1 to 75",
-                "4:48 0 is out of range: write a number from 1 to 100000000",
+                "4:31 76 is out of range: write 1 to 75",
+                "4:48 0 is out of range: write 1 to 100000000",
             ]
         );
     }

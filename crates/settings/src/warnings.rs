@@ -4,10 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 use tollgate_identity::{holds_private, is_private, whole_internet};
-use tollgate_yaml::{
-    Span, Spanned,
-    warning::{Rule, Warning},
-};
+use tollgate_yaml::{Check, Span, Spanned, warning::Rule};
 
 use super::{Checker, ListenAddress, ListenerSettings, Settings, store::RawStore};
 
@@ -19,23 +16,6 @@ impl Checker<'_> {
             self.warn_of_trust_in_all(raw, &networks);
         }
         networks.into_iter().flatten().collect()
-    }
-
-    /// In the order of the file.
-    pub(super) fn take_warnings(&mut self) -> Vec<Warning> {
-        let mut warnings = std::mem::take(&mut self.warnings);
-        warnings.sort_by(|one, other| one.problem.cmp(&other.problem));
-        warnings
-    }
-
-    pub(super) fn warn<T>(
-        &mut self,
-        rule: Rule,
-        place: &Spanned<T>,
-        message: impl Into<String>,
-        help: &str,
-    ) {
-        self.warnings.push(Warning::new(rule, self.document.problem(place.span, message, help)));
     }
 
     /// The admin listener shows callers and reloads.
@@ -75,11 +55,11 @@ impl Checker<'_> {
         let kinds = [&raw.current, &raw.next].into_iter().flatten();
         let mut places = raw.redis.iter().chain(kinds.filter_map(|kind| kind.redis.as_ref()));
         let Some(redis) = places.next() else { return };
-        let place = Spanned { value: (), span: Span { end: redis.span.start, ..redis.span } };
+        let place = Span { end: redis.span.start, ..redis.span };
         let message = "the secret that callers' names are hashed with is kept in Redis itself, so \
                        that a reader of all of Redis can test whose counters it has";
         let help = "to keep it apart, add `key_secret_env` or `key_secret_file` to `store`";
-        self.warn(Rule::MissingKeySecret, &place, message, help);
+        self.warn(Rule::MissingKeySecret, place, message, help);
     }
 }
 

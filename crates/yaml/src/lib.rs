@@ -5,10 +5,12 @@
 //! text becomes a tree that remembers places ([`Document::parse`]), and the tree is decoded into
 //! serde types as often as it takes to find everything that is wrong ([`Document::decode`]).
 //!
+//! - `check`: what is said about values, the same in policies and settings.
 //! - `load`: text to tree; the only file that knows the YAML library.
 //! - `doubt`: what is no longer said because of a problem before it.
 //! - `duration`, `size`: times and sizes with their units.
 //! - `environment`: what `${NAME}` stands for, filled into the tree.
+//! - `network`: networks in canonical form.
 //! - `node`: the tree, and the types that keep a place beside a value.
 //! - `decode`: tree to types, collecting problems.
 //! - `example`: what a field takes, from the JSON Schema of its file.
@@ -24,11 +26,13 @@
 //! The types to know first:
 //!
 //! - [`Document`]: a YAML file that is well formed.
+//! - [`Check`]: what checks its values, and notes problems in an [`Inspection`].
 //! - [`Problem`]: something that is wrong in a file, and what to write instead.
 //! - [`Spanned`]: a value and where it is written.
 //! - [`Sources`]: files and environment, with others laid over them.
 //! - [`warning::Warning`]: something that is most likely a mistake.
 
+mod check;
 mod conceal;
 mod decode;
 mod doubt;
@@ -38,6 +42,7 @@ mod example;
 mod keyword;
 mod load;
 mod mask;
+mod network;
 mod node;
 mod problem;
 mod schema;
@@ -51,11 +56,13 @@ use std::fmt;
 use schemars::Schema;
 use serde::de::DeserializeOwned;
 
+pub use self::check::{ABOVE_ZERO, Check, Inspection};
 pub use self::conceal::names_credential;
 pub use self::decode::Later;
 pub use self::doubt::Doubts;
 pub use self::duration::{DurationError, parse_duration, parse_duration_within};
 pub use self::keyword::Choice;
+pub use self::network::canonical_network;
 pub use self::node::{Entries, Node, Span, Spanned, Value};
 pub use self::problem::Problem;
 pub use self::schema::schema_of;

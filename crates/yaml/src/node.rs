@@ -72,6 +72,18 @@ impl Span {
     }
 }
 
+impl<T> From<&Spanned<T>> for Span {
+    fn from(spanned: &Spanned<T>) -> Span {
+        spanned.span
+    }
+}
+
+impl From<&Node> for Span {
+    fn from(node: &Node) -> Span {
+        node.span
+    }
+}
+
 impl<T> Deref for Spanned<T> {
     type Target = T;
 

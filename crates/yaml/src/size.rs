@@ -52,6 +52,13 @@ impl Size {
         let meant = format!("{}{unit}", number.trim_end());
         parse(&meant).map(|_| meant)
     }
+
+    /// A size by the largest unit that it is a whole number of.
+    pub(super) fn in_words(bytes: u64) -> String {
+        let is_whole = |power: u32| bytes > 0 && bytes.trailing_zeros() >= power;
+        let unit = UNITS.iter().rev().find(|(_, power)| *power > 0 && is_whole(*power));
+        unit.map_or_else(|| bytes.to_string(), |(name, power)| format!("{}{name}", bytes >> power))
+    }
 }
 
 fn parse(text: &str) -> Option<u64> {

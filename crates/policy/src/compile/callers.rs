@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use tollgate_yaml::Spanned;
+use tollgate_yaml::{Check, Spanned};
 
 use super::{Compiler, WrittenNames};
 use crate::{CallerList, CallerName, file::RawIdentity};

@@ -11,7 +11,7 @@ use serde_json::{Map, Number};
 use tollgate_clock::Timestamp;
 use tollgate_identity::{AssumedToken, AssumedTokenError, IdentityRules, VerifiedToken};
 use tollgate_wire::target::Host;
-use tollgate_yaml::{Entries, Node, Spanned, Value, suggest};
+use tollgate_yaml::{Check, Entries, Node, Spanned, Value, suggest};
 
 use super::{Compiler, WrittenNames, words::Names};
 use crate::{
@@ -80,12 +80,7 @@ impl Compiler<'_> {
     fn case(&mut self, raw: &Spanned<RawCase>, context: &CaseContext<'_>) -> Option<Case> {
         let RawCase { name, at, after, given, repeat, every, expect } = &raw.value;
         let begin = self.begin(at.as_ref(), after.as_ref());
-        let times = repeat.as_ref().map_or(1, |repeat| repeat.value);
-        if let Some(repeat) = repeat
-            && !(1..=MAX_REPEAT).contains(&times)
-        {
-            self.refuse(repeat.span, "out of range", format!("write 1 to {MAX_REPEAT}"));
-        }
+        let times = self.number_or(repeat, 1..=MAX_REPEAT, 1);
         let every = match every {
             None => Some(Duration::ZERO),
             Some(every) => self.every(every, times),
@@ -105,7 +100,7 @@ impl Compiler<'_> {
         Some(Case {
             name: name.as_ref().map(|name| name.value.as_str().into()),
             // Only its place is wanted: nothing is wrong with it.
-            place: self.document.problem(raw.span, "", ""),
+            place: self.inspection.document.problem(raw.span, "", ""),
             begin: begin?,
             given: given?,
             repeat: times,
@@ -129,8 +124,7 @@ impl Compiler<'_> {
             return None;
         }
         if let Some(after) = after {
-            let help = "write up to 400d, such as 61s";
-            return self.duration_within(after, Duration::ZERO..=MAX_AFTER, help).map(Begin::After);
+            return self.time(after, Duration::ZERO..=MAX_AFTER).map(Begin::After);
         }
         let Some(at) = at else { return Some(Begin::At(START)) };
         let start = Timestamp::parse_start(&at.value).filter(|start| STARTS.contains(start));
@@ -149,8 +143,12 @@ impl Compiler<'_> {
             return None;
         }
         let longest = MAX_AFTER / (times - 1);
-        let help = "write a time such as 10ms: all requests of a test are sent within 400d";
-        self.duration_within(raw, Duration::from_micros(1)..=longest, help)
+        let every = self.time(raw, Duration::from_micros(1)..=MAX_AFTER)?;
+        if every > longest {
+            let help = "write a time such as 10ms: all requests of a test are sent within 400d";
+            self.refuse(raw.span, format!("`{}` is out of range", raw.value), help);
+        }
+        Some(every)
     }
 
     fn given(&mut self, raw: &RawGiven, context: &CaseContext<'_>) -> Option<Given> {
@@ -281,7 +279,7 @@ impl Compiler<'_> {
         };
         let key = rules.keys.get(&raw.value);
         // By name, no key is known, and the test is left out.
-        if key.is_none() && !self.sources.are_by_name() {
+        if key.is_none() && !self.inspection.sources.are_by_name() {
             let message = format!("no API key has the id `{}`", raw.value);
             self.refuse(raw.span, message, "write the part of a key before its dot");
         }

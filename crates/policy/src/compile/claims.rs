@@ -1,7 +1,7 @@
 //! Claims, by the names that policies give them, and the tiers that are found there.
 
 use tollgate_identity::{CallerKey, TierSource, TierTable, Tiers};
-use tollgate_yaml::{Node, Span, Spanned, Value};
+use tollgate_yaml::{Check, Node, Span, Spanned, Value};
 
 use super::{Compiler, words::Names};
 use crate::file::{LATER, RawTierTable};
@@ -73,7 +73,7 @@ impl Compiler<'_> {
         names: &Names<'_>,
         usual: usize,
     ) -> Option<TierSource> {
-        let raw: RawTierTable = self.document.decode_node(node, LATER, &mut self.problems)?;
+        let raw: RawTierTable = self.decode(node, LATER)?;
         let claim = self.tier_claim(&raw.from, key);
         let default = match &raw.default {
             None => Some(usual),

@@ -4,15 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use http::Uri;
 use tollgate_wire::target::Host;
-use tollgate_yaml::{Node, Span, Spanned};
+use tollgate_yaml::{Check, Node, Span, Spanned};
 
-use super::{Compiler, words::is_off};
+use super::{
+    Compiler,
+    words::{DAY, is_off},
+};
 use crate::{
     Cors, OriginPattern, Origins, Preflight,
     file::{PreflightMode, RawCors},
 };
-
-const DAY: Duration = Duration::from_secs(86_400);
 
 impl Compiler<'_> {
     /// The route's CORS rules, else those of the policy; an inner none: no rules.
@@ -115,18 +116,14 @@ impl Compiler<'_> {
         let methods = methods.iter().map(|method| self.method(method)).collect::<Option<Vec<_>>>();
         let headers =
             headers.iter().map(|header| self.header_name(header)).collect::<Option<Vec<_>>>();
-        let max_age = match &raw.max_age {
-            None => Some(None),
-            Some(raw) => {
-                let help = "write whole seconds, 0s to 24h";
-                let max_age = self.duration_within(raw, Duration::ZERO..=DAY, help);
-                if max_age.is_some_and(|max_age| max_age.subsec_nanos() > 0) {
-                    self.refuse(raw.span, "a part of a second", help);
-                }
-                max_age.map(Some)
+        let max_age = raw.max_age.as_ref().and_then(|raw| {
+            let max_age = self.time(raw, Duration::ZERO..=DAY)?;
+            if max_age.subsec_nanos() > 0 {
+                self.refuse(raw.span, "a part of a second", "write whole seconds, 0s to 24h");
             }
-        };
-        Some(Preflight::Answer { methods: methods?, headers: headers?, max_age: max_age? })
+            Some(max_age)
+        });
+        Some(Preflight::Answer { methods: methods?, headers: headers?, max_age })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Costs: what a request is charged, and whether that can ever fit.
 
 use http::Method;
-use tollgate_yaml::{Node, Span, Spanned, Value, suggest};
+use tollgate_yaml::{Check, Node, Span, Spanned, Value, suggest};
 
 use super::{Compiler, routes::RouteContext};
 use crate::{
@@ -41,7 +41,7 @@ impl Compiler<'_> {
     }
 
     fn told_cost(&mut self, node: &Node) -> Option<Cost> {
-        let raw: RawReportedCost = self.document.decode_node(node, LATER, &mut self.problems)?;
+        let raw: RawReportedCost = self.decode(node, LATER)?;
         let header = self.message_header(&raw.from_response_header);
         let default = match &raw.reserve {
             None => Some(1),

@@ -1,6 +1,6 @@
 //! `rls`: which limits the descriptors of Envoy are charged to.
 
-use tollgate_yaml::{Spanned, suggest};
+use tollgate_yaml::{Check, Spanned, suggest};
 
 use super::Compiler;
 use crate::{

@@ -3,9 +3,12 @@
 use std::{num::NonZeroU32, ops::RangeInclusive, time::Duration};
 
 use http::uri::PathAndQuery;
-use tollgate_yaml::{Node, Spanned};
+use tollgate_yaml::{ABOVE_ZERO, Check, Node, Spanned};
 
-use super::{Compiler, words::is_off};
+use super::{
+    Compiler,
+    words::{DAY, is_off},
+};
 use crate::{
     Ejection, HealthCheck, Retries, Statuses,
     file::{RawEjection, RawHealthCheck, RawRetries},
@@ -23,14 +26,11 @@ impl Compiler<'_> {
             None => Some(None),
             Some(raw) => self.host_field(raw).map(Some),
         };
-        let interval = match &raw.interval {
-            None => Some(Duration::from_secs(5)),
-            Some(raw) => self.duration_within(raw, INTERVAL, "write 10ms to 1h"),
-        };
-        let timeout = self.duration(raw.timeout.as_ref(), Duration::from_secs(2));
+        let interval = self.time_or(&raw.interval, INTERVAL, Duration::from_secs(5));
+        let timeout = self.duration(&raw.timeout, Duration::from_secs(2));
         let [two, three] = [1, 2].map(|more| NonZeroU32::MIN.saturating_add(more));
-        let healthy_after = self.positive(raw.healthy_after.as_ref(), two, MAX_IN_A_ROW);
-        let unhealthy_after = self.positive(raw.unhealthy_after.as_ref(), three, MAX_IN_A_ROW);
+        let healthy_after = self.positive(&raw.healthy_after, two, MAX_IN_A_ROW);
+        let unhealthy_after = self.positive(&raw.unhealthy_after, three, MAX_IN_A_ROW);
         let statuses = match &raw.status {
             None => Some((200..300).fold(Statuses::default(), Statuses::with)),
             Some(status) if status.value.is_empty() => {
@@ -46,10 +46,10 @@ impl Compiler<'_> {
         Some(HealthCheck {
             path: path?,
             host: host?,
-            interval: interval?,
-            timeout: timeout?,
-            healthy_after: healthy_after?,
-            unhealthy_after: unhealthy_after?,
+            interval,
+            timeout,
+            healthy_after,
+            unhealthy_after,
             statuses: statuses?,
         })
     }
@@ -75,16 +75,19 @@ impl Compiler<'_> {
         }
         let help = "write `{ failures: 5, time: 10s }`, or off";
         let raw: RawEjection = self.section(node, help)?;
-        let failures = self.positive(raw.failures.as_ref(), defaults.failures, MAX_IN_A_ROW);
+        let failures = self.positive(&raw.failures, defaults.failures, MAX_IN_A_ROW);
         let statuses = self.status_set(raw.status.as_deref().unwrap_or_default());
-        let time = self.duration(raw.time.as_ref(), *defaults.time.start());
+        let time = match &raw.time {
+            None => Some(*defaults.time.start()),
+            Some(raw) => self.time(raw, ABOVE_ZERO..=DAY),
+        };
         let usual_end = time.map_or(*defaults.time.end(), |time| time.max(*defaults.time.end()));
-        let max_time = self.duration(raw.max_time.as_ref(), usual_end);
-        let time = time?..=max_time?;
+        let max_time = self.duration(&raw.max_time, usual_end);
+        let time = time?..=max_time;
         if let (true, Some(raw)) = (time.is_empty(), &raw.max_time) {
             self.refuse(raw.span, "`max_time` is shorter than `time`", "write a longer one");
         }
-        Some(Some(Ejection { failures: failures?, statuses: statuses?, time }))
+        Some(Some(Ejection { failures, statuses: statuses?, time }))
     }
 
     pub(super) fn retries(&mut self, node: Option<&Node>) -> Option<Retries> {
@@ -94,14 +97,12 @@ impl Compiler<'_> {
             return Some(Retries { attempts: 0, budget_percent: 0, statuses: Statuses::default() });
         }
         let raw: RawRetries = self.section(node, "write `{ attempts: 1, budget: 20 }`, or off")?;
-        let attempts =
-            self.number_within(raw.attempts.as_ref(), defaults.attempts.into(), 0..=MAX_ATTEMPTS);
-        let budget =
-            self.number_within(raw.budget.as_ref(), defaults.budget_percent.into(), 0..=100);
+        let attempts = self.number_or(&raw.attempts, 0..=MAX_ATTEMPTS, defaults.attempts.into());
+        let budget = self.number_or(&raw.budget, 0..=100, defaults.budget_percent.into());
         let statuses = self.status_set(raw.status.as_deref().unwrap_or_default());
         Some(Retries {
-            attempts: attempts?.try_into().ok()?,
-            budget_percent: budget?.try_into().ok()?,
+            attempts: attempts.try_into().ok()?,
+            budget_percent: budget.try_into().ok()?,
             statuses: statuses?,
         })
     }

@@ -51,7 +51,7 @@ impl Compiler<'_> {
     pub(super) fn rules_id(&mut self) -> RulesId {
         let mut fingerprint = std::mem::replace(&mut self.fingerprint, Fingerprint::new());
         fingerprint.add(self.name.as_bytes());
-        if let Value::Mapping(sections) = &self.document.root().value {
+        if let Value::Mapping(sections) = &self.inspection.document.root().value {
             for (name, section) in sections {
                 if matches!(name.value.as_str(), "identity" | "tiers") {
                     fingerprint.add(name.value.as_bytes());

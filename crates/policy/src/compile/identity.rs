@@ -7,7 +7,7 @@ use tollgate_identity::{
     Scheme, TierSource, Tiers, TokenSources,
 };
 use tollgate_keyword::Keyword;
-use tollgate_yaml::{Choice, Spanned};
+use tollgate_yaml::{Check, Choice, Spanned};
 
 use super::Compiler;
 use crate::file::{RawCaller, RawForwardClaims, RawIdentity};

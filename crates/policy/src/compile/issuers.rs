@@ -1,15 +1,15 @@
 //! Issuers of tokens, introspection of opaque tokens, and API keys.
 
-use std::{str::FromStr, sync::Arc, time::Duration};
+use std::{ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 
 use http::HeaderName;
 use tollgate_identity::{
     Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Introspection, Introspector, Issuer, IssuerKeys,
     IssuerServer, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
 };
-use tollgate_yaml::{Entries, Node, Spanned, Value, warning::Rule};
+use tollgate_yaml::{ABOVE_ZERO, Check, Entries, Node, Spanned, Value, warning::Rule};
 
-use super::Compiler;
+use super::{Compiler, words::DAY};
 use crate::file::{RawApiKeys, RawIntrospection, RawIssuer};
 
 /// Largest key file that is read.
@@ -21,7 +21,10 @@ const MAX_SECRET_FILE_BYTES: u64 = 64 * 1024;
 pub(super) const INTROSPECTION: &str = "introspection";
 pub(super) const API_KEYS: &str = "api_keys";
 
-const DAY: Duration = Duration::from_secs(86_400);
+const SECOND: Duration = Duration::from_secs(1);
+const TIMEOUTS: RangeInclusive<Duration> = SECOND..=Duration::from_secs(60);
+const UP_TO_A_DAY: RangeInclusive<Duration> = SECOND..=DAY;
+const LEEWAYS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(300);
 
 #[derive(Clone, Copy)]
 enum KeySource {
@@ -41,17 +44,9 @@ impl Compiler<'_> {
         }
         let algorithms: Vec<Algorithm> =
             raw.algorithms.iter().filter_map(|name| self.signature_algorithm(name)).collect();
-        let leeway = match &raw.leeway {
-            Some(leeway) if leeway.value == "0s" => Some(Duration::ZERO),
-            leeway => self.duration(leeway.as_ref(), Duration::from_secs(60)),
-        };
-        if let (Some(leeway), Some(raw)) = (leeway, &raw.leeway)
-            && leeway > Duration::from_secs(300)
-        {
-            self.refuse(raw.span, "a leeway of more than 5 minutes", "write at most 300s");
-        }
-        let max_age = self.optional_duration(raw.max_age.as_ref());
-        let max_lifetime = self.optional_duration(raw.max_lifetime.as_ref());
+        let leeway = self.time_or(&raw.leeway, LEEWAYS, Duration::from_secs(60));
+        let [max_age, max_lifetime] = [&raw.max_age, &raw.max_lifetime]
+            .map(|raw| raw.as_ref().and_then(|raw| self.time(raw, ABOVE_ZERO..=DAY)));
         let key_hints = self.keyword_or_default(raw.key_hints.as_ref());
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         let keys = self.keys(spanned, &algorithms);
@@ -61,9 +56,9 @@ impl Compiler<'_> {
             claims: claims?,
             types: raw.types.iter().map(|text| text.value.clone()).collect(),
             key_hints: key_hints?,
-            leeway: leeway?,
-            max_age: max_age?,
-            max_lifetime: max_lifetime?,
+            leeway,
+            max_age,
+            max_lifetime,
             require_exp: true,
             keys: keys?,
         })
@@ -81,13 +76,6 @@ impl Compiler<'_> {
             );
         }
         algorithm
-    }
-
-    fn optional_duration(&mut self, raw: Option<&Spanned<String>>) -> Option<Option<Duration>> {
-        match raw {
-            None => Some(None),
-            Some(raw) => self.duration(Some(raw), Duration::ZERO).map(Some),
-        }
     }
 
     fn claim_rules(
@@ -176,18 +164,9 @@ impl Compiler<'_> {
             return Some(IssuerKeys::Fixed(Arc::new(KeySet::empty())));
         }
         let material = match source {
-            KeySource::SecretVariable => match self.sources.variable(&place.value) {
-                Some(secret) => {
-                    self.fingerprint.add(secret.as_bytes());
-                    self.warn_if_published(place, secret.as_bytes());
-                    secret.into_bytes()
-                }
-                None => {
-                    let message = format!("environment variable `{}` is not set", place.value);
-                    self.refuse(place.span, message, "set it to the shared secret");
-                    return None;
-                }
-            },
+            KeySource::SecretVariable => {
+                self.secret_variable(place, "set it to the shared secret")?.into_bytes()
+            }
             KeySource::SecretFile => self.read_secret(place, MAX_KEY_FILE_BYTES)?,
             _ => self.read_for_identity(place, MAX_KEY_FILE_BYTES)?,
         };
@@ -230,10 +209,10 @@ impl Compiler<'_> {
                 return None;
             }
         }
-        let timeout = self.within(raw.timeout.as_ref(), 5, Duration::from_secs(60));
-        let cache = self.within(raw.cache.as_ref(), 600, DAY);
-        let cooldown = self.within(raw.cooldown.as_ref(), 30, DAY);
-        let max_stale = self.within(raw.max_stale.as_ref(), 3600, 30 * DAY);
+        let timeout = self.time_or(&raw.timeout, TIMEOUTS, Duration::from_secs(5));
+        let cache = self.time_or(&raw.cache, UP_TO_A_DAY, Duration::from_secs(600));
+        let cooldown = self.time_or(&raw.cooldown, UP_TO_A_DAY, Duration::from_secs(30));
+        let max_stale = self.time_or(&raw.max_stale, SECOND..=30 * DAY, Duration::from_secs(3600));
         let url = match source {
             KeySource::Discovery if place.value.contains('?') => {
                 let message = "an issuer with a query publishes nothing to discover";
@@ -244,7 +223,7 @@ impl Compiler<'_> {
             _ => place.value.clone(),
         };
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
-        let server = self.issuer_server(&url, place, &access, timeout?)?;
+        let server = self.issuer_server(&url, place, &access, timeout)?;
         let location = match source {
             KeySource::Discovery => {
                 KeyLocation::Discovery { issuer: raw.issuer.value.clone(), server }
@@ -254,9 +233,9 @@ impl Compiler<'_> {
         let spec = Box::new(RemoteSpec {
             location,
             algorithms: algorithms.to_vec(),
-            cache: cache?,
-            cooldown: cooldown?,
-            max_stale: max_stale?,
+            cache,
+            cooldown,
+            max_stale,
         });
         Some(IssuerKeys::Remote { spec, position: 0 })
     }
@@ -305,17 +284,17 @@ impl Compiler<'_> {
         let name = raw.name.as_ref();
         name.into_iter().for_each(|name| self.check_name(name, "issuer"));
         let secret = self.password(raw);
-        let timeout = self.within(raw.timeout.as_ref(), 2, Duration::from_secs(60));
-        let cache = self.within(raw.cache.as_ref(), 60, DAY);
+        let timeout = self.time_or(&raw.timeout, TIMEOUTS, Duration::from_secs(2));
+        let cache = self.time_or(&raw.cache, UP_TO_A_DAY, Duration::from_secs(60));
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
-        let server = self.issuer_server(&raw.url.value, &raw.url, &access, timeout?)?;
+        let server = self.issuer_server(&raw.url.value, &raw.url, &access, timeout)?;
         Some(Introspection {
             // Not by the URL: callers stay who they are when it moves.
             id: format!("introspection:{}", name.map_or(INTROSPECTION, |name| &name.value)).into(),
             introspector: Introspector::new(server, &raw.client_id.value, &secret?),
             claims: claims?,
-            cache: cache?,
+            cache,
         })
     }
 
@@ -323,21 +302,7 @@ impl Compiler<'_> {
     fn password(&mut self, raw: &RawIntrospection) -> Option<String> {
         match (&raw.client_secret_env, &raw.client_secret_file) {
             (Some(name), None) | (None, Some(name)) if self.is_by_name(name) => Some(String::new()),
-            (Some(variable), None) => {
-                let secret = self.sources.variable(&variable.value);
-                match &secret {
-                    Some(secret) => {
-                        self.fingerprint.add(secret.as_bytes());
-                        self.warn_if_published(variable, secret.as_bytes());
-                    }
-                    None => {
-                        let message =
-                            format!("environment variable `{}` is not set", variable.value);
-                        self.refuse(variable.span, message, "set it to the password");
-                    }
-                }
-                secret
-            }
+            (Some(variable), None) => self.secret_variable(variable, "set it to the password"),
             (None, Some(path)) => {
                 let content = self.read_secret(path, MAX_SECRET_FILE_BYTES)?;
                 // Editors end files with a line break that is no part of the secret.
@@ -382,34 +347,15 @@ impl Compiler<'_> {
             self.refuse(raw.file.span, message, "write it with `tollgate key`");
             return None;
         };
-        let shown = self.folder.join(&raw.file.value).display().to_string();
+        let shown = self.inspection.folder.join(&raw.file.value).display().to_string();
         match ApiKeys::parse(&shown, text) {
             Ok(keys) => Some((ApiKeyRules { id, keys }, header)),
             // Each with its place in that file.
             Err(problems) => {
-                self.problems.extend(problems);
+                self.inspection.problems.extend(problems);
                 None
             }
         }
-    }
-
-    /// A time of at least a second and at most `most`.
-    fn within(
-        &mut self,
-        raw: Option<&Spanned<String>>,
-        default_seconds: u64,
-        most: Duration,
-    ) -> Option<Duration> {
-        let duration = self.duration(raw, Duration::from_secs(default_seconds))?;
-        let least = Duration::from_secs(1).min(Duration::from_secs(default_seconds));
-        if let Some(raw) = raw
-            && !(least..=most).contains(&duration)
-        {
-            let most = humantime::format_duration(most);
-            self.refuse(raw.span, "a time out of range", format!("write 1s to {most}"));
-            return None;
-        }
-        Some(duration)
     }
 }
 

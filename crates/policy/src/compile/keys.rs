@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
-use tollgate_yaml::{Node, Spanned, Value, suggest};
+use tollgate_yaml::{Check, Node, Spanned, Value, suggest};
 
 use super::{Compiler, words::Names};
 use crate::{

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use http::HeaderValue;
 use tollgate_identity::Tiers;
 use tollgate_limit::WhenFull;
-use tollgate_yaml::{Choice, Entries, Problem, Span, Spanned};
+use tollgate_yaml::{Check, Choice, Entries, Problem, Span, Spanned};
 
 use super::{
     Compiler, measure::Measure, quotas::AllowanceContext, rates::NEEDS_CALENDAR, words::Names,
@@ -77,17 +77,17 @@ impl Compiler<'_> {
         context: AllowanceContext<'_>,
         tiers: &Tiers,
     ) -> Option<Vec<Allowances>> {
-        let found = self.problems.len();
+        let found = self.inspection.problems.len();
         let each: Vec<Option<Allowances>> = (0..tiers.len())
             .map(|tier| self.allowances(measure, AllowanceContext { tier: Some(tier), ..context }))
             .collect();
         // One missing field, however many tiers need it.
-        let of_tiers = self.problems.split_off(found);
+        let of_tiers = self.inspection.problems.split_off(found);
         let mut is_known = false;
         let is_another = move |problem: &Problem| {
             problem.message() != NEEDS_CALENDAR || !std::mem::replace(&mut is_known, true)
         };
-        self.problems.extend(of_tiers.into_iter().filter(is_another));
+        self.inspection.problems.extend(of_tiers.into_iter().filter(is_another));
         each.into_iter().collect()
     }
 

@@ -8,12 +8,13 @@ use std::time::Duration;
 use tollgate_identity::Tiers;
 use tollgate_keyword::Keyword;
 use tollgate_limit::AlgorithmKind;
-use tollgate_yaml::{Node, Span, Spanned, Value};
+use tollgate_yaml::{Check, Node, Span, Spanned, Value};
 
 use super::{
     Compiler,
     rates::{RateAlgorithm, is_strict},
     tiers::ByTier,
+    words::DAY,
 };
 use crate::{
     Rate,
@@ -24,7 +25,6 @@ use crate::{
 /// Windows of one limit: each is a counter for every key.
 const MAX_WINDOWS: usize = 4;
 const HOUR: Duration = Duration::from_secs(3600);
-const DAY: Duration = Duration::from_secs(86_400);
 
 /// How much, and how it is counted. What is left to do is to take the numbers of a tier.
 pub(super) enum Measure {
@@ -181,22 +181,15 @@ impl Compiler<'_> {
     ) -> Option<Measure> {
         const WHOLE: &str = "write whole seconds, 1s to 1h";
         let limit = self.by_tier(concurrent, "number", tiers, Self::units);
-        let lease = match &raw.lease {
-            None => Some(Duration::from_secs(60)),
-            Some(lease) => {
-                self.duration_within(lease, Duration::from_secs(1)..=DAY, "write 1s to 24h")
-            }
-        };
-        let retry_after = match &raw.retry_after {
-            None => Some(Duration::from_secs(1)),
-            Some(after) => self.duration_within(after, Duration::from_secs(1)..=HOUR, WHOLE),
-        };
-        if let (Some(after), Some(raw)) = (retry_after, &raw.retry_after)
-            && after.subsec_nanos() != 0
+        let second = Duration::from_secs(1);
+        let lease = self.time_or(&raw.lease, second..=DAY, Duration::from_secs(60));
+        let retry_after = self.time_or(&raw.retry_after, second..=HOUR, second);
+        if let Some(raw) = &raw.retry_after
+            && retry_after.subsec_nanos() != 0
         {
             self.refuse(raw.span, "a fraction of a second", WHOLE);
         }
-        Some(Measure::Concurrent { limit: limit?, lease: lease?, retry_after: retry_after? })
+        Some(Measure::Concurrent { limit: limit?, lease, retry_after })
     }
 
     fn refill(&mut self, raw: &RawMeasure, refill: &Node, tiers: &Tiers) -> Option<Measure> {
@@ -207,8 +200,7 @@ impl Compiler<'_> {
                 None
             }
         };
-        let RawRefill { amount, interval } =
-            self.document.decode_node(refill, LATER, &mut self.problems)?;
+        let RawRefill { amount, interval } = self.decode(refill, LATER)?;
         let units = self.count(&amount);
         if units == Some(0) {
             self.refuse(amount.span, "a bucket that is never filled", "write at least 1");

@@ -1,10 +1,7 @@
 //! Networks: client addresses that a route is for, and those that it lets in.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
-use tollgate_identity::canonical_network;
-use tollgate_yaml::Spanned;
+use tollgate_yaml::{Check, Spanned};
 
 use super::Compiler;
 use crate::{AddressRules, Networks, file::RawRoute};
@@ -44,34 +41,5 @@ impl Compiler<'_> {
         }
         let networks: Option<Vec<IpNet>> = networks.into_iter().collect();
         networks.map(Networks::from)
-    }
-
-    /// A network, or an address, which is a network of one.
-    pub(super) fn network(&mut self, raw: &Spanned<String>) -> Option<IpNet> {
-        let network = self.try_network(raw);
-        if network.is_none() {
-            self.refuse(
-                raw.span,
-                format!("`{}` is neither an address nor a network", raw.value),
-                "write one such as 192.0.2.1, 10.0.0.0/8 or 2001:db8::/32",
-            );
-        }
-        network
-    }
-
-    /// The same, where a text that is no network may be something else.
-    pub(super) fn try_network(&mut self, raw: &Spanned<String>) -> Option<IpNet> {
-        if let Ok(address) = raw.value.parse::<IpAddr>() {
-            return Some(address.to_canonical().into());
-        }
-        let network = raw.value.parse::<IpNet>().ok()?;
-        if network.trunc() != network {
-            self.refuse(
-                raw.span,
-                format!("`{network}` has bits set after its prefix"),
-                format!("write {}", network.trunc()),
-            );
-        }
-        Some(canonical_network(network))
     }
 }

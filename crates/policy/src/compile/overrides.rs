@@ -2,7 +2,7 @@
 
 use tollgate_clock::Timestamp;
 use tollgate_identity::Tiers;
-use tollgate_yaml::{Node, Span, Spanned, Value};
+use tollgate_yaml::{Check, Node, Span, Spanned, Value};
 
 use super::{Compiler, WrittenNames, quotas::AllowanceContext};
 use crate::{
@@ -86,9 +86,9 @@ impl Compiler<'_> {
             Value::Mapping(_) => Node { span: node.span, value: Value::Mapping(fields) },
             _ => node.clone(),
         };
-        let before = self.problems.len();
-        let fields = self.document.decode_node(&rest, LATER, &mut self.problems)?;
-        let is_faulty = self.problems.len() > before;
+        let before = self.inspection.problems.len();
+        let fields = self.decode(&rest, LATER)?;
+        let is_faulty = self.inspection.problems.len() > before;
         Some(WrittenOverride { place: node.span, fields, keys, is_faulty })
     }
 

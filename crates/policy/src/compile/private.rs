@@ -1,7 +1,7 @@
 //! `private`: what limits count by, and the access log has only as hashes.
 
 use tollgate_identity::IdentityRules;
-use tollgate_yaml::Node;
+use tollgate_yaml::{Check, Node};
 
 use super::Compiler;
 use crate::{

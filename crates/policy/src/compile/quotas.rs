@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use tollgate_limit::{Align, Concurrency, FixedWindow, LimitId, Quota, TokenBucket};
-use tollgate_yaml::{Span, Spanned};
+use tollgate_yaml::{Check, Span, Spanned};
 
 use super::{
     Compiler,

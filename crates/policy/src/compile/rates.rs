@@ -7,7 +7,7 @@ use tollgate_limit::{
     AlgorithmKind, Align, Calendar, CalendarUnit, FixedWindow, Gcra, Quota, SlidingLog,
     SlidingWindow, TokenBucket,
 };
-use tollgate_yaml::{Node, Spanned};
+use tollgate_yaml::{Check, Node, Spanned};
 
 use super::{Compiler, measure::WindowRate, tiers::ByTier};
 use crate::{

@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use http::StatusCode;
 use tollgate_identity::{Scheme, TokenSources};
 use tollgate_wire::target::{EncodedSlash, normalize_path};
-use tollgate_yaml::Spanned;
+use tollgate_yaml::{Check, Spanned};
 
 use super::Compiler;
 use crate::{
@@ -45,14 +45,8 @@ impl Compiler<'_> {
             }
         }
         let rate_limit_path = self.rate_limit_path(raw.rate_limit_path.as_ref());
-        let jitter = match &raw.jitter {
-            None => Some(Duration::ZERO),
-            Some(jitter) => self.duration_within(
-                jitter,
-                Duration::ZERO..=Duration::from_secs(60),
-                "write 0s to 60s",
-            ),
-        };
+        let jitters = Duration::ZERO..=Duration::from_secs(60);
+        let jitter = self.time_or(&raw.jitter, jitters, Duration::ZERO);
         let text =
             |raw: &Option<Spanned<String>>| raw.as_ref().map(|raw| Cow::Owned(raw.value.clone()));
         Some(Responses {
@@ -62,7 +56,7 @@ impl Compiler<'_> {
             realm: text(&raw.realm).unwrap_or(Responses::DEFAULT.realm),
             schemes: challenged(sources),
             rate_limit_path: rate_limit_path?,
-            jitter: jitter?,
+            jitter,
             shadow_header: raw.shadow_header,
         })
     }

@@ -3,7 +3,7 @@
 
 use http::{HeaderName, HeaderValue, header};
 use tollgate_wire::target::{EncodedSlash, normalize_path};
-use tollgate_yaml::{Entries, Node, Spanned, Value};
+use tollgate_yaml::{Check, Entries, Node, Spanned, Value};
 
 use super::Compiler;
 use crate::{
@@ -187,7 +187,7 @@ impl Compiler<'_> {
         match HeaderValue::from_str(&text) {
             Ok(mut value) if text.trim() == text => {
                 // What came from the environment is not shown by anything.
-                value.set_sensitive(self.document.source(node.span).contains("${"));
+                value.set_sensitive(self.inspection.document.source(node.span).contains("${"));
                 Some(value)
             }
             _ => {

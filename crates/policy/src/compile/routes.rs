@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use http::{HeaderName, Method};
 use tollgate_identity::{AcceptedIssuers, Auth, CallerKey, IdentityRules, Tiers};
 use tollgate_keyword::Keyword;
-use tollgate_yaml::{Node, Spanned, Value, suggest};
+use tollgate_yaml::{Check, Node, Spanned, Value, suggest};
 
 use super::{Compiler, WrittenNames, words::Names};
 use crate::{
@@ -101,10 +101,7 @@ impl Compiler<'_> {
         let (request_headers, response_headers) = self.route_edits(route, context.own_headers);
         let cors = self.route_cors(route.cors.as_ref(), context.cors);
         let upgrades = self.upgrades(route);
-        let max_body = match &route.max_body {
-            None => Some(None),
-            Some(node) => self.bytes(node).map(Some),
-        };
+        let max_body = route.max_body.as_ref().and_then(|node| self.bytes(node, 0..=u64::MAX));
         let path = path?;
         self.check_parameters(route, &path, context);
         let matcher = Matcher {
@@ -130,7 +127,7 @@ impl Compiler<'_> {
             limits,
             upstream,
             cost,
-            max_body: max_body?,
+            max_body,
             cors: cors?,
             upgrades,
             rewrite: rewrite?,

@@ -1,6 +1,6 @@
 //! Statuses: what a response does to what its request was charged.
 
-use tollgate_yaml::{Node, Spanned, Value};
+use tollgate_yaml::{Check, Node, Spanned, Value};
 
 use super::Compiler;
 use crate::{

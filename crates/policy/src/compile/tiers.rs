@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 use tollgate_identity::{Tier, Tiers};
-use tollgate_yaml::{Node, Spanned, Value};
+use tollgate_yaml::{Check, Node, Spanned, Value};
 
 use super::{Compiler, words::Names};
 use crate::file::RawTiers;

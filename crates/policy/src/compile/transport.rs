@@ -10,7 +10,7 @@ use rustls::{
     pki_types::{CertificateDer, PrivateKeyDer, ServerName, pem::PemObject},
 };
 use tollgate_outbound::platform_authorities;
-use tollgate_yaml::{Span, Spanned};
+use tollgate_yaml::{Check, Span, Spanned};
 
 use super::{Compiler, fingerprint::Fingerprint, upstreams::WrittenServer};
 use crate::{
@@ -70,7 +70,7 @@ impl Compiler<'_> {
         let ca_file = raw.and_then(|raw| raw.ca_file.as_ref());
         let roots = match ca_file {
             None => Some(platform_authorities()),
-            Some(path) if self.sources.are_by_name() => {
+            Some(path) if self.inspection.sources.are_by_name() => {
                 fingerprint.add(path.value.as_bytes());
                 Some(platform_authorities())
             }
@@ -148,7 +148,7 @@ impl Compiler<'_> {
                 return None;
             }
         };
-        if self.sources.are_by_name() {
+        if self.inspection.sources.are_by_name() {
             fingerprint.add(certificate_file.value.as_bytes());
             fingerprint.add(key_file.value.as_bytes());
             return Some(None);
@@ -163,7 +163,7 @@ impl Compiler<'_> {
         path: &Spanned<String>,
         fingerprint: &mut Fingerprint,
     ) -> Option<Vec<CertificateDer<'static>>> {
-        let pem = self.read(path, MAX_PEM_BYTES)?;
+        let pem = self.file(path, MAX_PEM_BYTES)?;
         fingerprint.add(b"certificates");
         fingerprint.add(&pem);
         let certificates: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&pem).collect();
@@ -182,7 +182,7 @@ impl Compiler<'_> {
         path: &Spanned<String>,
         fingerprint: &mut Fingerprint,
     ) -> Option<PrivateKeyDer<'static>> {
-        let pem = self.read(path, MAX_PEM_BYTES)?;
+        let pem = self.file(path, MAX_PEM_BYTES)?;
         self.warn_if_open_to_all(path);
         fingerprint.add(b"key");
         fingerprint.add(&pem);

@@ -9,19 +9,18 @@ use std::{
 
 use http::{HeaderValue, Uri};
 use tollgate_wire::target::Host;
-use tollgate_yaml::{Node, Span, Spanned, Value};
+use tollgate_yaml::{Check, Node, Span, Spanned, Value};
 
-use super::Compiler;
+use super::{Compiler, words::DAY};
 use crate::{
     Bounds, Server, Transport, Upstream,
-    file::{LATER, RawServer, RawUpstream},
+    file::{LATER, RawQueue, RawServer, RawUpstream},
 };
 
 const MAX_WEIGHT: u32 = 1000;
 const MAX_CONNECTIONS: u32 = 65_535;
 const MAX_QUEUE: u32 = 65_535;
-const RESOLVE_EVERY: RangeInclusive<Duration> =
-    Duration::from_millis(10)..=Duration::from_secs(86_400);
+const RESOLVE_EVERY: RangeInclusive<Duration> = Duration::from_millis(10)..=DAY;
 
 /// A server as it is written.
 pub(super) struct WrittenServer {
@@ -52,18 +51,13 @@ impl Compiler<'_> {
         let ejection = self.ejection(raw.ejection.as_ref());
         let bounds = self.bounds(raw, &defaults.bounds);
         let retries = self.retries(raw.retries.as_ref());
-        let [connect_timeout, response_timeout, idle_timeout, keep_alive] = [
-            (&raw.connect_timeout, defaults.connect_timeout),
-            (&raw.response_timeout, defaults.response_timeout),
-            (&raw.idle_timeout, defaults.idle_timeout),
-            (&raw.keep_alive, defaults.keep_alive),
-        ]
-        .map(|(raw, default)| self.duration(raw.as_ref(), default));
-        let resolve_every = match &raw.resolve_every {
-            None => Some(defaults.resolve_every),
-            Some(raw) => self.duration_within(raw, RESOLVE_EVERY, "write 10ms to a day"),
-        };
         Some(Upstream {
+            // First, so that their mistakes are found whatever else is wrong.
+            connect_timeout: self.duration(&raw.connect_timeout, defaults.connect_timeout),
+            response_timeout: self.duration(&raw.response_timeout, defaults.response_timeout),
+            idle_timeout: self.duration(&raw.idle_timeout, defaults.idle_timeout),
+            keep_alive: self.duration(&raw.keep_alive, defaults.keep_alive),
+            resolve_every: self.time_or(&raw.resolve_every, RESOLVE_EVERY, defaults.resolve_every),
             servers: servers?.into_iter().map(|written| written.server).collect(),
             transport: transport?,
             protocol: protocol?,
@@ -72,11 +66,6 @@ impl Compiler<'_> {
             ejection: ejection?,
             bounds: bounds?,
             retries: retries?,
-            connect_timeout: connect_timeout?,
-            response_timeout: response_timeout?,
-            idle_timeout: idle_timeout?,
-            keep_alive: keep_alive?,
-            resolve_every: resolve_every?,
             name: defaults.name,
             own_headers: defaults.own_headers,
             position: defaults.position,
@@ -108,12 +97,12 @@ impl Compiler<'_> {
     fn server(&mut self, node: &Node) -> Option<WrittenServer> {
         let (url, weight) = match &node.value {
             Value::Mapping(_) => {
-                let raw: RawServer = self.document.decode_node(node, LATER, &mut self.problems)?;
-                let weight = self.positive(raw.weight.as_ref(), NonZeroU32::MIN, MAX_WEIGHT);
+                let raw: RawServer = self.decode(node, LATER)?;
+                let weight = self.positive(&raw.weight, NonZeroU32::MIN, MAX_WEIGHT);
                 (raw.url, weight)
             }
             Value::String(url) => {
-                (Spanned { value: url.clone(), span: node.span }, Some(NonZeroU32::MIN))
+                (Spanned { value: url.clone(), span: node.span }, NonZeroU32::MIN)
             }
             other => {
                 let message = format!("expected the address of a server, found {}", other.kind());
@@ -124,7 +113,7 @@ impl Compiler<'_> {
             }
         };
         let (server, is_secure) = self.address(&url)?;
-        let server = Server { weight: weight?, ..server };
+        let server = Server { weight, ..server };
         Some(WrittenServer { server, is_secure, span: url.span })
     }
 
@@ -171,19 +160,16 @@ impl Compiler<'_> {
 
     fn bounds(&mut self, raw: &RawUpstream, defaults: &Bounds) -> Option<Bounds> {
         let most = defaults.max_connections.get() as u32;
-        let max_connections =
-            self.number_within(raw.max_connections.as_ref(), most, 1..=MAX_CONNECTIONS);
-        let (size, timeout) = match &raw.queue {
-            None => (None, None),
-            Some(queue) => (queue.size.as_ref(), queue.timeout.as_ref()),
-        };
-        let queue = self.number_within(size, defaults.queue as u32, 0..=MAX_QUEUE);
+        let max_connections = self.number_or(&raw.max_connections, 1..=MAX_CONNECTIONS, most);
+        let unset = RawQueue::default();
+        let RawQueue { size, timeout } = raw.queue.as_ref().unwrap_or(&unset);
+        let queue = self.number_or(size, 0..=MAX_QUEUE, defaults.queue as u32);
         let queue_timeout = self.duration(timeout, defaults.queue_timeout);
         let shares = self.keyword_or_default(raw.shares.as_ref());
         Some(Bounds {
-            max_connections: NonZeroUsize::new(max_connections? as usize)?,
-            queue: queue? as usize,
-            queue_timeout: queue_timeout?,
+            max_connections: NonZeroUsize::new(max_connections as usize)?,
+            queue: queue as usize,
+            queue_timeout,
             shares: shares?,
         })
     }

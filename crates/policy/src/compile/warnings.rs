@@ -9,29 +9,15 @@ mod routes;
 mod tests;
 mod unused;
 
-use tollgate_yaml::{
-    Span,
-    warning::{Condition, Rule, Warning},
-};
+use tollgate_yaml::warning::Condition;
 
 use super::Compiler;
 use crate::{Policy, file::RawPolicy};
 
 impl Compiler<'_> {
-    /// Nothing is logged here: what is compiled may never be put in force.
-    pub(super) fn warn(
-        &mut self,
-        rule: Rule,
-        span: Span,
-        message: impl Into<String>,
-        help: impl Into<String>,
-    ) {
-        self.warnings.push(Warning::new(rule, self.document.problem(span, message, help)));
-    }
-
     /// Makes the latest warning one that holds only under this condition.
     fn only(&mut self, condition: Condition) {
-        if let Some(warning) = self.warnings.last_mut() {
+        if let Some(warning) = self.inspection.warnings.last_mut() {
             warning.condition = condition;
         }
     }
@@ -39,7 +25,7 @@ impl Compiler<'_> {
     /// Looks at a policy as a whole, once it is known to be sound.
     pub(super) fn warn_of(&mut self, raw: &RawPolicy, policy: &Policy) {
         // What is left out of a policy with problems would seem to be unused.
-        if !self.problems.is_empty() {
+        if !self.inspection.problems.is_empty() {
             return;
         }
         self.warn_of_shadowed_routes(raw, policy);

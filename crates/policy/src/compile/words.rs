@@ -1,14 +1,11 @@
 //! Keywords, names, numbers and times: values that several sections need.
 
-use std::{collections::HashSet, fmt, num::NonZeroU32, ops::RangeInclusive, time::Duration};
+use std::{collections::HashSet, fmt, num::NonZeroU32, time::Duration};
 
 use http::{HeaderName, HeaderValue};
 use serde::de::DeserializeOwned;
-use tollgate_keyword::Keyword;
 use tollgate_wire::target::Host;
-use tollgate_yaml::{
-    Choice, DurationError, Node, Size, Spanned, Value, parse_duration_within, suggest,
-};
+use tollgate_yaml::{ABOVE_ZERO, Check, Node, Spanned, Value, suggest};
 
 use super::Compiler;
 use crate::{file::LATER, is_reserved, rate::parse_count};
@@ -20,7 +17,7 @@ pub(super) struct Names<'n> {
     pub(super) names: Vec<&'n str>,
 }
 
-const DAY: Duration = Duration::from_secs(86_400);
+pub(super) const DAY: Duration = Duration::from_secs(86_400);
 
 /// Fields that are about a connection and not about a message (RFC 9110 section 7.6.1), or about a
 /// message's extent: nothing else can be read from them.
@@ -39,77 +36,23 @@ const CONNECTION_HEADERS: [&str; 11] = [
 ];
 
 impl Compiler<'_> {
+    /// A time above 0 and up to a day; none written: `default`.
     pub(super) fn duration(
         &mut self,
-        raw: Option<&Spanned<String>>,
+        raw: &Option<Spanned<String>>,
         default: Duration,
-    ) -> Option<Duration> {
-        const HELP: &str = "write a time above 0 and up to a day, such as 30s";
-        let Some(raw) = raw else { return Some(default) };
-        self.duration_within(raw, Duration::from_nanos(1)..=DAY, HELP)
+    ) -> Duration {
+        self.time_or(raw, ABOVE_ZERO..=DAY, default)
     }
 
-    /// A time in `range`; `help` says which that is.
-    pub(super) fn duration_within(
-        &mut self,
-        raw: &Spanned<String>,
-        range: RangeInclusive<Duration>,
-        help: &str,
-    ) -> Option<Duration> {
-        match parse_duration_within(&raw.value, &range) {
-            Ok(duration) => return Some(duration),
-            Err(DurationError::OutOfRange) => self.refuse(raw.span, "out of range", help),
-            Err(DurationError::Malformed) => self.refuse(
-                raw.span,
-                format!("`{}` is not a time", raw.value),
-                "write a number and a unit, such as 500ms, 2s or 1m",
-            ),
-        }
-        None
-    }
-
-    /// A number in `range`; none written: `default`.
-    pub(super) fn number_within(
-        &mut self,
-        raw: Option<&Spanned<u32>>,
-        default: u32,
-        range: RangeInclusive<u32>,
-    ) -> Option<u32> {
-        let Some(raw) = raw else { return Some(default) };
-        if range.contains(&raw.value) {
-            return Some(raw.value);
-        }
-        let help = format!("write {} to {}", range.start(), range.end());
-        self.refuse(raw.span, "out of range", help);
-        None
-    }
-
-    /// The same, where nothing is no number.
+    /// A number from 1 to `most`; none written: `default`.
     pub(super) fn positive(
         &mut self,
-        raw: Option<&Spanned<u32>>,
+        raw: &Option<Spanned<u32>>,
         default: NonZeroU32,
         most: u32,
-    ) -> Option<NonZeroU32> {
-        self.number_within(raw, default.get(), 1..=most).and_then(NonZeroU32::new)
-    }
-
-    /// A number of bytes: `1048576`, `10MiB`.
-    pub(super) fn bytes(&mut self, node: &Node) -> Option<u64> {
-        let text = match &node.value {
-            Value::Integer(number) => number.to_string(),
-            Value::String(text) => text.clone(),
-            other => other.kind().to_owned(),
-        };
-        let bytes = Size::parse(&node.value);
-        if bytes.is_none() {
-            let help = match Size::meant_by(&text) {
-                Some(meant) => format!("did you mean {meant}?"),
-                None => "write a number, or one with KiB, MiB or GiB, such as 10MiB".to_owned(),
-            };
-            self.refuse(node.span, format!("`{text}` is not a number of bytes"), help);
-        }
-        bytes
+    ) -> NonZeroU32 {
+        NonZeroU32::new(self.number_or(raw, 1..=most, default.get())).unwrap_or(default)
     }
 
     /// A whole number of units, requests or leases: `5000`, `5_000`.
@@ -132,7 +75,7 @@ impl Compiler<'_> {
             Value::String(text) => Some(text),
             other => {
                 let message = format!("expected text, found {}", other.kind());
-                self.refuse(node.span, message, self.document.help_for_text(node));
+                self.refuse(node.span, message, self.inspection.document.help_for_text(node));
                 None
             }
         }
@@ -141,7 +84,7 @@ impl Compiler<'_> {
     /// A section where `off` is allowed, too; `help` is the advice for other values.
     pub(super) fn section<T: DeserializeOwned>(&mut self, node: &Node, help: &str) -> Option<T> {
         match &node.value {
-            Value::Mapping(_) => self.document.decode_node(node, LATER, &mut self.problems),
+            Value::Mapping(_) => self.decode(node, LATER),
             other => {
                 let found = match other {
                     Value::String(word) => format!("`{word}`"),
@@ -151,18 +94,6 @@ impl Compiler<'_> {
                 None
             }
         }
-    }
-
-    pub(super) fn keyword<T: Keyword>(&mut self, raw: &Spanned<Choice<T>>) -> Option<T> {
-        self.document.keyword(raw, &mut self.problems)
-    }
-
-    /// The variant of a field's keyword; none written: the default.
-    pub(super) fn keyword_or_default<T: Keyword + Default>(
-        &mut self,
-        raw: Option<&Spanned<Choice<T>>>,
-    ) -> Option<T> {
-        raw.map_or_else(|| Some(T::default()), |raw| self.keyword(raw))
     }
 
     pub(super) fn resolve(&mut self, raw: &Spanned<String>, names: &Names<'_>) -> Option<usize> {

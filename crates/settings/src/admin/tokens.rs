@@ -7,7 +7,7 @@ use aws_lc_rs::{
     constant_time::verify_slices_are_equal,
     digest::{Digest, SHA256, digest},
 };
-use tollgate_yaml::Spanned;
+use tollgate_yaml::{Check, Spanned};
 
 use super::RawAuth;
 use crate::Checker;

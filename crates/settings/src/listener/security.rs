@@ -6,7 +6,7 @@ use http::{HeaderValue, StatusCode};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 use tollgate_keyword::keywords;
-use tollgate_yaml::{Choice, Node, Spanned, Value};
+use tollgate_yaml::{Check, Choice, Node, Spanned, Value};
 
 use crate::Checker;
 
@@ -76,7 +76,7 @@ impl JsonSchema for RedirectShape {
 const HTTPS_PORT: u16 = 443;
 const REDIRECT_STATUSES: [u16; 4] = [301, 302, 307, 308];
 
-const MAX_AGE: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
+const MAX_AGE: Duration = Duration::from_secs(10 * 31_557_600);
 /// What lists of browsers ask for.
 const MIN_PRELOAD_AGE: Duration = Duration::from_secs(365 * 24 * 3600);
 
@@ -87,13 +87,9 @@ impl Checker<'_> {
             let RedirectTarget::Https = self.keyword(&target)?;
             return Some(Redirect { port: None, status: StatusCode::PERMANENT_REDIRECT });
         }
-        let raw: RawRedirect = self.document.decode_node(node, &[], self.problems)?;
-        if let Some(port) = &raw.port
-            && port.value == 0
-        {
-            self.refuse(port, "no port", "write 1 to 65535");
-        }
-        let port = raw.port.map(|port| port.value).filter(|port| *port != HTTPS_PORT);
+        let raw: RawRedirect = self.decode(node, &[])?;
+        let port = self.number_or(&raw.port, 1..=u16::MAX, HTTPS_PORT);
+        let port = Some(port).filter(|port| *port != HTTPS_PORT);
         let status = match &raw.status {
             None => StatusCode::PERMANENT_REDIRECT,
             Some(status) if REDIRECT_STATUSES.contains(&status.value) => {
@@ -110,9 +106,7 @@ impl Checker<'_> {
 
     pub(super) fn hsts(&mut self, raw: &Spanned<RawHsts>) -> Option<HeaderValue> {
         let RawHsts { max_age, include_subdomains, preload } = &raw.value;
-        let what = "a time that browsers accept for `max_age`";
-        let help = "write a number and a unit, at most 10y: 1y";
-        let age = self.time(max_age, &(Duration::ZERO..=MAX_AGE), what, help)?;
+        let age = self.time(max_age, Duration::ZERO..=MAX_AGE)?;
         if *preload && (!include_subdomains || age < MIN_PRELOAD_AGE) {
             let help = "write `include_subdomains: true` and at least 1y, or remove `preload`";
             self.refuse(raw, "browsers do not accept this for their preload list", help);

@@ -22,7 +22,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_clock::Timestamp;
 use tollgate_keyword::{Keyword, keywords};
-use tollgate_yaml::{Choice, Spanned};
+use tollgate_yaml::{Check, Choice, Spanned};
 
 use self::certificates::RawCertificate;
 use super::Protocols;

@@ -15,7 +15,7 @@ use rustls::{
 };
 use schemars::JsonSchema;
 use serde::Deserialize;
-use tollgate_yaml::Spanned;
+use tollgate_yaml::{Check, Spanned};
 
 use super::{
     RawRedis, Topology,

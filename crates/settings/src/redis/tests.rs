@@ -306,8 +306,7 @@ fn every_mistake_is_reported_with_its_place() {
         ("  url: redis://a\n  clock: wall", "6:12 unknown value `wall`: one of: redis, proxy"),
         (
             "  url: redis://a\n  replica_lag: 2m",
-            "6:18 `2m` is not a valid replica lag: \
-             write a number and a unit, 100ms to 60s: 1s",
+            "6:18 `2m` is out of range: write a number and a unit, 100ms to 1m",
         ),
         ("  uri: redis://a", "5:5 unknown field `uri` in a redis section: did you mean `url`?"),
     ] {

@@ -2,6 +2,7 @@
 //! change while traffic flows, by editing the settings file; all else in it needs a restart.
 
 use tollgate_keyword::keywords;
+use tollgate_yaml::Check;
 
 use super::{RawStore, StoreKind};
 use crate::Checker;
@@ -35,12 +36,7 @@ impl Checker<'_> {
     /// How many callers move and how, if there is a store to move to.
     pub(crate) fn pace(&mut self, raw: &RawStore) -> Option<(u8, MoveMode)> {
         const ADD_NEXT: &str = "add the store to move to as `next`, or remove this";
-        let percent = raw.percent.as_ref().map_or(0, |percent| percent.value);
-        if let Some(place) = &raw.percent
-            && percent > 100
-        {
-            self.refuse(place, "more than 100 percent", "write 0 to 100");
-        }
+        let percent = self.number_or(&raw.percent, 0..=100, 0);
         let mode = raw.mode.as_ref().and_then(|raw| self.keyword(raw));
         let Some(next) = &raw.next else {
             if let Some(percent) = &raw.percent {

@@ -73,10 +73,10 @@ fn mistakes_are_reported_with_their_places() {
         ("otlp: \"http://a/?b\"", format!("3:18 {OTLP}")),
         ("sample: 1.5", "3:20 not a share of traces: write a number from 0 to 1: 0.01".into()),
         ("sample: .nan", "3:20 not a share of traces: write a number from 0 to 1: 0.01".into()),
-        ("queue: 0", "3:19 number of spans out of range: write 1 to 1000000: 2048".into()),
+        ("queue: 0", "3:19 0 is out of range: write 1 to 1000000".into()),
         (
             "timeout: 1h",
-            "3:21 `1h` is not a timeout: write a number and a unit, 100ms to 1m: 10s".into(),
+            "3:21 `1h` is out of range: write a number and a unit, 100ms to 1m".into(),
         ),
         ("every: 1h", "3:19 `1h` is not such a time: write a number and a unit, 10ms to 1m: 5s".into()),
         (

@@ -1,11 +1,9 @@
 //! Networks that are exempt and hold everybody, or everybody behind a load balancer.
 
-use std::net::IpAddr;
-
 use ipnet::IpNet;
-use tollgate_identity::{canonical_network, holds_private, whole_internet};
+use tollgate_identity::{holds_private, whole_internet};
 use tollgate_yaml::{
-    Spanned,
+    Check, Spanned,
     warning::{Condition, Rule},
 };
 
@@ -14,7 +12,7 @@ use crate::{compile::Compiler, file::RawPolicy};
 impl Compiler<'_> {
     pub(super) fn warn_of_exempt_networks(&mut self, raw: &RawPolicy) {
         let written: Vec<(&Spanned<String>, IpNet)> =
-            raw.exempt.iter().filter_map(|raw| Some((raw, network(&raw.value)?))).collect();
+            raw.exempt.iter().filter_map(|raw| Some((raw, self.try_network(raw)?))).collect();
         let networks: Vec<IpNet> = written.iter().map(|(_, network)| *network).collect();
         if let Some((last, version)) = whole_internet(&networks)
             && let Some((raw, _)) = written.get(last)
@@ -37,9 +35,4 @@ impl Compiler<'_> {
             self.only(Condition::Exempt(*network));
         }
     }
-}
-
-fn network(text: &str) -> Option<IpNet> {
-    let address = text.parse::<IpAddr>().map(|address| IpNet::from(address.to_canonical()));
-    address.ok().or_else(|| text.parse().ok().map(canonical_network))
 }

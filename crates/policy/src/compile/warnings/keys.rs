@@ -2,7 +2,7 @@
 //! as many of them as it likes where no limit by address stands beside.
 
 use tollgate_identity::Auth;
-use tollgate_yaml::warning::Rule;
+use tollgate_yaml::{Check, warning::Rule};
 
 use crate::{
     Chooser, Enforcement, KeyPart, Limit, Policy, Route, compile::Compiler, file::RawPolicy,

@@ -1,6 +1,9 @@
 //! Overrides that are over, and those of limits that do not count by the caller that they name.
 
-use tollgate_yaml::warning::{Condition, Rule};
+use tollgate_yaml::{
+    Check,
+    warning::{Condition, Rule},
+};
 
 use crate::{
     KeyPart, Limit, Override, Wanted,

@@ -1,6 +1,6 @@
 //! Routes that no request takes, since earlier ones take them all.
 
-use tollgate_yaml::warning::Rule;
+use tollgate_yaml::{Check, warning::Rule};
 
 use crate::{HostPattern, Matcher, Policy, compile::Compiler, file::RawPolicy};
 
@@ -15,7 +15,7 @@ impl Compiler<'_> {
                 .filter_map(|at| raw.routes.value.get(*at))
                 .map(|earlier| {
                     let path = &earlier.value.matcher.path;
-                    let line = self.document.problem(path.span, "", "").line();
+                    let line = self.inspection.document.problem(path.span, "", "").line();
                     format!("`{}` on line {line}", path.value)
                 })
                 .collect();

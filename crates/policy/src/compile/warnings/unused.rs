@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use tollgate_identity::TierSource;
-use tollgate_yaml::{Node, Value, warning::Rule};
+use tollgate_yaml::{Check, Node, Value, warning::Rule};
 
 use crate::{
     Limit, Policy,

@@ -17,7 +17,7 @@ use rustls::{
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_clock::Clock;
-use tollgate_yaml::{Spanned, warning::Rule};
+use tollgate_yaml::{Check, Spanned, warning::Rule};
 use x509_parser::{certificate::X509Certificate, extensions::GeneralName, prelude::FromDer};
 
 use super::{Fingerprint, MAX_PEM_BYTES, fingerprint_of};

@@ -9,7 +9,7 @@ use rustls::{
     pki_types::CertificateDer,
     server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
-use tollgate_yaml::Spanned;
+use tollgate_yaml::{Check, Spanned};
 
 use super::{
     ClientCertificate, Fingerprint, MAX_PEM_BYTES, RawTls, fingerprint_of, read_certificates,
@@ -46,9 +46,8 @@ impl Checker<'_> {
             ];
             for (name, span) in fields {
                 if let Some(span) = span {
-                    let place = Spanned { value: (), span };
                     let message = format!("`{name}` needs `client_ca_file`");
-                    self.refuse(&place, message, "add `client_ca_file`, or remove this");
+                    self.refuse(span, message, "add `client_ca_file`, or remove this");
                 }
             }
             if raw.crl_file.is_none() {

@@ -13,7 +13,7 @@ use rustls::{
 };
 use tollgate_clock::Timestamp;
 use tollgate_yaml::{
-    Choice, Spanned,
+    Check, Choice, Spanned,
     warning::{Condition, Rule, Warning},
 };
 use x509_parser::{
@@ -114,9 +114,9 @@ impl Checker<'_> {
             let Some(next) = next else { continue };
             let message = format!("the CRL of `{issuer}` in `{}` is out of date", file.value);
             let help = "fetch the authority's current CRL";
-            let problem = self.document.problem(file.span, message, help);
+            let problem = self.inspection.document.problem(file.span, message, help);
             let condition = Condition::From(*next);
-            self.warnings.push(Warning { rule: Rule::StaleCrl, problem, condition });
+            self.inspection.warnings.push(Warning { rule: Rule::StaleCrl, problem, condition });
         }
     }
 
