@@ -132,7 +132,7 @@ fn counters(text: &mut Exposition, context: &Context) {
         in_process.memory.unverified() + on_disk.map_or(0, |disk| disk.memory().unverified());
     text.gauge("tollgate_store_unverified_counters", help, unverified as u64);
     let help = "Requests refused because there was no room for a counter, by reason.";
-    let numbers = NoRoom::ALL.map(|reason| (reason.name(), counts.no_room(reason)));
+    let numbers = NoRoom::all().map(|reason| (reason.keyword(), counts.no_room(reason)));
     text.counters("tollgate_store_no_room_total", help, "reason", numbers);
     let help = "Charges left out because there was no room for their counters, of limits that are open then.";
     text.counter("tollgate_store_uncounted_total", help, counts.uncounted.get());
@@ -150,7 +150,7 @@ fn lines_and_spans(text: &mut Exposition, context: &Context) {
     text.counter("tollgate_trace_spans_exported_total", help, exported);
     let help = "Spans of requests that were dropped, by reason.";
     let dropped = |reason| tracer.map_or(0, |tracer| tracer.counts().dropped(reason));
-    let numbers = DropReason::ALL.map(|reason| (reason.name(), dropped(reason)));
+    let numbers = DropReason::all().map(|reason| (reason.keyword(), dropped(reason)));
     text.counters("tollgate_trace_spans_dropped_total", help, "reason", numbers);
 }
 
@@ -158,11 +158,11 @@ fn lines_and_spans(text: &mut Exposition, context: &Context) {
 fn store(text: &mut Exposition, context: &Context) {
     let counts = &context.shared.stores.counts;
     let help = "Requests by who decided about their charges.";
-    let deciders = Decider::ALL.into_iter().map(Decider::name);
+    let deciders = Decider::all().map(Keyword::keyword);
     let numbers = deciders.zip(context.shared.stores.decisions());
     text.counters("tollgate_store_decisions_total", help, "by", numbers);
     let help = "Decisions that the store did not make, by reason.";
-    let numbers = Unanswered::ALL.map(|reason| (reason.name(), counts.unanswered(reason)));
+    let numbers = Unanswered::all().map(|reason| (reason.keyword(), counts.unanswered(reason)));
     text.counters("tollgate_store_unanswered_total", help, "reason", numbers);
     let help = "Charges that Redis may have taken: the connection broke before its reply.";
     text.counter("tollgate_store_unknown_charges_total", help, counts.unknown.get());

@@ -234,7 +234,7 @@ impl PolicyStatus {
 impl StoreStatus {
     fn of(stores: &Stores, now: Timestamp) -> StoreStatus {
         let counted =
-            |reason: &Unanswered| (reason.name().into(), stores.counts.unanswered(*reason));
+            |reason: Unanswered| (reason.keyword().into(), stores.counts.unanswered(reason));
         let settings = stores.settings();
         let obstacle = stores.moving.obstacle();
         StoreStatus {
@@ -252,7 +252,7 @@ impl StoreStatus {
             disk: stores.disk().map(|disk| disk.report().into()),
             client_timed: stores.client_timed.count(),
             watermark: stores.client_timed.watermark().map(|watermark| watermark.to_string()),
-            unanswered: Unanswered::ALL.iter().map(counted).collect(),
+            unanswered: Unanswered::all().map(counted).collect(),
             mirrored: stores.counts.mirrored.get(),
             disagreed: stores.counts.disagreed.get(),
             rivals: stores.counts.rivals().report().into_iter().map(Into::into).collect(),

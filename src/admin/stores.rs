@@ -54,8 +54,8 @@ impl RedisStatus {
         RedisStatus {
             store: store.into(),
             server,
-            role: role.name().into(),
-            health: health.name().into(),
+            role: role.keyword().into(),
+            health: health.keyword().into(),
             since,
             last_error,
             refusal,
@@ -135,5 +135,5 @@ pub(super) fn write_metrics(text: &mut Exposition, stores: &Stores, now: Timesta
 }
 
 fn labels<'r>(store: &'r str, report: &'r ServerReport) -> [(&'static str, &'r str); 3] {
-    [("store", store), ("server", &report.server), ("role", report.role.name())]
+    [("store", store), ("server", &report.server), ("role", report.role.keyword())]
 }

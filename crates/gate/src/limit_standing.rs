@@ -1,5 +1,6 @@
 //! A charge of a request, as the log and traces have it.
 
+use tollgate_keyword::Keyword;
 use tollgate_observe::access_log::{Decision, LimitStanding, Mode};
 use tollgate_store::Stores;
 
@@ -31,6 +32,6 @@ pub(super) fn limit_standing<'t, 'p>(
             ChargeRole::Primary | ChargeRole::Secondary => Decision::Deny,
             ChargeRole::Shadow | ChargeRole::Candidate | ChargeRole::Refund => Decision::WouldDeny,
         },
-        decided_by: stores.decider(charge.outcome.decided_by).name(),
+        decided_by: stores.decider(charge.outcome.decided_by).keyword(),
     }
 }

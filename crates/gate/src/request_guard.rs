@@ -7,6 +7,7 @@ use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 use http::{HeaderMap, HeaderValue, Method, header::USER_AGENT, request::Parts};
 use hyper::body::Body as _;
 use smallvec::SmallVec;
+use tollgate_keyword::Keyword;
 use tollgate_limit::Hashing;
 use tollgate_observe::{
     access_log::{DenialCause, Entry, Facts, LimitStanding, LogBuffer, Tail},
@@ -301,7 +302,7 @@ impl RequestLine<'_> {
             status,
             // The deny list wins over the list of exempt callers.
             is_exempt: state.is_exempt(logged.address) && !note.is_on_deny_list(),
-            decided_by: decider.map(Decider::name),
+            decided_by: decider.map(Decider::keyword),
             denied: note.denied.as_ref().map(DeniedBy::as_logged),
             would_deny: would_deny.as_deref(),
             error: note.error.as_ref().map(|error| error as _),

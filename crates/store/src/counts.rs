@@ -3,12 +3,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use tollgate_keyword::Keyword;
+
 use super::{NoRoom, Rivals, Unanswered};
 
 /// Totals since the start, by event.
 #[derive(Debug, Default)]
 pub struct Counts {
-    unanswered: [Total; Unanswered::ALL.len()],
+    unanswered: [Total; Unanswered::KEYWORDS.len()],
     /// Charges that Redis may or may not have taken: the connection broke before the reply.
     pub unknown: Total,
     /// Local admissions that are never written to Redis, because too many counters have pending
@@ -20,7 +22,7 @@ pub struct Counts {
     pub disagreed: Total,
     /// Decisions that could not be mirrored, because the next store did not respond.
     pub unmirrored: Total,
-    no_room: [Total; NoRoom::ALL.len()],
+    no_room: [Total; NoRoom::KEYWORDS.len()],
     /// Charges that were not counted because there was no room for their counters: their limits are
     /// open in that case.
     pub uncounted: Total,
@@ -37,12 +39,12 @@ pub struct Total {
 impl Counts {
     /// Decisions that the store did not make, for this reason.
     pub fn unanswered(&self, reason: Unanswered) -> u64 {
-        reason.of(&self.unanswered).get()
+        self.unanswered_for(reason).map_or(0, Total::get)
     }
 
     /// Requests refused for want of room for a counter, for this reason.
     pub fn no_room(&self, reason: NoRoom) -> u64 {
-        reason.of(&self.no_room).get()
+        self.no_room_for(reason).map_or(0, Total::get)
     }
 
     /// Redis servers that say that they are primary, and are not used.
@@ -50,12 +52,20 @@ impl Counts {
         &self.rivals
     }
 
+    fn unanswered_for(&self, reason: Unanswered) -> Option<&Total> {
+        self.unanswered.get(reason as usize)
+    }
+
+    fn no_room_for(&self, reason: NoRoom) -> Option<&Total> {
+        self.no_room.get(reason as usize)
+    }
+
     pub(super) fn count_no_room(&self, reason: NoRoom) {
-        reason.of(&self.no_room).add(1);
+        self.no_room_for(reason).into_iter().for_each(|total| total.add(1));
     }
 
     pub(super) fn count_unanswered(&self, reason: Unanswered) {
-        reason.of(&self.unanswered).add(1);
+        self.unanswered_for(reason).into_iter().for_each(|total| total.add(1));
     }
 
     pub(super) fn count_mirrored(&self, agrees: bool) {
@@ -66,16 +76,16 @@ impl Counts {
     /// Logs what was not logged yet. It is called about once a second, so that an outage is not
     /// logged with every request.
     pub fn report(&self) {
-        for reason in Unanswered::ALL {
-            let decisions = reason.of(&self.unanswered).take_unlogged();
+        for reason in Unanswered::all() {
+            let decisions = self.unanswered_for(reason).map_or(0, Total::take_unlogged);
             match (decisions, reason.is_of_disk()) {
                 (0, _) => {}
                 (_, true) => tracing::warn!(decisions, %reason, "the disk store did not decide"),
                 (_, false) => tracing::warn!(decisions, %reason, "redis did not decide"),
             }
         }
-        for reason in NoRoom::ALL {
-            let refused = reason.of(&self.no_room).take_unlogged();
+        for reason in NoRoom::all() {
+            let refused = self.no_room_for(reason).map_or(0, Total::take_unlogged);
             if refused > 0 {
                 let advice = reason.advice();
                 tracing::warn!(refused, %reason, advice, "no room for new counters");

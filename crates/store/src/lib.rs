@@ -32,7 +32,6 @@ mod fleet;
 mod leases;
 mod memory;
 mod moving;
-mod named;
 mod no_room;
 mod recent;
 mod redis;

@@ -1,8 +1,8 @@
 //! Why there is no room for another counter, and what can be done about it.
 
-use super::named::named;
+use tollgate_keyword::keywords;
 
-named! {
+keywords! {
     /// Why there is no room for another counter.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
     pub enum NoRoom {

@@ -3,6 +3,7 @@
 use std::sync::{Arc, OnceLock};
 
 use tollgate_clock::Clock;
+use tollgate_keyword::Keyword;
 use tollgate_limit::{DecidedBy, Hashing, KeptSecret, Key, KeyHasher, Outcome, SecretStatus};
 use tollgate_observe::metrics::Shards;
 use tollgate_settings::StoreKind;
@@ -214,10 +215,14 @@ impl Stores {
         self.settings.reports_fallback
     }
 
-    /// How many requests were decided by each of [`Decider::ALL`], in their order.
-    pub fn decisions(&self) -> [u64; Decider::ALL.len()] {
-        self.decisions.read(|all| {
-            Decider::ALL.map(|decider| all.iter().map(|own| decider.of(&own.0).get()).sum())
+    /// How many requests were decided by each [`Decider`], in the order of their keywords.
+    pub fn decisions(&self) -> [u64; Decider::KEYWORDS.len()] {
+        self.decisions.read(|workers| {
+            let mut sums = [0; Decider::KEYWORDS.len()];
+            for counts in workers {
+                sums.iter_mut().zip(counts.all()).for_each(|(sum, count)| *sum += count.get());
+            }
+            sums
         })
     }
 

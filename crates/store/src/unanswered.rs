@@ -1,8 +1,8 @@
 //! Why a store did not decide about a request.
 
-use super::named::named;
+use tollgate_keyword::keywords;
 
-named! {
+keywords! {
     /// Why a store did not decide.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
     pub enum Unanswered {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
+use tollgate_keyword::Keyword;
 use tollgate_store::Decider;
 
 use crate::support::{Policy, Proxy, Redis, Request, Upstream, get};
@@ -21,7 +22,7 @@ fn in_redis(redis: &Redis) -> String {
 fn deciders(store: &str, policy: &Policy, requests: &[Request]) -> Vec<Value> {
     let proxy = Proxy::with_settings(&settings(store, "json"), &[policy]);
     requests.iter().for_each(|request| drop(proxy.send(request.clone())));
-    let counted = Decider::ALL.map(Decider::name).into_iter().zip(proxy.stores().decisions());
+    let counted = Decider::all().map(Decider::keyword).zip(proxy.stores().decisions());
     let counted: BTreeMap<&str, u64> = counted.filter(|(_, count)| *count > 0).collect();
     let log = proxy.into_log();
     let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();

@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use tollgate_keyword::Keyword;
 use tollgate_observe::trace::DropReason;
 
 use super::proxy;
@@ -83,7 +84,7 @@ fn batch_is_sent_again_when_the_receiver_asks_for_that() {
     let bodies: Vec<Vec<u8>> = receiver.requests().into_iter().map(|own| own.body).collect();
     assert_eq!(bodies.len(), 3);
     assert!(bodies.iter().all(|body| *body == bodies[0]));
-    for reason in DropReason::ALL {
+    for reason in DropReason::all() {
         assert_eq!(dropped(&proxied, reason), 0);
     }
 }

@@ -1,11 +1,12 @@
 //! Who has decided about requests, for metrics, traces and the access log.
 
+use tollgate_keyword::{Keyword, keywords};
 use tollgate_limit::{DecidedBy, Decision, Outcome};
 use tollgate_observe::metrics::Count;
 
-use crate::{Store, StoreError, named::named};
+use crate::{Store, StoreError};
 
-named! {
+keywords! {
     /// Who decided about the charges of a request.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum Decider {
@@ -29,7 +30,20 @@ named! {
 /// What a worker counts.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-pub(crate) struct DecisionCounts(pub(crate) [Count; Decider::ALL.len()]);
+pub(crate) struct DecisionCounts([Count; Decider::KEYWORDS.len()]);
+
+impl DecisionCounts {
+    pub(crate) fn count(&self, decider: Decider) {
+        if let Some(count) = self.0.get(decider as usize) {
+            count.increment();
+        }
+    }
+
+    /// In the order of the deciders' keywords.
+    pub(crate) fn all(&self) -> &[Count; Decider::KEYWORDS.len()] {
+        &self.0
+    }
+}
 
 impl Store {
     /// Counts what came of charges.
@@ -39,7 +53,7 @@ impl Store {
             Err(StoreError::Unanswered(_)) => Decider::Closed,
             Err(StoreError::NoRoom(reason)) => return self.stores.counts.count_no_room(*reason),
         };
-        decider.of(&self.decisions.0).increment();
+        self.decisions.count(decider);
     }
 
     /// Counts the charges that found no room and were left out.

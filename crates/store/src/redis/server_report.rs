@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use tollgate_clock::Timestamp;
+use tollgate_keyword::keywords;
 use tollgate_observe::metrics::HistogramTotal;
 
-use crate::named::named;
-
-named! {
+keywords! {
     /// The health of a server.
     #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
     pub enum ServerHealth {
@@ -22,7 +21,7 @@ named! {
     }
 }
 
-named! {
+keywords! {
     /// The role of a server.
     #[derive(Clone, Copy, Debug, PartialEq, Eq)]
     pub enum ServerRole {
