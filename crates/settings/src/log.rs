@@ -43,8 +43,9 @@ pub(super) struct RawLog {
 }
 
 /// The format of the access log's lines, or that there is no log.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 enum FormatOrOff {
+    #[default]
     Text,
     Json,
     Off,
@@ -55,25 +56,16 @@ keywords! { FormatOrOff { Text = "text", Json = "json", Off = "off" } }
 impl Checker<'_> {
     /// The access log, if there is to be one; none beside that if the section has a mistake.
     pub(super) fn access_log(&mut self, raw: &RawAccessLog) -> Option<Option<AccessLogSettings>> {
-        let format = match &raw.format {
-            None => Some(Some(Format::default())),
-            Some(raw) => self.keyword(raw).map(|format| match format {
-                FormatOrOff::Text => Some(Format::Text),
-                FormatOrOff::Json => Some(Format::Json),
-                FormatOrOff::Off => None,
-            }),
+        let format = self.keyword_or_default(raw.format.as_ref());
+        let only = self.keyword_or_default(raw.only.as_ref());
+        let denials = raw.denials.as_ref().and_then(|raw| self.denials(raw));
+        let format = match format? {
+            FormatOrOff::Text => Some(Format::Text),
+            FormatOrOff::Json => Some(Format::Json),
+            FormatOrOff::Off => None,
         };
-        let only = match &raw.only {
-            None => Some(Only::default()),
-            Some(raw) => self.keyword(raw),
-        };
-        let denials = match &raw.denials {
-            None => Some(None),
-            Some(raw) => self.denials(raw).map(Some),
-        };
-        let format = format?;
         let only = only?;
-        let denials = denials?.filter(|of| of.get() > 1);
+        let denials = denials.filter(|of| of.get() > 1);
         Some(format.map(|format| AccessLogSettings { format, only, denials, facts: raw.facts }))
     }
 
@@ -89,10 +81,7 @@ impl Checker<'_> {
 
     /// How events look.
     pub(super) fn events(&mut self, raw: &RawLog) -> Option<Format> {
-        match &raw.format {
-            None => Some(Format::default()),
-            Some(raw) => self.keyword(raw),
-        }
+        self.keyword_or_default(raw.format.as_ref())
     }
 }
 

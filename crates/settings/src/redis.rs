@@ -79,9 +79,10 @@ pub struct Shard {
 }
 
 /// The clock that counters use.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StoreClock {
     /// That of Redis: the same for all proxies.
+    #[default]
     Redis,
     /// The proxy's, unless it is too far off.
     Proxy,
@@ -228,10 +229,7 @@ impl Checker<'_> {
             // Braces would move all keys of a cluster to one node.
             self.refuse(place, "not a prefix", "write 1 to 64 of A-Z a-z 0-9 _ . : -");
         }
-        let clock = match &raw.clock {
-            None => Some(StoreClock::Redis),
-            Some(raw) => self.keyword(raw),
-        };
+        let clock = self.keyword_or_default(raw.clock.as_ref());
         let replica_lag = self.time_or(&raw.replica_lag, REPLICA_LAGS, DEFAULT_REPLICA_LAG);
         let access = access.into();
         Some(RedisSettings { topology: topology?, prefix, clock: clock?, replica_lag, access })

@@ -272,6 +272,25 @@ pub trait Check<'d> {
         }
     }
 
+    /// The files of a certificate and of its key, which go together.
+    fn certificate_and_key<'r>(
+        &mut self,
+        certificate: &'r Option<Spanned<String>>,
+        key: &'r Option<Spanned<String>>,
+    ) -> Option<(&'r Spanned<String>, &'r Spanned<String>)> {
+        match (certificate, key) {
+            (Some(certificate), Some(key)) => return Some((certificate, key)),
+            (Some(certificate), None) => {
+                self.refuse(certificate, "a certificate without its key", "add `key_file`");
+            }
+            (None, Some(key)) => {
+                self.refuse(key, "a key without its certificate", "add `certificate_file`");
+            }
+            (None, None) => {}
+        }
+        None
+    }
+
     /// Warns of a secret in a file that other users can read.
     fn warn_if_open_to_all(&mut self, path: &Spanned<String>) {
         let Inspection { sources, folder, .. } = self.inspection();

@@ -22,10 +22,7 @@ const INTERVAL: RangeInclusive<Duration> = Duration::from_millis(10)..=Duration:
 impl Compiler<'_> {
     pub(super) fn health_check(&mut self, raw: &RawHealthCheck) -> Option<HealthCheck> {
         let path = self.health_path(&raw.path);
-        let host = match &raw.host {
-            None => Some(None),
-            Some(raw) => self.host_field(raw).map(Some),
-        };
+        let host = raw.host.as_ref().and_then(|raw| self.host_field(raw));
         let interval = self.time_or(&raw.interval, INTERVAL, Duration::from_secs(5));
         let timeout = self.duration(&raw.timeout, Duration::from_secs(2));
         let [two, three] = [1, 2].map(|more| NonZeroU32::MIN.saturating_add(more));
@@ -45,7 +42,7 @@ impl Compiler<'_> {
         };
         Some(HealthCheck {
             path: path?,
-            host: host?,
+            host,
             interval,
             timeout,
             healthy_after,

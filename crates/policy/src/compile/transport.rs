@@ -76,16 +76,12 @@ impl Compiler<'_> {
             }
             Some(path) => self.roots(path, &mut fingerprint),
         };
-        let shown = match raw {
-            None => Some(None),
-            Some(raw) => self.shown(raw, &mut fingerprint),
-        };
+        let shown = raw.and_then(|raw| self.shown(raw, &mut fingerprint));
         let server_name = match raw.and_then(|raw| raw.server_name.as_ref()) {
             None => Some(None),
             Some(raw) => self.server_name(raw, &mut fingerprint).map(Some),
         };
         let roots = roots?;
-        let shown = shown?;
         let server_name = server_name?;
         let config = match client_config(roots, shown) {
             Ok(config) => Arc::new(config),
@@ -130,32 +126,22 @@ impl Compiler<'_> {
         Some(Arc::new(roots))
     }
 
-    /// None in it: no certificate is shown.
+    /// None: no certificate is shown, or it was refused.
     fn shown(
         &mut self,
         raw: &RawUpstreamTls,
         fingerprint: &mut Fingerprint,
-    ) -> Option<Option<CertificateAndKey>> {
-        let (certificate_file, key_file) = match (&raw.certificate_file, &raw.key_file) {
-            (None, None) => return Some(None),
-            (Some(certificate_file), Some(key_file)) => (certificate_file, key_file),
-            (Some(path), None) => {
-                self.refuse(path.span, "a certificate without its key", "add `key_file`");
-                return None;
-            }
-            (None, Some(path)) => {
-                self.refuse(path.span, "a key without its certificate", "add `certificate_file`");
-                return None;
-            }
-        };
+    ) -> Option<CertificateAndKey> {
+        let (certificate_file, key_file) =
+            self.certificate_and_key(&raw.certificate_file, &raw.key_file)?;
         if self.inspection.sources.are_by_name() {
             fingerprint.add(certificate_file.value.as_bytes());
             fingerprint.add(key_file.value.as_bytes());
-            return Some(None);
+            return None;
         }
         let certificates = self.certificates(certificate_file, fingerprint);
         let key = self.key(key_file, fingerprint);
-        Some(Some((certificates?, key?)))
+        Some((certificates?, key?))
     }
 
     fn certificates(

@@ -44,10 +44,7 @@ impl Compiler<'_> {
         };
         let protocol = self.keyword_or_default(raw.protocol.as_ref());
         let balance = self.keyword_or_default(raw.balance.as_ref());
-        let health_check = match &raw.health_check {
-            None => Some(None),
-            Some(raw) => self.health_check(&raw.value).map(Some),
-        };
+        let health_check = raw.health_check.as_ref().and_then(|raw| self.health_check(&raw.value));
         let ejection = self.ejection(raw.ejection.as_ref());
         let bounds = self.bounds(raw, &defaults.bounds);
         let retries = self.retries(raw.retries.as_ref());
@@ -62,7 +59,7 @@ impl Compiler<'_> {
             transport: transport?,
             protocol: protocol?,
             balance: balance?,
-            health_check: health_check?,
+            health_check,
             ejection: ejection?,
             bounds: bounds?,
             retries: retries?,

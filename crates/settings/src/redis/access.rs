@@ -214,18 +214,8 @@ impl Checker<'_> {
             self.accept(file, check_authorities(&pem));
             Some(pem)
         });
-        let client_tls = match (&raw.certificate_file, &raw.key_file) {
-            (Some(certificate), Some(key)) => self.identity(certificate, key),
-            (Some(certificate), None) => {
-                self.refuse(certificate, "a certificate without its key", "add `key_file`");
-                None
-            }
-            (None, Some(key)) => {
-                self.refuse(key, "a key without its certificate", "add `certificate_file`");
-                None
-            }
-            (None, None) => None,
-        };
+        let files = self.certificate_and_key(&raw.certificate_file, &raw.key_file);
+        let client_tls = files.and_then(|(certificate, key)| self.identity(certificate, key));
         TlsCertificates { client_tls, root_cert }
     }
 
