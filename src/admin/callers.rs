@@ -9,6 +9,7 @@ use http_body_util::Full;
 use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_settings::Permission;
+use tollgate_wire::target::percent_decoded;
 
 use super::{Context, admin_request::AdminRequest, json_response, message};
 use crate::callers::{CallerError, CallerQuery, ResetReport, read, reset};
@@ -45,7 +46,7 @@ pub(super) struct ResetOrder {
 /// The name in a path, which is percent-encoded there. None: its encoding is wrong.
 fn caller_in(path: &str) -> Option<String> {
     let name = path.strip_prefix(FOLDER)?;
-    decoded(name.strip_suffix(RESET).unwrap_or(name))
+    percent_decoded(name.strip_suffix(RESET).unwrap_or(name))
 }
 
 impl Context {
@@ -152,26 +153,6 @@ fn refused(error: &CallerError) -> Response<Full<Bytes>> {
     message(status, &error.to_string())
 }
 
-/// The text that percent-encoding stands for. None: it is not valid.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let (byte, after) = match first {
-            b'%' => {
-                let (digits, after) = after.split_at_checked(2)?;
-                let digits = std::str::from_utf8(digits).ok()?;
-                let is_hex = digits.bytes().all(|digit| digit.is_ascii_hexdigit());
-                (u8::from_str_radix(digits, 16).ok().filter(|_| is_hex)?, after)
-            }
-            byte => (*byte, after),
-        };
-        bytes.push(byte);
-        rest = after;
-    }
-    String::from_utf8(bytes).ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -200,7 +181,7 @@ mod tests {
             ("user:%+1", None),
             ("user:%2", None),
         ] {
-            assert_eq!(decoded(encoded).as_deref(), name, "{encoded}");
+            assert_eq!(percent_decoded(encoded).as_deref(), name, "{encoded}");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
-use tollgate_yaml::{DurationError, parse_duration};
+use tollgate_yaml::{DurationError, duration_in_words, parse_duration};
 
 /// What a tier may use of a limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,16 +43,11 @@ impl Period {
 impl fmt::Display for Period {
     /// With the largest unit that fits: `10s`, `1h`, `2w`, `month`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [(u128, &str); 5] =
-            [(604_800_000, "w"), (86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1000, "s")];
-        let millis = match self {
-            Period::Length(length) => length.as_millis(),
-            Period::Month => return f.write_str("month"),
-            Period::Year => return f.write_str("year"),
-        };
-        let unit = UNITS.iter().find(|(unit, _)| millis.is_multiple_of(*unit));
-        let (unit, name) = unit.copied().unwrap_or((1, "ms"));
-        write!(f, "{}{name}", millis / unit)
+        match self {
+            Period::Length(length) => f.write_str(&duration_in_words(*length)),
+            Period::Month => f.write_str("month"),
+            Period::Year => f.write_str("year"),
+        }
     }
 }
 

@@ -313,6 +313,19 @@ fn is_normal_escape(tail: &[u8], encoded_slash: EncodedSlash) -> bool {
         && !tail.iter().take(2).any(u8::is_ascii_lowercase)
 }
 
+/// A text without its percent-encoding (RFC 3986 section 2.1). None: it is malformed, or stands for
+/// no text.
+pub fn percent_decoded(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let is_escape = *first == b'%';
+        decoded.push(if is_escape { escaped_byte(after).ok()? } else { *first });
+        rest = if is_escape { after.get(2..)? } else { after };
+    }
+    String::from_utf8(decoded).ok()
+}
+
 fn escaped_byte(tail: &[u8]) -> Result<u8, TargetError> {
     let [high, low, ..] = tail else { return Err(TargetError::InvalidEscape) };
     match (hex_value(*high), hex_value(*low)) {

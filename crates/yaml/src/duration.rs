@@ -36,10 +36,10 @@ pub fn parse_duration_within(
     range.contains(&duration).then_some(duration).ok_or(DurationError::OutOfRange)
 }
 
-/// A time by the largest unit that it is a whole number of.
-pub(super) fn duration_in_words(time: Duration) -> String {
+/// A time by the largest unit that it is a whole number of: `10s`, `1h`, `2w`.
+pub fn duration_in_words(time: Duration) -> String {
     const UNITS: [(&str, Duration); 7] = [
-        ("y", Duration::from_secs(31_557_600)),
+        ("w", Duration::from_secs(604_800)),
         ("d", Duration::from_secs(86_400)),
         ("h", Duration::from_secs(3600)),
         ("m", Duration::from_secs(60)),
@@ -47,12 +47,10 @@ pub(super) fn duration_in_words(time: Duration) -> String {
         ("ms", Duration::from_millis(1)),
         ("us", Duration::from_micros(1)),
     ];
-    let number = |unit: &Duration| match time.as_nanos() % unit.as_nanos() {
-        0 => Some(time.as_nanos() / unit.as_nanos()).filter(|number| *number > 0),
-        _ => None,
-    };
-    let words = |(name, unit)| Some(format!("{}{name}", number(unit)?));
-    UNITS.iter().find_map(|(name, unit)| words((name, unit))).unwrap_or_else(|| "0s".to_owned())
+    let nanos = time.as_nanos();
+    let is_whole = |unit: &Duration| time >= *unit && nanos.is_multiple_of(unit.as_nanos());
+    let unit = UNITS.iter().find(|(_, unit)| is_whole(unit));
+    unit.map_or("0s".to_owned(), |(name, unit)| format!("{}{name}", nanos / unit.as_nanos()))
 }
 
 #[cfg(test)]

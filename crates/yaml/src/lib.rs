@@ -60,7 +60,7 @@ pub use self::check::{ABOVE_ZERO, Check, Inspection};
 pub use self::conceal::names_credential;
 pub use self::decode::Later;
 pub use self::doubt::Doubts;
-pub use self::duration::{DurationError, parse_duration, parse_duration_within};
+pub use self::duration::{DurationError, duration_in_words, parse_duration};
 pub use self::keyword::Choice;
 pub use self::network::canonical_network;
 pub use self::node::{Entries, Node, Span, Spanned, Value};

@@ -76,7 +76,7 @@ impl JsonSchema for RedirectShape {
 const HTTPS_PORT: u16 = 443;
 const REDIRECT_STATUSES: [u16; 4] = [301, 302, 307, 308];
 
-const MAX_AGE: Duration = Duration::from_secs(10 * 31_557_600);
+const MAX_AGE: Duration = Duration::from_secs(10 * 366 * 24 * 3600);
 /// What lists of browsers ask for.
 const MIN_PRELOAD_AGE: Duration = Duration::from_secs(365 * 24 * 3600);
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tollgate_wire::target::percent_decoded;
+
 use crate::Secret;
 
 /// A Redis server or a sentinel. Shown as `host:port`.
@@ -151,8 +153,8 @@ impl Login {
     /// own choice, and is as good as no user.
     fn parse(text: &str) -> Option<Login> {
         let (username, password) = text.split_once(':')?;
-        let username = decoded(username)?;
-        let password = decoded(password)?;
+        let username = percent_decoded(username)?;
+        let password = percent_decoded(password)?;
         let username = (!username.is_empty()).then_some(username);
         (!password.is_empty()).then(|| Login { username, password: Secret::new(&password) })
     }
@@ -213,23 +215,6 @@ fn is_host_byte(byte: u8) -> bool {
 fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
     // Unlike a number elsewhere, without a sign.
     text.bytes().all(|byte| byte.is_ascii_digit()).then(|| text.parse().ok())?
-}
-
-/// Without percent-encoding (RFC 3986 section 2.1), if it is well formed and text.
-fn decoded(text: &str) -> Option<String> {
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            decoded.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(bytes.next()?).to_digit(16);
-        let high = digit()?;
-        let low = digit()?;
-        decoded.push(u8::try_from(high * 16 + low).ok()?);
-    }
-    String::from_utf8(decoded).ok()
 }
 
 #[cfg(test)]

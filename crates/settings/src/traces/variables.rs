@@ -8,6 +8,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use http::{HeaderName, HeaderValue, Uri};
 use tollgate_observe::trace::ParentFlag;
+use tollgate_wire::target::percent_decoded;
 use tollgate_yaml::Sources;
 
 use super::{SERVICE_NAME, endpoint_below, http_url};
@@ -195,29 +196,7 @@ fn pairs(list: &str) -> Option<Vec<(String, String)>> {
     let pair = |member: &str| {
         let (name, value) = member.split_once('=')?;
         let name = name.trim();
-        (!name.is_empty()).then_some((name.to_owned(), decoded(value.trim())?))
+        (!name.is_empty()).then_some((name.to_owned(), percent_decoded(value.trim())?))
     };
     members.map(pair).collect()
-}
-
-/// Without percent-encoding.
-fn decoded(text: &str) -> Option<String> {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, after @ ..] = rest {
-        match (first, after) {
-            (b'%', [high, low, after @ ..]) => {
-                let digits = [*high, *low];
-                let digits = str::from_utf8(&digits).ok()?;
-                bytes.push(u8::from_str_radix(digits, 16).ok()?);
-                rest = after;
-            }
-            (b'%', _) => return None,
-            _ => {
-                bytes.push(*first);
-                rest = after;
-            }
-        }
-    }
-    String::from_utf8(bytes).ok()
 }
