@@ -1,43 +1,33 @@
 //! Settings of a process's end: how long it may take, and the handover to a successor.
 
-use std::{
-    ops::RangeInclusive,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{ops::RangeInclusive, path::PathBuf, time::Duration};
 
-use tollgate_yaml::{Check, Spanned};
+use tollgate_yaml::Spanned;
 
-use super::{Checker, beside};
+use super::Checker;
 
 pub(super) const DEFAULT_DRAIN: Duration = Duration::from_secs(30);
 /// How long a process may take to end, and how long it may wait before that.
 pub(super) const DRAINS: RangeInclusive<Duration> = Duration::ZERO..=Duration::from_secs(3600);
 
-/// The longest path that fits a socket's address on every system.
-const MAX_SOCKET_PATH: usize = 100;
-
 impl Checker<'_> {
     pub(super) fn handover(&mut self, raw: Option<&Spanned<String>>) -> Option<PathBuf> {
         let raw = raw?;
         let help = "write the path of a socket, such as /run/tollgate/handover.sock";
-        let path = beside(self.file, &raw.value);
-        if raw.value.ends_with('/') || Path::new(&raw.value).file_name().is_none() {
-            self.refuse(raw, "not the path of a socket", help);
-        } else if path.as_os_str().len() > MAX_SOCKET_PATH {
-            self.refuse(raw, format!("a path longer than {MAX_SOCKET_PATH} bytes"), help);
-        }
-        Some(path)
+        self.socket_path(raw, &raw.value, help)
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use tollgate_yaml::{Problem, Sources};
 
     use super::*;
     use crate::{
         Settings,
+        listener::MAX_SOCKET_PATH,
         tests::{FILE, rendered},
     };
 

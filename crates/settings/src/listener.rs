@@ -142,7 +142,7 @@ struct RawProxyProtocol {
 const DEFAULT_MODE: u32 = 0o660;
 
 /// The longest path that fits a socket's address on every system.
-const MAX_SOCKET_PATH: usize = 100;
+pub(super) const MAX_SOCKET_PATH: usize = 100;
 
 const UNIX: &str = "unix:";
 
@@ -279,13 +279,18 @@ impl Checker<'_> {
 
     pub(super) fn listen_address(&mut self, raw: &Spanned<String>) -> Option<ListenAddress> {
         if let Some(path) = raw.value.strip_prefix(UNIX) {
-            return self.socket_path(raw, path).map(ListenAddress::Unix);
+            let help = "write one such as unix:/run/tollgate.sock";
+            return self.socket_path(raw, path, help).map(ListenAddress::Unix);
         }
         self.address(raw).map(ListenAddress::Tcp)
     }
 
-    fn socket_path(&mut self, raw: &Spanned<String>, path: &str) -> Option<PathBuf> {
-        let help = "write one such as unix:/run/tollgate.sock";
+    pub(super) fn socket_path(
+        &mut self,
+        raw: &Spanned<String>,
+        path: &str,
+        help: &str,
+    ) -> Option<PathBuf> {
         if path.ends_with('/') || Path::new(path).file_name().is_none() {
             self.refuse(raw, "not the path of a socket", help);
             return None;

@@ -28,7 +28,7 @@ pub fn parse_duration(text: &str) -> Result<Duration, DurationError> {
 ///
 /// # Errors
 /// It is malformed or not in the range.
-pub fn parse_duration_within(
+pub(super) fn parse_duration_within(
     text: &str,
     range: &RangeInclusive<Duration>,
 ) -> Result<Duration, DurationError> {

@@ -31,11 +31,10 @@ impl StandIn {
     }
 }
 
-/// Numbers are 1, because some types exclude 0.
-macro_rules! ones {
-    ($($method:ident $visit:ident)*) => {$(
+macro_rules! values {
+    ($($method:ident => $visit:ident($($value:expr)?))*) => {$(
         fn $method<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-            visitor.$visit(1)
+            visitor.$visit($($value)?)
         }
     )*};
 }
@@ -43,46 +42,28 @@ macro_rules! ones {
 impl<'de> Deserializer<'de> for StandIn {
     type Error = Failure;
 
-    ones! {
-        deserialize_i8 visit_i8 deserialize_i16 visit_i16 deserialize_i32 visit_i32
-        deserialize_i64 visit_i64 deserialize_u8 visit_u8 deserialize_u16 visit_u16
-        deserialize_u32 visit_u32 deserialize_u64 visit_u64
+    // Numbers are 1, because some types exclude 0.
+    values! {
+        deserialize_i8 => visit_i8(1)
+        deserialize_i16 => visit_i16(1)
+        deserialize_i32 => visit_i32(1)
+        deserialize_i64 => visit_i64(1)
+        deserialize_u8 => visit_u8(1)
+        deserialize_u16 => visit_u16(1)
+        deserialize_u32 => visit_u32(1)
+        deserialize_u64 => visit_u64(1)
+        deserialize_f32 => visit_f32(1.0)
+        deserialize_f64 => visit_f64(1.0)
+        deserialize_bool => visit_bool(false)
+        deserialize_char => visit_char('-')
+        deserialize_str => visit_str("")
+        deserialize_string => visit_str("")
+        deserialize_option => visit_none()
+        deserialize_any => visit_unit()
     }
 
     forward_to_deserialize_any! {
         i128 u128 bytes byte_buf unit unit_struct identifier ignored_any
-    }
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_unit()
-    }
-
-    fn deserialize_bool<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_bool(false)
-    }
-
-    fn deserialize_f32<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_f32(1.0)
-    }
-
-    fn deserialize_f64<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_f64(1.0)
-    }
-
-    fn deserialize_char<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_char('-')
-    }
-
-    fn deserialize_str<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_str("")
-    }
-
-    fn deserialize_string<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_str("")
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_none()
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
