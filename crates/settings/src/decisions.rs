@@ -272,7 +272,7 @@ mod tests {
             ),
             (
                 format!("address: 127.0.0.1:1, {redis}, max_keys: 5"),
-                "3:64 5 is out of range: write a number from 1000 to 100000000",
+                "3:64 5 is out of range: write 1000 to 100000000",
             ),
         ] {
             assert_eq!(decisions(&fields).unwrap_err(), [expected], "{fields}");

@@ -213,7 +213,7 @@ store: { redis: { url: \"redis://:${PASSWORD}@${HOST}\", prefix: \"${PREFIX}\" }
                 "2:24 `${HOST}:${PORT}` is not an address to listen on: write an IP address and a \
                  port: 127.0.0.1:8080, [::]:8080",
                 "3:10 expected a whole number from 0 to 65535, found `${WORKERS}`: write a number from 1 to 256",
-                "4:8 `${DRAIN:-5s}` is not a time to drain: write a number and a unit, at most 1h: 30s",
+                "4:8 `${DRAIN:-5s}` is not a time: write a number and a unit, 0s to 1h",
                 "5:64 not a prefix: write 1 to 64 of A-Z a-z 0-9 _ . : -",
                 "5:96 cannot read `${KEY}`: No such file or directory (os error 2): write a path \
                  from this file's folder",

@@ -78,7 +78,7 @@ fn mistakes_are_reported_with_their_places() {
             "timeout: 1h",
             "3:21 `1h` is out of range: write a number and a unit, 100ms to 1m".into(),
         ),
-        ("every: 1h", "3:19 `1h` is not such a time: write a number and a unit, 10ms to 1m: 5s".into()),
+        ("every: 1h", "3:19 `1h` is out of range: write a number and a unit, 10ms to 1m".into()),
         (
             "headers: { a b: c }",
             "3:23 `a b` is not the name of a header field: write a name such as authorization".into(),
