@@ -49,7 +49,7 @@ pub(super) async fn serve(
     let ended = poll_fn(|context| {
         panics::catch(|| serving.as_mut().poll(context)).unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::ConnectionPanic);
-            log_panic(panic, "a connection");
+            log_panic(panic, "a connection has panicked");
             Poll::Ready(())
         })
     });
@@ -57,10 +57,9 @@ pub(super) async fn serve(
 }
 
 /// Logs the panic of something that is about no one request.
-fn log_panic(panic: Panic, whose: &str) {
-    let Panic { message, location, backtrace } = panic;
-    let backtrace = backtrace.as_deref();
-    tracing::error!(panic = message, place = location, backtrace, "{whose} has panicked");
+fn log_panic(panic: Panic, message: &str) {
+    let backtrace = panic.backtrace.as_deref();
+    tracing::error!(panic = panic.message, place = panic.location, backtrace, "{message}");
 }
 
 async fn serve_opened(

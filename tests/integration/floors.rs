@@ -43,12 +43,6 @@ const FLOORS: &[(&str, &[Room])] = &[
         Room { name: "deadline", below: &[],
                holds: "one timer a worker; it is made from durations, not from settings" },
     ]),
-    ("yaml", &[
-        Room { name: "yaml", below: &[],
-               holds: "text to typed values, every problem with its place, and the files it is read from" },
-        Room { name: "warning", below: &["yaml"],
-               holds: "the kinds of warnings; who has the settings decides whether one holds" },
-    ]),
     ("wire", &[
         Room { name: "wire", below: &[],
                holds: "the grammar of what clients send; bytes in, facts or violations out" },
@@ -100,11 +94,11 @@ const FLOORS: &[(&str, &[Room])] = &[
                holds: "what other programs ask, over HTTP, by gRPC and by commands, and the listeners of commands" },
         Room { name: "server", below: &["access_log", "deadline", "decisions", "downstream", "gate", "identity", "panics", "response", "settings", "upstream", "wire"],
                holds: "listeners, workers and connections" },
-        Room { name: "reload", below: &["clock", "gate", "keyword", "policy", "preview", "settings", "warning", "yaml"],
+        Room { name: "reload", below: &["clock", "gate", "keyword", "policy", "preview", "settings", "yaml"],
                holds: "another configuration put in force under traffic" },
         Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "identity", "keyword", "metrics", "observe", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "wire"],
                holds: "metrics, health and inspection" },
-        Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "history", "identity", "keyword", "pipe", "policy", "preview", "reload", "server", "settings", "simulate", "store", "warning", "yaml"],
+        Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "history", "identity", "keyword", "pipe", "policy", "preview", "reload", "server", "settings", "simulate", "store", "yaml"],
                holds: "the commands, a file each" },
     ]),
 ];

@@ -5,7 +5,7 @@ use std::{num::NonZeroU32, time::Duration};
 use tollgate_clock::Timestamp;
 
 use super::{
-    fixed_window::Align,
+    align::Align,
     standing::{Retry, Standing},
     terms::Terms,
 };

@@ -10,20 +10,11 @@
 use tollgate_clock::Timestamp;
 
 use super::{
-    algorithm::{Algorithm, State},
-    kind::{AnyState, Quota},
+    algorithm::Algorithm,
+    kind::{AnyState, Quota, StateVariant},
     standing::Standing,
     with_algorithm,
 };
-
-/// A state that [`AnyState`] has a variant for.
-pub trait StateVariant: State {
-    /// Wraps the state.
-    fn to_any(&self) -> AnyState;
-
-    /// The wrapped state; none if it is another algorithm's.
-    fn from_any(state: &AnyState) -> Option<&Self>;
-}
 
 impl Quota {
     /// How a counter in this state stands at `now`; none if it is the state of another algorithm.

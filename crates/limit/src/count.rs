@@ -6,8 +6,8 @@ use std::num::NonZeroU32;
 use tollgate_clock::Timestamp;
 
 use super::{
-    algorithm::State, any_state::StateVariant, concurrency::Leases, fixed_window::Window,
-    gcra::Level, kind::AnyState, sliding_log::Log, sliding_window::Windows, token_bucket::Bucket,
+    algorithm::State, concurrency::Leases, fixed_window::Window, gcra::Level, kind::AnyState,
+    sliding_log::Log, sliding_window::Windows, token_bucket::Bucket,
 };
 
 /// What a counter holds.

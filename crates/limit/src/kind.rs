@@ -9,8 +9,7 @@
 use tollgate_keyword::Keyword;
 
 use super::{
-    algorithm::Algorithm,
-    any_state::StateVariant,
+    algorithm::{Algorithm, State},
     concurrency::{Concurrency, Leases},
     fixed_window::{FixedWindow, Window},
     gcra::{Gcra, Level},
@@ -156,6 +155,15 @@ macro_rules! enums {
 }
 
 algorithms! { [enums] }
+
+/// A state that [`AnyState`] has a variant for.
+pub trait StateVariant: State {
+    /// Wraps the state.
+    fn to_any(&self) -> AnyState;
+
+    /// The wrapped state; none if it is another algorithm's.
+    fn from_any(state: &AnyState) -> Option<&Self>;
+}
 
 // The set of a script's algorithms is a bit mask of their numbers.
 const _: () = {

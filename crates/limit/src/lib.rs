@@ -20,6 +20,7 @@
 //! - [`Standing`]: how a limit stands for one key.
 
 mod algorithm;
+mod align;
 mod any_state;
 mod calendar;
 mod charge;
@@ -47,17 +48,17 @@ use self::tests::suite;
 
 pub use self::{
     algorithm::{Algorithm, Bytes, Receipt, State},
-    any_state::StateVariant,
+    align::Align,
     calendar::{Calendar, CalendarUnit},
     charge::{Charge, Fallback, Origin, OwnedCharge, Scope, Stance},
     concurrency::{Concurrency, Leases},
     count::{Count, Countable},
     decision::{DecidedBy, Decision, Outcome, Outcomes, Verdict},
-    fixed_window::{Align, FixedWindow, Window},
+    fixed_window::{FixedWindow, Window},
     gcra::{Gcra, Level},
     hashing::{Hashing, KeptSecret, SecretStatus},
     key::{Key, KeyHasher, LimitId},
-    kind::{AlgorithmKind, AnyState, Quota},
+    kind::{AlgorithmKind, AnyState, Quota, StateVariant},
     skew::{MAX_SKEW, tolerated_skew},
     sliding_log::{Entry, Log, SlidingLog, Tail},
     sliding_window::{SlidingWindow, Windows},

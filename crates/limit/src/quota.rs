@@ -6,7 +6,7 @@ use tollgate_clock::Timestamp;
 
 use super::{
     algorithm::{Algorithm, Receipt},
-    fixed_window::Align,
+    align::Align,
     kind::{AlgorithmKind, Quota},
     standing::{Retry, Standing},
     terms::Terms,

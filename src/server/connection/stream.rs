@@ -34,7 +34,7 @@ pub(super) async fn run(
         let polled = panics::catch(|| stream.as_mut().poll(context));
         let polled = polled.unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::RequestPanic);
-            log_panic(panic, "an HTTP/2 stream");
+            log_panic(panic, "an HTTP/2 stream has panicked");
             Poll::Ready(())
         });
         if polled.is_ready() {

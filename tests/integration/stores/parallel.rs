@@ -28,7 +28,7 @@ fn exactly_the_limit_passes_through_several_proxies(home: &Home) {
         let proxies: Vec<_> = (0..4).map(|_| scope.spawn(|| count_passing(home))).collect();
         proxies.into_iter().map(|proxy| proxy.join().unwrap()).sum()
     });
-    assert_eq!(passed, 9 * 100);
+    assert_eq!(passed, quotas(100).len() * 100);
 }
 
 /// Charges the limits of one caller 40 times each. Returns how many passed.

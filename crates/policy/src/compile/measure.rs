@@ -12,7 +12,7 @@ use tollgate_yaml::{Check, Node, Span, Spanned, Value};
 
 use super::{
     Compiler,
-    rates::{RateAlgorithm, is_strict},
+    rates::{RateAlgorithm, WindowRate, is_strict},
     tiers::ByTier,
     words::DAY,
 };
@@ -44,14 +44,6 @@ pub(super) enum Measure {
         lease: Duration,
         retry_after: Duration,
     },
-}
-
-/// So much in each window.
-#[derive(Clone, Copy)]
-pub(super) struct WindowRate {
-    pub(super) limit: u32,
-    pub(super) period: Period,
-    pub(super) span: Span,
 }
 
 /// A number that may be left open.

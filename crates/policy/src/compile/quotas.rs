@@ -7,7 +7,7 @@ use tollgate_yaml::{Check, Span, Spanned};
 
 use super::{
     Compiler,
-    measure::{Measure, Units, WindowRate},
+    measure::{Measure, Units},
     rates::RateAlgorithm,
     tiers::ByTier,
 };

@@ -7,9 +7,9 @@ use tollgate_limit::{
     AlgorithmKind, Align, Calendar, CalendarUnit, FixedWindow, Gcra, Quota, SlidingLog,
     SlidingWindow, TokenBucket,
 };
-use tollgate_yaml::{Check, Node, Spanned};
+use tollgate_yaml::{Check, Node, Span, Spanned};
 
-use super::{Compiler, measure::WindowRate, tiers::ByTier};
+use super::{Compiler, tiers::ByTier};
 use crate::{
     file::{RawMeasure, WindowStart},
     rate::Period,
@@ -17,6 +17,14 @@ use crate::{
 
 /// The message for a month that begins with the first request. It is the same for each tier.
 pub(super) const NEEDS_CALENDAR: &str = "a window of a month or a year needs `align: calendar`";
+
+/// So much in each window.
+#[derive(Clone, Copy)]
+pub(super) struct WindowRate {
+    pub(super) limit: u32,
+    pub(super) period: Period,
+    pub(super) span: Span,
+}
 
 /// The algorithm that counts rates, with its own fields.
 pub(super) enum RateAlgorithm {
