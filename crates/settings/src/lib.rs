@@ -65,7 +65,7 @@ pub use self::{
     },
     log::events_format,
     memory::{MemoryBounds, SnapshotSettings},
-    redis::{CurrentAccess, Endpoint, Primary, RedisSettings, Shard, StoreClock, Topology},
+    redis::{CurrentAccess, Primary, RedisAddress, RedisSettings, Shard, StoreClock, Topology},
     reload::{ReloadSettings, TestsRule},
     secret::Secret,
     store::{MoveMode, Moving, StoreKind, StoreSettings},

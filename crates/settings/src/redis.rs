@@ -1,7 +1,7 @@
 //! Settings of Redis: which servers there are, how they share the counters, and how to get in.
 
 mod access;
-mod endpoint;
+mod address;
 
 use std::{collections::HashSet, fmt, hash::Hash, ops::RangeInclusive, time::Duration};
 
@@ -10,10 +10,10 @@ use serde::Deserialize;
 use tollgate_keyword::keywords;
 use tollgate_yaml::{Check, Choice, Span, Spanned};
 
-use self::{access::RawTls, endpoint::Role};
+use self::{access::RawTls, address::Role};
 use super::Checker;
 
-pub use self::{access::CurrentAccess, endpoint::Endpoint};
+pub use self::{access::CurrentAccess, address::RedisAddress};
 
 /// Counters in Redis.
 pub struct RedisSettings {
@@ -47,18 +47,18 @@ pub enum Topology {
     /// different names.
     Sharded(Vec<Shard>),
     /// A Redis Cluster; at least one node, from which the others are learned.
-    Cluster(Vec<Endpoint>),
+    Cluster(Vec<RedisAddress>),
 }
 
 /// A server that takes writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Primary {
     /// Always the same.
-    Fixed(Endpoint),
-    /// The one that sentinels name; it is reached as they are ([`Endpoint::at`]).
+    Fixed(RedisAddress),
+    /// The one that sentinels name; it is reached as they are ([`RedisAddress::at`]).
     Sentinel {
         /// The sentinels to query; at least one.
-        sentinels: Vec<Endpoint>,
+        sentinels: Vec<RedisAddress>,
         /// The name under which they monitor it.
         service: String,
     },
@@ -75,7 +75,7 @@ pub struct Shard {
     /// Takes writes.
     pub primary: Primary,
     /// May be read.
-    pub replicas: Vec<Endpoint>,
+    pub replicas: Vec<RedisAddress>,
 }
 
 /// The clock that counters use.
@@ -115,12 +115,12 @@ impl Topology {
     }
 
     /// Every server and sentinel that is known by its URL.
-    fn endpoints(&self) -> Vec<&Endpoint> {
+    fn addresses(&self) -> Vec<&RedisAddress> {
         match self {
-            Topology::Single(primary) => primary.endpoints().iter().collect(),
+            Topology::Single(primary) => primary.addresses().iter().collect(),
             Topology::Sharded(shards) => shards
                 .iter()
-                .flat_map(|shard| shard.primary.endpoints().iter().chain(&shard.replicas))
+                .flat_map(|shard| shard.primary.addresses().iter().chain(&shard.replicas))
                 .collect(),
             Topology::Cluster(nodes) => nodes.iter().collect(),
         }
@@ -128,9 +128,9 @@ impl Topology {
 }
 
 impl Primary {
-    fn endpoints(&self) -> &[Endpoint] {
+    fn addresses(&self) -> &[RedisAddress] {
         match self {
-            Primary::Fixed(endpoint) => std::slice::from_ref(endpoint),
+            Primary::Fixed(address) => std::slice::from_ref(address),
             Primary::Sentinel { sentinels, .. } => sentinels,
         }
     }
@@ -239,10 +239,10 @@ impl Checker<'_> {
         self.check_one_form(raw)?;
         let sentinels = match &raw.sentinels {
             None => None,
-            Some(urls) => Some(self.endpoints(urls, Role::Sentinel)?),
+            Some(urls) => Some(self.redis_addresses(urls, Role::Sentinel)?),
         };
         if let Some(url) = &raw.url {
-            return Some(Topology::Single(Primary::Fixed(self.endpoint(url, Role::Server)?)));
+            return Some(Topology::Single(Primary::Fixed(self.redis_address(url, Role::Server)?)));
         }
         if let Some(service) = &raw.service {
             return Some(Topology::Single(self.service(service, sentinels.as_deref())?));
@@ -290,7 +290,7 @@ impl Checker<'_> {
     fn service(
         &mut self,
         service: &Spanned<String>,
-        sentinels: Option<&[Endpoint]>,
+        sentinels: Option<&[RedisAddress]>,
     ) -> Option<Primary> {
         if service.value.is_empty() {
             self.refuse(service, "`service` is empty", "write the primary's name in the sentinels");
@@ -305,7 +305,7 @@ impl Checker<'_> {
     fn shards(
         &mut self,
         raw: &Spanned<Vec<Spanned<RawShard>>>,
-        sentinels: Option<&[Endpoint]>,
+        sentinels: Option<&[RedisAddress]>,
     ) -> Option<Vec<Shard>> {
         if raw.is_empty() {
             let help = "add one: `- { name: a, primary: redis://10.0.0.1:6379 }`";
@@ -322,13 +322,17 @@ impl Checker<'_> {
         shards.into_iter().collect()
     }
 
-    fn shard(&mut self, raw: &Spanned<RawShard>, sentinels: Option<&[Endpoint]>) -> Option<Shard> {
+    fn shard(
+        &mut self,
+        raw: &Spanned<RawShard>,
+        sentinels: Option<&[RedisAddress]>,
+    ) -> Option<Shard> {
         if !is_name(&raw.name, "") {
             let help = "write 1 to 64 of A-Z a-z 0-9 _ . -";
             self.refuse(&raw.name, "not the name of a shard", help);
         }
         let primary = match (&raw.primary, &raw.service) {
-            (Some(url), None) => self.endpoint(url, Role::Server).map(Primary::Fixed),
+            (Some(url), None) => self.redis_address(url, Role::Server).map(Primary::Fixed),
             (None, Some(service)) => {
                 if let Some(replicas) = &raw.replicas {
                     let message = "`replicas` does not go with `service`";
@@ -345,18 +349,18 @@ impl Checker<'_> {
                 None
             }
         };
-        let replicas: Vec<Option<Endpoint>> = raw
+        let replicas: Vec<Option<RedisAddress>> = raw
             .replicas
             .iter()
             .flat_map(|urls| &urls.value)
-            .map(|url| self.endpoint(url, Role::Server))
+            .map(|url| self.redis_address(url, Role::Server))
             .collect();
-        let replicas: Option<Vec<Endpoint>> = replicas.into_iter().collect();
+        let replicas: Option<Vec<RedisAddress>> = replicas.into_iter().collect();
         Some(Shard { name: raw.name.value.clone(), primary: primary?, replicas: replicas? })
     }
 
-    fn cluster(&mut self, raw: &Spanned<Vec<Spanned<String>>>) -> Option<Vec<Endpoint>> {
-        let nodes = self.endpoints(raw, Role::Server)?;
+    fn cluster(&mut self, raw: &Spanned<Vec<Spanned<String>>>) -> Option<Vec<RedisAddress>> {
+        let nodes = self.redis_addresses(raw, Role::Server)?;
         for (node, url) in nodes.iter().zip(&raw.value) {
             if node.database != 0 {
                 self.refuse(url, "a cluster has database 0 only", "remove the number");
@@ -366,32 +370,32 @@ impl Checker<'_> {
     }
 
     /// Servers that report addresses of others, so all of them need the same scheme and login.
-    fn endpoints(
+    fn redis_addresses(
         &mut self,
         raw: &Spanned<Vec<Spanned<String>>>,
         role: Role,
-    ) -> Option<Vec<Endpoint>> {
+    ) -> Option<Vec<RedisAddress>> {
         if raw.is_empty() {
             self.refuse(raw, "no URL", "add some: `[redis://10.0.0.1:6379]`");
             return None;
         }
-        let endpoints: Vec<Option<Endpoint>> =
-            raw.iter().map(|url| self.endpoint(url, role)).collect();
+        let addresses: Vec<Option<RedisAddress>> =
+            raw.iter().map(|url| self.redis_address(url, role)).collect();
         self.refuse_same_servers(raw.iter().collect(), role);
-        let endpoints: Vec<Endpoint> = endpoints.into_iter().collect::<Option<_>>()?;
-        let first = endpoints.first()?;
-        for (endpoint, url) in endpoints.iter().zip(&raw.value) {
-            if !endpoint.is_like(first) {
+        let addresses: Vec<RedisAddress> = addresses.into_iter().collect::<Option<_>>()?;
+        let first = addresses.first()?;
+        for (address, url) in addresses.iter().zip(&raw.value) {
+            if !address.is_like(first) {
                 let help = "use one scheme, one database and one user in all of them";
                 self.refuse(url, "scheme, database or user differ from the first URL", help);
             }
         }
-        Some(endpoints)
+        Some(addresses)
     }
 
-    fn endpoint(&mut self, url: &Spanned<String>, role: Role) -> Option<Endpoint> {
-        match Endpoint::parse(&url.value, role) {
-            Ok(endpoint) => Some(endpoint),
+    fn redis_address(&mut self, url: &Spanned<String>, role: Role) -> Option<RedisAddress> {
+        match RedisAddress::parse(&url.value, role) {
+            Ok(address) => Some(address),
             Err(error) => {
                 self.refuse(url, error.to_string(), error.help());
                 None
@@ -403,7 +407,8 @@ impl Checker<'_> {
     /// names.
     fn refuse_same_servers(&mut self, urls: Vec<&Spanned<String>>, role: Role) {
         let servers = urls.into_iter().filter_map(|url| {
-            let Endpoint { host, port, database, .. } = Endpoint::parse(&url.value, role).ok()?;
+            let RedisAddress { host, port, database, .. } =
+                RedisAddress::parse(&url.value, role).ok()?;
             Some((url, (host, port, database)))
         });
         self.refuse_twice(servers);

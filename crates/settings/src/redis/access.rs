@@ -19,7 +19,7 @@ use tollgate_yaml::{Check, Spanned};
 
 use super::{
     RawRedis, Topology,
-    endpoint::{Endpoint, Login, Role},
+    address::{Login, RedisAddress, Role},
 };
 use crate::Checker;
 
@@ -56,12 +56,12 @@ const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 pub struct CurrentAccess(ArcSwap<Access>);
 
 impl CurrentAccess {
-    /// What connects to `endpoint` now.
+    /// What connects to `server` now.
     ///
     /// # Errors
     /// None is expected: certificates were checked when the settings were read.
-    pub fn client(&self, endpoint: &Endpoint) -> Result<Client, RedisError> {
-        self.0.load().client(endpoint)
+    pub fn client(&self, server: &RedisAddress) -> Result<Client, RedisError> {
+        self.0.load().client(server)
     }
 
     /// Takes over what `newer` has; whether that is something else.
@@ -107,18 +107,18 @@ impl PartialEq for Access {
 }
 
 impl Access {
-    fn client(&self, endpoint: &Endpoint) -> Result<Client, RedisError> {
-        let host = endpoint.host.clone();
-        let port = endpoint.port;
-        let address = match endpoint.is_tls {
+    fn client(&self, server: &RedisAddress) -> Result<Client, RedisError> {
+        let host = server.host.clone();
+        let port = server.port;
+        let address = match server.is_tls {
             true => ConnectionAddr::TcpTls { host, port, insecure: false, tls_params: None },
             false => ConnectionAddr::Tcp(host, port),
         };
         let info = address
             .into_connection_info()?
             .set_tcp_settings(tcp_settings())
-            .set_redis_settings(self.session(endpoint));
-        if !endpoint.is_tls {
+            .set_redis_settings(self.session(server));
+        if !server.is_tls {
             return Client::open(info);
         }
         install_crypto();
@@ -127,10 +127,10 @@ impl Access {
     }
 
     /// The user, password and database that are sent first on a connection.
-    fn session(&self, endpoint: &Endpoint) -> RedisConnectionInfo {
-        let login = endpoint.login.as_ref();
-        let (login, database) = match endpoint.role {
-            Role::Server => (login.or(self.login.as_ref()), endpoint.database),
+    fn session(&self, server: &RedisAddress) -> RedisConnectionInfo {
+        let login = server.login.as_ref();
+        let (login, database) = match server.role {
+            Role::Server => (login.or(self.login.as_ref()), server.database),
             Role::Sentinel => (login, 0),
         };
         let session = RedisConnectionInfo::default()
@@ -190,9 +190,9 @@ impl Checker<'_> {
         {
             self.refuse(username, "`username` is empty", "write it, or remove this");
         }
-        let endpoints = topology.map(Topology::endpoints).unwrap_or_default();
-        let has_own = |at: &&Endpoint| at.role == Role::Server && at.login.is_some();
-        if endpoints.iter().any(has_own) {
+        let addresses = topology.map(Topology::addresses).unwrap_or_default();
+        let has_own = |at: &&RedisAddress| at.role == Role::Server && at.login.is_some();
+        if addresses.iter().any(has_own) {
             self.refuse(place, "a URL names a user too", "keep the user in one place");
         }
         let elsewhere = self.secret(raw.username_env.as_ref(), raw.username_file.as_ref());
@@ -205,7 +205,7 @@ impl Checker<'_> {
     }
 
     fn tls(&mut self, raw: &Spanned<RawTls>, topology: Option<&Topology>) -> TlsCertificates {
-        let speaks_tls = |topology: &Topology| topology.endpoints().iter().any(|at| at.is_tls);
+        let speaks_tls = |topology: &Topology| topology.addresses().iter().any(|at| at.is_tls);
         if topology.is_some_and(|topology| !speaks_tls(topology)) {
             self.refuse(raw, "no URL uses TLS", "write rediss:// in the URLs");
         }

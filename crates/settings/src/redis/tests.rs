@@ -33,8 +33,8 @@ fn good(redis: &str) -> Arc<RedisSettings> {
 }
 
 /// The user, password and database that a connection sends to a server.
-fn user_at(redis: &RedisSettings, endpoint: &Endpoint) -> (Option<String>, Option<String>, i64) {
-    let client = redis.access.client(endpoint).unwrap();
+fn user_at(redis: &RedisSettings, address: &RedisAddress) -> (Option<String>, Option<String>, i64) {
+    let client = redis.access.client(address).unwrap();
     let session = client.get_connection_info().redis_settings();
     let owned = |text: Option<&str>| text.map(str::to_owned);
     (owned(session.username()), owned(session.password()), session.db())
@@ -124,7 +124,7 @@ fn who_to_be_is_in_the_url_or_beside_it() {
         ("  url: redis://h\n  password_file: password", None, Some("from a file".into())),
     ] {
         let redis = good(text);
-        let server = redis.topology.endpoints()[0];
+        let server = redis.topology.addresses()[0];
         assert_eq!(user_at(&redis, server), (user.map(str::to_owned), password, 0), "{text}");
     }
 }
@@ -132,7 +132,7 @@ fn who_to_be_is_in_the_url_or_beside_it() {
 #[test]
 fn connections_are_made_for_small_answers_that_are_waited_for() {
     let redis = good("  url: redis://h");
-    let client = redis.access.client(redis.topology.endpoints()[0]).unwrap();
+    let client = redis.access.client(redis.topology.addresses()[0]).unwrap();
     let tcp = client.get_connection_info().tcp_settings();
     assert!(tcp.nodelay());
     assert!(tcp.keepalive().is_some());
@@ -147,7 +147,7 @@ fn tls_has_a_client_with_and_without_files() {
         "  tls: { ca_file: ca.pem, certificate_file: ca.pem, key_file: key.pem }",
     ] {
         let redis = good(&format!("  url: rediss://h\n{tls}"));
-        let client = redis.access.client(redis.topology.endpoints()[0]).unwrap();
+        let client = redis.access.client(redis.topology.addresses()[0]).unwrap();
         let address = client.get_connection_info().addr();
         let ::redis::ConnectionAddr::TcpTls { insecure, .. } = address else { panic!("{tls}") };
         assert!(!insecure, "{tls}");

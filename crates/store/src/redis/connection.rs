@@ -208,7 +208,7 @@ impl Node {
             // Each call has its own deadline.
             .set_response_timeout(None);
         let connecting = async {
-            let client = self.config.settings.access.client(&self.config.endpoint)?;
+            let client = self.config.settings.access.client(&self.config.address)?;
             let mut connection =
                 client.get_multiplexed_async_connection_with_config(&config).await?;
             if let Some(greeting) = &self.config.greeting {

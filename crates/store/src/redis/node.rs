@@ -22,7 +22,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tollgate_observe::trace::{ServerAddress, is_recording_calls};
-use tollgate_settings::{Endpoint, RedisSettings};
+use tollgate_settings::{RedisAddress, RedisSettings};
 
 use super::{
     call::{CallError, QueuedCall, RedisCall, ReplyFuture},
@@ -94,7 +94,7 @@ enum Reachability {
 
 /// What a node is started with.
 pub(super) struct NodeConfig {
-    pub(super) endpoint: Endpoint,
+    pub(super) address: RedisAddress,
     pub(super) settings: Arc<RedisSettings>,
     /// The skew between this process' clock and the server's.
     pub(super) clock: Arc<ServerClock>,
@@ -111,10 +111,10 @@ pub(super) struct NodeConfig {
 impl Node {
     /// A server without a connection yet.
     pub(super) fn new(config: NodeConfig) -> Node {
-        let host = config.endpoint.host().into();
+        let host = config.address.host.as_str().into();
         Node {
             times: config.server.calls.take(),
-            address: Arc::new(ServerAddress { host, port: config.endpoint.port() }),
+            address: Arc::new(ServerAddress { host, port: config.address.port }),
             config,
             // Calls may wait for the first connection, since it is not known yet whether it will
             // succeed.
@@ -134,8 +134,8 @@ impl Node {
     }
 
     /// Its address.
-    pub(super) fn endpoint(&self) -> &Endpoint {
-        &self.config.endpoint
+    pub(super) fn address(&self) -> &RedisAddress {
+        &self.config.address
     }
 
     /// Whether it counts as away: no worker has had a reply for a while. One that has only paused
@@ -324,7 +324,7 @@ impl Node {
         self.reachability.set(Reachability::Cut);
         // After the first failures, other workers may not have noticed yet.
         if self.config.server.note_unreachable(reason) && times == FAILURES_BEFORE_WARNING {
-            tracing::warn!(server = %self.config.endpoint, %reason, "only some workers can connect to redis");
+            tracing::warn!(server = %self.config.address, %reason, "only some workers can connect to redis");
         }
         self.resolved.notify_waiters();
         self.fail_queued();
@@ -341,7 +341,7 @@ impl Node {
 
     /// Its connection broke, which may mean nothing.
     pub(super) fn connection_broke(&self, error: &dyn fmt::Display) {
-        tracing::debug!(server = %self.config.endpoint, %error, "redis connection broke");
+        tracing::debug!(server = %self.config.address, %error, "redis connection broke");
         self.config.trouble.notify_one();
     }
 

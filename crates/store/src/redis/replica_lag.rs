@@ -19,7 +19,7 @@ use tokio::{
     task::JoinSet,
     time::{Instant, sleep},
 };
-use tollgate_settings::Endpoint;
+use tollgate_settings::RedisAddress;
 
 use super::{
     info::{field, info},
@@ -82,8 +82,8 @@ pub(super) async fn watch(topology: Weak<Topology>) {
 /// Queries a primary, and then its replicas, unless another worker does.
 async fn measure(
     topology: Rc<Topology>,
-    primary: Endpoint,
-    replicas: Vec<Endpoint>,
+    primary: RedisAddress,
+    replicas: Vec<RedisAddress>,
     pause: Duration,
 ) {
     // Connects first, so that no reader has to wait for a connection.

@@ -20,7 +20,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 use tollgate_observe::metrics::{Histogram, Shards};
-use tollgate_settings::Endpoint;
+use tollgate_settings::RedisAddress;
 
 use super::{
     replication_marks::ReplicationMarks,
@@ -90,9 +90,9 @@ struct Status {
 }
 
 impl Server {
-    pub(super) fn new(endpoint: &Endpoint) -> Server {
+    pub(super) fn new(address: &RedisAddress) -> Server {
         Server {
-            name: endpoint.name(),
+            name: address.name(),
             health: AtomicU8::new(ServerHealth::Unknown as u8),
             status: Mutex::new(Status {
                 health: ServerHealth::Unknown,
@@ -313,7 +313,7 @@ mod tests {
     use super::*;
 
     fn server() -> Arc<Server> {
-        Arc::new(Server::new(&Endpoint::new("10.0.0.1", 6379)))
+        Arc::new(Server::new(&RedisAddress::new("10.0.0.1", 6379)))
     }
 
     fn health(server: &Server) -> ServerHealth {

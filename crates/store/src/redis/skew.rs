@@ -23,7 +23,7 @@ use redis::{RedisError, Value, aio::MultiplexedConnection};
 use tokio::time::{Instant, sleep, timeout};
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_limit::MAX_SKEW;
-use tollgate_settings::{Endpoint, StoreClock};
+use tollgate_settings::{RedisAddress, StoreClock};
 
 /// The skew from which it is logged, and below which it no longer counts.
 const NOTABLE: Duration = Duration::from_secs(1);
@@ -115,7 +115,7 @@ impl Clocks {
     /// it.
     pub(super) fn server_clock(
         &self,
-        server: &Endpoint,
+        server: &RedisAddress,
         configured: StoreClock,
     ) -> Arc<ServerClock> {
         let mut servers = self.servers.lock();
@@ -359,7 +359,7 @@ mod tests {
     #[test]
     fn servers_clock_counts_until_the_skew_is_known_and_while_it_is_large() {
         let clocks = Clocks::new(Clock::System);
-        let clock = clocks.server_clock(&Endpoint::new("10.0.0.1", 6379), StoreClock::Proxy);
+        let clock = clocks.server_clock(&RedisAddress::new("10.0.0.1", 6379), StoreClock::Proxy);
         assert_eq!((clock.in_effect(), clocks.all()), (StoreClock::Redis, Vec::new()));
         let server = Timestamp::from_secs(1_790_000_000);
         for (seconds, expected) in
@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn manual_clock_is_not_compared() {
         let clocks = Clocks::new(Clock::Manual(Arc::default()));
-        let clock = clocks.server_clock(&Endpoint::new("10.0.0.1", 6379), StoreClock::Proxy);
+        let clock = clocks.server_clock(&RedisAddress::new("10.0.0.1", 6379), StoreClock::Proxy);
         assert_eq!(clock.in_effect(), StoreClock::Proxy);
     }
 

@@ -34,7 +34,7 @@ use tokio::{
 pub(crate) use self::placement::Partition;
 use self::placement::Placement;
 pub(super) use self::queries::Answer;
-use tollgate_settings::{Endpoint, RedisSettings};
+use tollgate_settings::{RedisAddress, RedisSettings};
 
 use super::{
     SharedByWorkers, connection,
@@ -70,7 +70,7 @@ pub(super) struct Topology {
     clocks: Arc<Clocks>,
     /// How long a decision may take.
     decision_timeout: Duration,
-    nodes: RefCell<HashMap<(Endpoint, Purpose), Rc<Node>>>,
+    nodes: RefCell<HashMap<(RedisAddress, Purpose), Rc<Node>>>,
     pub(super) placement: Placement,
     /// The primary of each partition that was looked up; cleared whenever one may have changed.
     looked_up: RefCell<BTreeMap<Partition, Rc<Node>>>,
@@ -125,16 +125,16 @@ impl Topology {
         if let Some(node) = self.looked_up.borrow().get(&partition) {
             return Some(Rc::clone(node));
         }
-        let endpoint = self.placement.primary(partition)?;
-        let node = self.node(&endpoint, Purpose::Charges);
+        let address = self.placement.primary(partition)?;
+        let node = self.node(&address, Purpose::Charges);
         self.looked_up.borrow_mut().insert(partition, Rc::clone(&node));
         Some(node)
     }
 
     /// Waits until it is known of all primaries whether they can be reached, or `deadline`.
     pub(super) async fn ready(&self, deadline: Instant) {
-        let is_settled = |endpoint: Option<Endpoint>| {
-            endpoint.is_some_and(|endpoint| self.node(&endpoint, Purpose::Charges).is_settled())
+        let is_settled = |address: Option<RedisAddress>| {
+            address.is_some_and(|address| self.node(&address, Purpose::Charges).is_settled())
         };
         while !self.placement.primaries().into_iter().all(is_settled) && Instant::now() < deadline {
             sleep(Duration::from_millis(1)).await;
@@ -158,17 +158,17 @@ impl Topology {
         by: &Node,
     ) -> Option<Rc<Node>> {
         let Placement::Cluster(slots) = &self.placement else { return None };
-        let endpoint = redirected(address, by.endpoint())?;
-        slots.learn(partition.0, &endpoint);
+        let address = redirected(address, by.address())?;
+        slots.learn(partition.0, &address);
         self.looked_up.borrow_mut().clear();
         self.trouble.notify_one();
-        Some(self.node(&endpoint, Purpose::Charges))
+        Some(self.node(&address, Purpose::Charges))
     }
 
     /// The server that a slot is being moved to, as an `ASK` reply says.
     pub(super) fn ask_target(&self, address: &str, by: &Node) -> Option<Rc<Node>> {
-        let endpoint = redirected(address, by.endpoint())?;
-        Some(self.node(&endpoint, Purpose::Charges))
+        let address = redirected(address, by.address())?;
+        Some(self.node(&address, Purpose::Charges))
     }
 
     /// Asks for a review, because a server did not do what it should.
@@ -177,8 +177,8 @@ impl Topology {
     }
 
     /// The server at an address; a new one is connected to.
-    fn node(&self, endpoint: &Endpoint, purpose: Purpose) -> Rc<Node> {
-        let name = (endpoint.clone(), purpose);
+    fn node(&self, address: &RedisAddress, purpose: Purpose) -> Rc<Node> {
+        let name = (address.clone(), purpose);
         if let Some(node) = self.nodes.borrow().get(&name) {
             return Rc::clone(node);
         }
@@ -187,12 +187,12 @@ impl Topology {
             _ => None,
         };
         let node = connection::start(NodeConfig {
-            endpoint: endpoint.clone(),
+            address: address.clone(),
             settings: Arc::clone(&self.settings),
-            clock: self.clocks.server_clock(endpoint, self.settings.clock),
+            clock: self.clocks.server_clock(address, self.settings.clock),
             greeting,
             decision_timeout: self.decision_timeout,
-            server: self.servers.at(endpoint),
+            server: self.servers.at(address),
             trouble: Rc::clone(&self.trouble),
         });
         self.nodes.borrow_mut().insert(name, Rc::clone(&node));
@@ -202,20 +202,20 @@ impl Topology {
     /// Connects to all primaries and replicas before a request needs them, which also reveals their
     /// health.
     fn connect(&self) {
-        for endpoint in self.placement.primaries().into_iter().flatten() {
-            self.node(&endpoint, Purpose::Charges);
+        for address in self.placement.primaries().into_iter().flatten() {
+            self.node(&address, Purpose::Charges);
         }
-        for (endpoint, role) in self.placement.roles() {
+        for (address, role) in self.placement.roles() {
             if role == ServerRole::Replica {
-                self.node(&endpoint, Purpose::Reads);
+                self.node(&address, Purpose::Reads);
             }
         }
     }
 
     /// Shares the role of each server with all workers.
     fn share_roles(&self, set_role: fn(&Server, ServerRole)) {
-        let share = |(endpoint, role): (Endpoint, ServerRole)| {
-            let server = self.servers.at(&endpoint);
+        let share = |(address, role): (RedisAddress, ServerRole)| {
+            let server = self.servers.at(&address);
             set_role(&server, role);
             server
         };
@@ -230,7 +230,7 @@ impl Topology {
     /// Whether no server takes charges for some partition.
     fn is_troubled(&self) -> bool {
         let is_away =
-            |primary: Option<Endpoint>| primary.is_none_or(|endpoint| self.is_away(&endpoint));
+            |primary: Option<RedisAddress>| primary.is_none_or(|address| self.is_away(&address));
         self.placement.primaries().into_iter().any(is_away)
     }
 
@@ -250,10 +250,10 @@ impl Topology {
             Placement::Cluster(slots) => slots.review(self).await,
         }
         self.looked_up.borrow_mut().clear();
-        let known = self.placement.endpoints();
+        let known = self.placement.addresses();
         // While a partition has no server, the next review goes on with the nodes of this one.
         if !self.is_troubled() {
-            self.nodes.borrow_mut().retain(|(endpoint, _), _| known.contains(endpoint));
+            self.nodes.borrow_mut().retain(|(address, _), _| known.contains(address));
         }
         self.share_roles(Server::note_role);
         self.servers.set_lacks_primary(self.lacks_primary());
@@ -267,8 +267,8 @@ impl Topology {
     }
 
     /// Whether a server is known to be away.
-    fn is_away(&self, endpoint: &Endpoint) -> bool {
-        self.node(endpoint, Purpose::Charges).is_away()
+    fn is_away(&self, address: &RedisAddress) -> bool {
+        self.node(address, Purpose::Charges).is_away()
     }
 }
 
@@ -293,10 +293,10 @@ async fn keep_current(topology: Weak<Topology>) {
 }
 
 /// The address in a redirection: a server that does not know its own host leaves the host out.
-fn redirected(address: &str, by: &Endpoint) -> Option<Endpoint> {
+fn redirected(address: &str, by: &RedisAddress) -> Option<RedisAddress> {
     let (host, port) = address.rsplit_once(':')?;
     let host = host.trim_start_matches('[').trim_end_matches(']');
-    let host = if host.is_empty() || host == "?" { by.host() } else { host };
+    let host = if host.is_empty() || host == "?" { &*by.host } else { host };
     Some(by.at(host, port.parse().ok()?))
 }
 
@@ -306,7 +306,7 @@ mod tests {
 
     #[test]
     fn redirection_without_a_host_goes_to_the_host_that_replied() {
-        let replied = Endpoint::new("10.0.0.1", 6379);
+        let replied = RedisAddress::new("10.0.0.1", 6379);
         for (address, expected) in [
             ("10.0.0.2:7000", "10.0.0.2:7000"),
             (":7000", "10.0.0.1:7000"),

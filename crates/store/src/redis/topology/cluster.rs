@@ -6,7 +6,7 @@ use std::{
 };
 
 use redis::Value;
-use tollgate_settings::Endpoint;
+use tollgate_settings::RedisAddress;
 
 use super::{
     Topology,
@@ -29,7 +29,7 @@ pub(super) fn slot_of_tag(tag: &[u8]) -> u16 {
 /// Which server has which slots.
 pub(in crate::redis) struct Slots {
     /// The servers in the settings: queried first, and whenever no other server answers.
-    pub(super) seeds: Vec<Endpoint>,
+    pub(super) seeds: Vec<RedisAddress>,
     map: RefCell<SlotMap>,
     /// The epoch of the node that reported this map.
     epoch: Cell<u64>,
@@ -58,12 +58,12 @@ struct SlotMap {
 /// The servers that have the same slots.
 #[derive(Debug, PartialEq, Eq)]
 struct ClusterShard {
-    primary: Endpoint,
-    replicas: Vec<Endpoint>,
+    primary: RedisAddress,
+    replicas: Vec<RedisAddress>,
 }
 
 impl Slots {
-    pub(super) fn new(seeds: &[Endpoint]) -> Self {
+    pub(super) fn new(seeds: &[RedisAddress]) -> Self {
         Slots {
             seeds: seeds.to_vec(),
             map: RefCell::default(),
@@ -73,7 +73,7 @@ impl Slots {
     }
 
     /// The server that takes charges for a slot.
-    pub(super) fn primary(&self, slot: u16) -> Option<Endpoint> {
+    pub(super) fn primary(&self, slot: u16) -> Option<RedisAddress> {
         match self.map.borrow().shard(slot) {
             Some(shard) => Some(shard.primary.clone()),
             // Before the map is known, any server will do: it redirects.
@@ -82,23 +82,23 @@ impl Slots {
     }
 
     /// The replicas of a slot's primary.
-    pub(super) fn replicas(&self, slot: u16) -> Vec<Endpoint> {
+    pub(super) fn replicas(&self, slot: u16) -> Vec<RedisAddress> {
         self.map.borrow().shard(slot).map_or_else(Vec::new, |shard| shard.replicas.clone())
     }
 
     /// All primaries.
-    pub(super) fn primaries(&self) -> Vec<Endpoint> {
+    pub(super) fn primaries(&self) -> Vec<RedisAddress> {
         self.map.borrow().shards.iter().map(|shard| shard.primary.clone()).collect()
     }
 
     /// All primaries, each with its replicas.
-    pub(super) fn shards(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
+    pub(super) fn shards(&self) -> Vec<(RedisAddress, Vec<RedisAddress>)> {
         let map = self.map.borrow();
         map.shards.iter().map(|shard| (shard.primary.clone(), shard.replicas.clone())).collect()
     }
 
     /// The role of each server.
-    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+    pub(super) fn roles(&self) -> Vec<(RedisAddress, ServerRole)> {
         let map = self.map.borrow();
         if map.shards.is_empty() {
             return self.seeds.iter().map(|seed| (seed.clone(), ServerRole::Unknown)).collect();
@@ -112,8 +112,8 @@ impl Slots {
     }
 
     /// Records that a server has a slot.
-    pub(super) fn learn(&self, slot: u16, endpoint: &Endpoint) {
-        self.map.borrow_mut().give(slot, endpoint);
+    pub(super) fn learn(&self, slot: u16, address: &RedisAddress) {
+        self.map.borrow_mut().give(slot, address);
     }
 
     /// Queries the primaries and the seeds for the map of slots; if none reports it, all other
@@ -132,38 +132,38 @@ impl Slots {
         for (_, replicas) in self.shards() {
             add_new(&mut others, &replicas);
         }
-        others.retain(|endpoint| !first.contains(endpoint));
+        others.retain(|address| !first.contains(address));
         if !others.is_empty() {
             self.update_from(topology, &others).await;
         }
     }
 
     /// Uses the map of the node with the newest epoch. False if no node reports one.
-    async fn update_from(&self, topology: &Topology, endpoints: &[Endpoint]) -> bool {
+    async fn update_from(&self, topology: &Topology, addresses: &[RedisAddress]) -> bool {
         let command = |subcommand: &str| {
             let mut command = redis::cmd("CLUSTER");
             command.arg(subcommand);
             command
         };
-        let answers = topology.query_all(endpoints, [command("INFO")]).await;
+        let answers = topology.query_all(addresses, [command("INFO")]).await;
         let views: Vec<Option<NodeView>> =
             answers.iter().map(|[answer]| NodeView::read(answer)).collect();
         let answered = views.iter().flatten().count();
-        let serving = endpoints.iter().zip(&views).filter_map(|(endpoint, view)| match view {
-            Some(NodeView::Serving(epoch)) => Some((*epoch, endpoint)),
+        let serving = addresses.iter().zip(&views).filter_map(|(address, view)| match view {
+            Some(NodeView::Serving(epoch)) => Some((*epoch, address)),
             Some(NodeView::Failing) | None => None,
         });
-        let mut serving: Vec<(u64, &Endpoint)> = serving.collect();
+        let mut serving: Vec<(u64, &RedisAddress)> = serving.collect();
         // The sort is stable: nodes with the same epoch keep their order.
         serving.sort_by_key(|(epoch, _)| Reverse(*epoch));
-        for (epoch, endpoint) in serving {
-            if is_outdated(epoch, self.epoch.get(), answered, endpoints.len()) {
+        for (epoch, address) in serving {
+            if is_outdated(epoch, self.epoch.get(), answered, addresses.len()) {
                 break;
             }
-            let Answer::Replied(reply) = topology.query(endpoint, command("SLOTS")).await else {
+            let Answer::Replied(reply) = topology.query(address, command("SLOTS")).await else {
                 continue;
             };
-            if let Some(map) = SlotMap::read(&reply, endpoint) {
+            if let Some(map) = SlotMap::read(&reply, address) {
                 self.map.replace(map);
                 self.epoch.set(epoch);
                 return true;
@@ -174,10 +174,10 @@ impl Slots {
 }
 
 /// Adds those that are not in the list yet.
-fn add_new(endpoints: &mut Vec<Endpoint>, more: &[Endpoint]) {
-    for endpoint in more {
-        if !endpoints.contains(endpoint) {
-            endpoints.push(endpoint.clone());
+fn add_new(addresses: &mut Vec<RedisAddress>, more: &[RedisAddress]) {
+    for address in more {
+        if !addresses.contains(address) {
+            addresses.push(address.clone());
         }
     }
 }
@@ -207,10 +207,10 @@ impl SlotMap {
         self.shards.get(usize::from(index))
     }
 
-    fn give(&mut self, slot: u16, endpoint: &Endpoint) {
-        let known = self.shards.iter().position(|shard| shard.primary == *endpoint);
+    fn give(&mut self, slot: u16, address: &RedisAddress) {
+        let known = self.shards.iter().position(|shard| shard.primary == *address);
         let index = known.unwrap_or_else(|| {
-            self.shards.push(ClusterShard { primary: endpoint.clone(), replicas: Vec::new() });
+            self.shards.push(ClusterShard { primary: address.clone(), replicas: Vec::new() });
             self.shards.len() - 1
         });
         self.by_slot.resize(SLOTS, 0);
@@ -221,7 +221,7 @@ impl SlotMap {
 
     /// Reads the reply to `CLUSTER SLOTS` of the server at `queried`; none if it cannot be read or
     /// has no slots.
-    fn read(reply: &Value, queried: &Endpoint) -> Option<SlotMap> {
+    fn read(reply: &Value, queried: &RedisAddress) -> Option<SlotMap> {
         let Value::Array(ranges) = reply else { return None };
         let mut map = SlotMap { shards: Vec::new(), by_slot: vec![0; SLOTS] };
         for range in ranges {
@@ -231,8 +231,8 @@ impl SlotMap {
                 return None;
             };
             let shard = ClusterShard {
-                primary: endpoint(primary, queried)?,
-                replicas: replicas.iter().filter_map(|node| endpoint(node, queried)).collect(),
+                primary: address_of(primary, queried)?,
+                replicas: replicas.iter().filter_map(|node| address_of(node, queried)).collect(),
             };
             let known = map.shards.iter().position(|known| *known == shard);
             let index = known.unwrap_or_else(|| {
@@ -247,7 +247,7 @@ impl SlotMap {
 }
 
 /// A server in a reply: `[host, port, …]`. A server that does not know its own host leaves it out.
-fn endpoint(node: &Value, queried: &Endpoint) -> Option<Endpoint> {
+fn address_of(node: &Value, queried: &RedisAddress) -> Option<RedisAddress> {
     let Value::Array(node) = node else { return None };
     let [host, Value::Int(port), ..] = node.as_slice() else { return None };
     let host = match host {
@@ -255,7 +255,7 @@ fn endpoint(node: &Value, queried: &Endpoint) -> Option<Endpoint> {
         Value::SimpleString(host) => host,
         _ => "",
     };
-    let host = if host.is_empty() || host == "?" { queried.host() } else { host };
+    let host = if host.is_empty() || host == "?" { &*queried.host } else { host };
     Some(queried.at(host, u16::try_from(*port).ok()?))
 }
 
@@ -279,7 +279,7 @@ mod tests {
 
     #[test]
     fn slots_are_read_with_their_replicas() {
-        let queried = Endpoint::new("10.0.0.9", 7000);
+        let queried = RedisAddress::new("10.0.0.9", 7000);
         let reply = Value::Array(vec![
             slots(0, 100, &[node("10.0.0.1", 7001), node("10.0.0.2", 7002)]),
             slots(101, 16_383, &[node("", 7003)]),
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn reply_without_a_map_of_slots_is_refused() {
-        let queried = Endpoint::new("10.0.0.9", 7000);
+        let queried = RedisAddress::new("10.0.0.9", 7000);
         for reply in [
             Value::Nil,
             Value::Array(vec![]),
@@ -326,8 +326,8 @@ mod tests {
 
     #[test]
     fn slot_that_moved_has_its_new_server_at_once() {
-        let old = Endpoint::new("a", 1);
-        let new = Endpoint::new("b", 2);
+        let old = RedisAddress::new("a", 1);
+        let new = RedisAddress::new("b", 2);
         let slots = Slots::new(std::slice::from_ref(&old));
         assert_eq!(slots.primary(7), Some(old.clone()));
         slots.learn(7, &new);

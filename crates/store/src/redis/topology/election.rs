@@ -1,7 +1,7 @@
 //! Which server is primary of a part of the counters: one of the servers in the settings, or the
 //! one that Sentinels report. The answer of the server itself decides.
 
-use tollgate_settings::{Endpoint, Primary};
+use tollgate_settings::{Primary, RedisAddress};
 
 use super::{Topology, sentinel::Service, shard::ShardServers};
 use crate::redis::server_report::ServerRole;
@@ -14,7 +14,7 @@ pub(in crate::redis) enum Election {
 
 impl Election {
     /// `name` is the name of this part for operators.
-    pub(super) fn new(name: &str, primary: &Primary, replicas: &[Endpoint]) -> Self {
+    pub(super) fn new(name: &str, primary: &Primary, replicas: &[RedisAddress]) -> Self {
         match primary {
             Primary::Fixed(primary) => {
                 Election::Servers(ShardServers::new(name, primary, replicas))
@@ -26,7 +26,7 @@ impl Election {
     }
 
     /// The server that takes charges.
-    pub(super) fn primary(&self) -> Option<Endpoint> {
+    pub(super) fn primary(&self) -> Option<RedisAddress> {
         match self {
             Election::Servers(servers) => servers.primary().cloned(),
             Election::Sentinels(service) => service.primary(),
@@ -34,7 +34,7 @@ impl Election {
     }
 
     /// Its replicas, as far as they are known.
-    pub(super) fn replicas(&self) -> Vec<Endpoint> {
+    pub(super) fn replicas(&self) -> Vec<RedisAddress> {
         match self {
             Election::Servers(servers) => servers.replicas(),
             Election::Sentinels(_) => Vec::new(),
@@ -42,7 +42,7 @@ impl Election {
     }
 
     /// The role of each server.
-    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+    pub(super) fn roles(&self) -> Vec<(RedisAddress, ServerRole)> {
         match self {
             Election::Servers(servers) => servers.roles(),
             Election::Sentinels(service) => service.roles(),

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 
-use tollgate_settings::{Endpoint, Shard, Topology as TopologySettings};
+use tollgate_settings::{RedisAddress, Shard, Topology as TopologySettings};
 
 use super::{
     cluster::{Slots, slot_of, slot_of_tag},
@@ -48,7 +48,7 @@ impl Placement {
                 };
                 Placement::Shards(shards.iter().map(shard).collect())
             }
-            TopologySettings::Cluster(endpoints) => Placement::Cluster(Slots::new(endpoints)),
+            TopologySettings::Cluster(addresses) => Placement::Cluster(Slots::new(addresses)),
         }
     }
 
@@ -74,7 +74,7 @@ impl Placement {
     }
 
     /// The server that takes charges for a partition; none if it is not known.
-    pub(super) fn primary(&self, partition: Partition) -> Option<Endpoint> {
+    pub(super) fn primary(&self, partition: Partition) -> Option<RedisAddress> {
         match self {
             Placement::Shards(shards) => shards.get(partition.index())?.1.primary(),
             Placement::Cluster(slots) => slots.primary(partition.0),
@@ -82,7 +82,7 @@ impl Placement {
     }
 
     /// The replicas of a partition's primary.
-    pub(super) fn replicas(&self, partition: Partition) -> Vec<Endpoint> {
+    pub(super) fn replicas(&self, partition: Partition) -> Vec<RedisAddress> {
         match self {
             Placement::Shards(shards) => {
                 let shard = shards.get(partition.index());
@@ -93,7 +93,7 @@ impl Placement {
     }
 
     /// The primaries; none where the primary is not known.
-    pub(super) fn primaries(&self) -> Vec<Option<Endpoint>> {
+    pub(super) fn primaries(&self) -> Vec<Option<RedisAddress>> {
         match self {
             Placement::Shards(shards) => {
                 shards.iter().map(|(_, election)| election.primary()).collect()
@@ -106,7 +106,7 @@ impl Placement {
     }
 
     /// The primaries that have replicas, each with its replicas.
-    pub(in crate::redis) fn replicated_primaries(&self) -> Vec<(Endpoint, Vec<Endpoint>)> {
+    pub(in crate::redis) fn replicated_primaries(&self) -> Vec<(RedisAddress, Vec<RedisAddress>)> {
         let of = |election: &Election| Some((election.primary()?, election.replicas()));
         let mut primaries: Vec<_> = match self {
             Placement::Shards(shards) => {
@@ -119,7 +119,7 @@ impl Placement {
     }
 
     /// The role of each server.
-    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+    pub(super) fn roles(&self) -> Vec<(RedisAddress, ServerRole)> {
         match self {
             Placement::Shards(shards) => {
                 shards.iter().flat_map(|(_, election)| election.roles()).collect()
@@ -129,12 +129,11 @@ impl Placement {
     }
 
     /// All servers that are queried or charged.
-    pub(super) fn endpoints(&self) -> Vec<Endpoint> {
-        let mut endpoints: Vec<_> =
-            self.roles().into_iter().map(|(endpoint, _)| endpoint).collect();
+    pub(super) fn addresses(&self) -> Vec<RedisAddress> {
+        let mut addresses: Vec<_> = self.roles().into_iter().map(|(address, _)| address).collect();
         if let Placement::Cluster(slots) = self {
-            endpoints.extend_from_slice(&slots.seeds);
+            addresses.extend_from_slice(&slots.seeds);
         }
-        endpoints
+        addresses
     }
 }

@@ -4,7 +4,7 @@ use std::array;
 
 use redis::{Cmd, Value};
 use tokio::{task::JoinSet, time::Instant};
-use tollgate_settings::Endpoint;
+use tollgate_settings::RedisAddress;
 
 use super::{Purpose, REVIEW_TIMEOUT, Topology};
 use crate::redis::call::{CallError, CallResult};
@@ -51,32 +51,32 @@ impl From<CallResult> for Answer {
 
 impl Topology {
     /// Queries one server.
-    pub(in crate::redis) async fn query(&self, endpoint: &Endpoint, command: Cmd) -> Answer {
-        let answers = self.query_all(std::slice::from_ref(endpoint), [command]).await;
+    pub(in crate::redis) async fn query(&self, address: &RedisAddress, command: Cmd) -> Answer {
+        let answers = self.query_all(std::slice::from_ref(address), [command]).await;
         answers.into_iter().flatten().next().unwrap_or_default()
     }
 
     /// Queries a replica on its connection for reads.
     pub(in crate::redis) async fn query_replica(
         &self,
-        endpoint: &Endpoint,
+        address: &RedisAddress,
         command: Cmd,
     ) -> Answer {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
-        self.node(endpoint, Purpose::Reads).call(command, deadline).await.into()
+        self.node(address, Purpose::Reads).call(command, deadline).await.into()
     }
 
     /// Sends the same commands to several servers, and returns their answers in the same order. All
     /// are queried at once, so that one that hangs does not delay the others.
     pub(super) async fn query_all<const N: usize>(
         &self,
-        endpoints: &[Endpoint],
+        addresses: &[RedisAddress],
         commands: [Cmd; N],
     ) -> Vec<[Answer; N]> {
         let deadline = Instant::now() + REVIEW_TIMEOUT;
         let mut querying = JoinSet::new();
-        for (server, endpoint) in endpoints.iter().enumerate() {
-            let node = self.node(endpoint, Purpose::Charges);
+        for (server, address) in addresses.iter().enumerate() {
+            let node = self.node(address, Purpose::Charges);
             for (number, command) in commands.iter().cloned().enumerate() {
                 let node = node.clone();
                 querying.spawn_local(async move {
@@ -86,7 +86,7 @@ impl Topology {
             }
         }
         let mut answers: Vec<[Answer; N]> =
-            endpoints.iter().map(|_| array::from_fn(|_| Answer::Silent)).collect();
+            addresses.iter().map(|_| array::from_fn(|_| Answer::Silent)).collect();
         while let Some(joined) = querying.join_next().await {
             if let Ok((server, number, answer)) = joined
                 && let Some(slot) = answers.get_mut(server).and_then(|it| it.get_mut(number))

@@ -2,7 +2,7 @@
 
 use std::{rc::Rc, time::Duration};
 
-use tollgate_settings::Endpoint;
+use tollgate_settings::RedisAddress;
 
 use super::{Partition, Purpose, Topology};
 use crate::redis::node::Node;
@@ -22,7 +22,7 @@ impl Topology {
     /// The replicas of a partition that respond.
     fn replicas(&self, partition: Partition) -> impl Iterator<Item = Rc<Node>> {
         let replicas = self.placement.replicas(partition).into_iter();
-        let nodes = replicas.map(|endpoint| self.node(&endpoint, Purpose::Reads));
+        let nodes = replicas.map(|address| self.node(&address, Purpose::Reads));
         // A reader must not wait for a first connection.
         nodes.filter(|node| node.is_settled() && !node.is_doubted())
     }
@@ -33,9 +33,9 @@ impl Topology {
     }
 
     /// Connects to replicas before a reader needs them.
-    pub(in crate::redis) fn connect_replicas(&self, replicas: &[Endpoint]) {
-        for endpoint in replicas {
-            self.node(endpoint, Purpose::Reads);
+    pub(in crate::redis) fn connect_replicas(&self, replicas: &[RedisAddress]) {
+        for address in replicas {
+            self.node(address, Purpose::Reads);
         }
     }
 }

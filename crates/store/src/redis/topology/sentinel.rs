@@ -7,7 +7,7 @@ use std::{
     collections::HashMap,
 };
 
-use tollgate_settings::Endpoint;
+use tollgate_settings::RedisAddress;
 
 use super::{
     Topology,
@@ -18,9 +18,9 @@ use crate::redis::{rivals::Rival, server_report::ServerRole};
 /// A service that Sentinels watch.
 pub(in crate::redis) struct Service {
     name: String,
-    sentinels: Vec<Endpoint>,
+    sentinels: Vec<RedisAddress>,
     /// None: no Sentinel has reported one yet.
-    primary: RefCell<Option<Endpoint>>,
+    primary: RefCell<Option<RedisAddress>>,
     /// The epoch of the newest report that was used.
     epoch: Cell<u64>,
 }
@@ -36,7 +36,7 @@ struct Candidate<S> {
 }
 
 impl Service {
-    pub(super) fn new(name: &str, sentinels: &[Endpoint]) -> Self {
+    pub(super) fn new(name: &str, sentinels: &[RedisAddress]) -> Self {
         Service {
             name: name.to_owned(),
             sentinels: sentinels.to_vec(),
@@ -46,12 +46,12 @@ impl Service {
     }
 
     /// The server that takes charges.
-    pub(super) fn primary(&self) -> Option<Endpoint> {
+    pub(super) fn primary(&self) -> Option<RedisAddress> {
         self.primary.borrow().clone()
     }
 
     /// The roles of the primary and of the Sentinels.
-    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+    pub(super) fn roles(&self) -> Vec<(RedisAddress, ServerRole)> {
         let primary = self.primary().into_iter().map(|primary| (primary, ServerRole::Primary));
         let sentinels = self.sentinels.iter().cloned().map(|it| (it, ServerRole::Sentinel));
         primary.chain(sentinels).collect()
@@ -67,7 +67,7 @@ impl Service {
         let commands = [command("get-master-addr-by-name"), command("MASTER")];
         let answers = topology.query_all(&self.sentinels, commands).await;
         let said = self.sentinels.iter().zip(answers);
-        let named: Vec<(Endpoint, u64)> =
+        let named: Vec<(RedisAddress, u64)> =
             said.filter_map(|(sentinel, answer)| read(sentinel, answer)).collect();
         let answered = named.len();
         let candidates = candidates(named);
@@ -75,7 +75,7 @@ impl Service {
         if is_outdated(first.epoch, self.epoch.get(), answered, self.sentinels.len()) {
             return;
         }
-        let servers: Vec<Endpoint> = candidates.iter().map(|it| it.server.clone()).collect();
+        let servers: Vec<RedisAddress> = candidates.iter().map(|it| it.server.clone()).collect();
         let roles = topology.query_all(&servers, [redis::cmd("ROLE")]).await;
         let roles: Vec<Option<bool>> = roles.iter().flatten().map(Answer::is_primary).collect();
         for (server, is_primary) in servers.iter().zip(&roles).skip(1) {
@@ -101,7 +101,7 @@ impl Service {
         }
     }
 
-    fn elect(&self, server: &Endpoint, topology: &Topology) {
+    fn elect(&self, server: &RedisAddress, topology: &Topology) {
         if self.primary.borrow().as_ref() == Some(server) {
             return;
         }
@@ -113,7 +113,7 @@ impl Service {
 }
 
 /// The server that a Sentinel reports, and the epoch of its configuration: zero if it reports none.
-fn read(sentinel: &Endpoint, [address, master]: [Answer; 2]) -> Option<(Endpoint, u64)> {
+fn read(sentinel: &RedisAddress, [address, master]: [Answer; 2]) -> Option<(RedisAddress, u64)> {
     let Answer::Replied(address) = address else { return None };
     let (host, port) = redis::from_redis_value::<(String, u16)>(address).ok()?;
     let epoch = match master {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::time::Instant;
-use tollgate_settings::Endpoint;
+use tollgate_settings::RedisAddress;
 
 use super::{
     Topology,
@@ -30,7 +30,7 @@ pub(in crate::redis) struct ShardServers {
     /// The shard's name for operators.
     shard: String,
     /// In the order of the settings.
-    all: Vec<Endpoint>,
+    all: Vec<RedisAddress>,
     state: RefCell<State>,
     /// Whether the roster cannot be written.
     cannot_write: Cell<bool>,
@@ -50,8 +50,8 @@ struct State {
 }
 
 impl ShardServers {
-    pub(super) fn new(shard: &str, primary: &Endpoint, replicas: &[Endpoint]) -> Self {
-        let all: Vec<Endpoint> = std::iter::once(primary).chain(replicas).cloned().collect();
+    pub(super) fn new(shard: &str, primary: &RedisAddress, replicas: &[RedisAddress]) -> Self {
+        let all: Vec<RedisAddress> = std::iter::once(primary).chain(replicas).cloned().collect();
         let state = State {
             // A server without alternatives is used whatever it reports.
             has_reviewed: all.len() == 1,
@@ -69,21 +69,21 @@ impl ShardServers {
     }
 
     /// The server that takes charges; none before the servers were queried.
-    pub(super) fn primary(&self) -> Option<&Endpoint> {
+    pub(super) fn primary(&self) -> Option<&RedisAddress> {
         let state = self.state.borrow();
         self.all.get(state.current).filter(|_| state.has_reviewed)
     }
 
     /// The servers that may be its replicas.
-    pub(super) fn replicas(&self) -> Vec<Endpoint> {
+    pub(super) fn replicas(&self) -> Vec<RedisAddress> {
         let state = self.state.borrow();
         let is_replica = |at: usize| at != state.current && !state.rivals.contains(&at);
         let all = self.all.iter().enumerate();
-        all.filter(|(at, _)| is_replica(*at)).map(|(_, endpoint)| endpoint.clone()).collect()
+        all.filter(|(at, _)| is_replica(*at)).map(|(_, address)| address.clone()).collect()
     }
 
     /// The role of each server.
-    pub(super) fn roles(&self) -> Vec<(Endpoint, ServerRole)> {
+    pub(super) fn roles(&self) -> Vec<(RedisAddress, ServerRole)> {
         let state = self.state.borrow();
         let role = |at: usize| match at {
             at if state.rivals.contains(&at) => ServerRole::Rival,
@@ -91,7 +91,7 @@ impl ShardServers {
             _ => ServerRole::Replica,
         };
         let all = self.all.iter().enumerate();
-        all.map(|(at, endpoint)| (endpoint.clone(), role(at))).collect()
+        all.map(|(at, address)| (address.clone(), role(at))).collect()
     }
 
     /// Queries all servers, and uses the one with the current data.
@@ -105,7 +105,7 @@ impl ShardServers {
         let answers =
             topology.query_all(&self.all, [redis::cmd("ROLE"), info("replication"), get]).await;
         let has_answered = |[role, ..]: &[Answer; 3]| !matches!(role, Answer::Silent);
-        let is_away = |endpoint: &Endpoint| topology.is_away(endpoint);
+        let is_away = |address: &RedisAddress| topology.is_away(address);
         if !answers.iter().any(has_answered) && !self.all.iter().all(is_away) {
             // They may only be slow to connect to.
             return;
@@ -115,12 +115,12 @@ impl ShardServers {
         self.report_rivals(&reports, &choice, topology);
         let Some(winner) = choice.winner else { return };
         self.elect(winner, topology);
-        let Some(endpoint) = self.all.get(winner) else { return };
+        let Some(address) = self.all.get(winner) else { return };
         match choice.entry {
             Some(entry) => {
                 let mut claim = redis::cmd("EVAL");
                 claim.arg(CLAIM).arg(1).arg(roster).arg(entry.epoch).arg(entry.id.to_string());
-                match topology.query(endpoint, claim).await {
+                match topology.query(address, claim).await {
                     Answer::Replied(_) => {
                         self.cannot_write.set(false);
                         self.state.borrow_mut().newest = Some((entry, winner));

@@ -8,10 +8,11 @@ use crate::Secret;
 
 /// A Redis server or a sentinel. Shown as `host:port`.
 #[derive(Clone, PartialEq, Eq, Hash)]
-pub struct Endpoint {
+pub struct RedisAddress {
     /// A name or an IP address, without brackets.
-    pub(super) host: String,
-    pub(super) port: u16,
+    pub host: String,
+    /// Its TCP port.
+    pub port: u16,
     pub(super) is_tls: bool,
     /// The database of the counters. For a sentinel, the database on the servers that it names.
     pub(super) database: u32,
@@ -56,8 +57,8 @@ pub(super) enum BadUrl {
     Options,
 }
 
-impl Endpoint {
-    pub(super) fn parse(url: &str, role: Role) -> Result<Endpoint, BadUrl> {
+impl RedisAddress {
+    pub(super) fn parse(url: &str, role: Role) -> Result<RedisAddress, BadUrl> {
         if url.starts_with("unix:") || url.starts_with("redis+unix:") {
             return Err(BadUrl::Unix);
         }
@@ -84,25 +85,15 @@ impl Endpoint {
             None | Some("") => 0,
             Some(database) => number(database).ok_or(BadUrl::Database)?,
         };
-        Ok(Endpoint { host: host.to_owned(), port, is_tls, database, role, login })
+        Ok(RedisAddress { host: host.to_owned(), port, is_tls, database, role, login })
     }
 
     /// A server without TLS, users and databases.
-    pub fn new(host: &str, port: u16) -> Endpoint {
+    pub fn new(host: &str, port: u16) -> RedisAddress {
         let is_tls = false;
         let database = 0;
         let login = None;
-        Endpoint { host: host.to_owned(), port, is_tls, database, role: Role::Server, login }
-    }
-
-    /// A name or an IP address, without brackets.
-    pub fn host(&self) -> &str {
-        &self.host
-    }
-
-    /// Its TCP port.
-    pub fn port(&self) -> u16 {
-        self.port
+        RedisAddress { host: host.to_owned(), port, is_tls, database, role: Role::Server, login }
     }
 
     /// Its host and port, and its database unless that is 0: together they identify the server.
@@ -116,23 +107,23 @@ impl Endpoint {
     /// The server at another address, with the same scheme and login. A sentinel names servers,
     /// which do not know the sentinel's own user: so the login of a sentinel is left out.
     #[must_use]
-    pub fn at(&self, host: &str, port: u16) -> Endpoint {
+    pub fn at(&self, host: &str, port: u16) -> RedisAddress {
         let login = match self.role {
             Role::Server => self.login.clone(),
             Role::Sentinel => None,
         };
-        Endpoint { host: host.to_owned(), port, role: Role::Server, login, ..*self }
+        RedisAddress { host: host.to_owned(), port, role: Role::Server, login, ..*self }
     }
 
-    /// Whether servers at both ([`Endpoint::at`]) differ only in their addresses.
-    pub(super) fn is_like(&self, other: &Endpoint) -> bool {
+    /// Whether servers at both ([`RedisAddress::at`]) differ only in their addresses.
+    pub(super) fn is_like(&self, other: &RedisAddress) -> bool {
         self.at("", 0) == other.at("", 0)
     }
 }
 
-impl fmt::Display for Endpoint {
+impl fmt::Display for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Endpoint { host, port, .. } = self;
+        let RedisAddress { host, port, .. } = self;
         match host.contains(':') {
             true => write!(f, "[{host}]:{port}"),
             false => write!(f, "{host}:{port}"),
@@ -141,7 +132,7 @@ impl fmt::Display for Endpoint {
 }
 
 /// For display, without the login.
-impl fmt::Debug for Endpoint {
+impl fmt::Debug for RedisAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let scheme = if self.is_tls { "rediss" } else { "redis" };
         write!(f, "{scheme}://{self}/{}", self.database)
@@ -221,8 +212,8 @@ fn number<T: std::str::FromStr>(text: &str) -> Option<T> {
 mod tests {
     use super::*;
 
-    fn parse(url: &str) -> Result<Endpoint, BadUrl> {
-        Endpoint::parse(url, Role::Server)
+    fn parse(url: &str) -> Result<RedisAddress, BadUrl> {
+        RedisAddress::parse(url, Role::Server)
     }
 
     #[test]
@@ -234,12 +225,12 @@ mod tests {
             ("redis://[::1]", "[::1]:6379", 0),
             ("redis://[2001:db8::7]:7000/2", "[2001:db8::7]:7000", 2),
         ] {
-            let endpoint = parse(url).unwrap();
-            assert_eq!(endpoint.to_string(), shown);
-            assert_eq!(endpoint.database, database, "{url}");
-            assert_eq!(endpoint.is_tls, url.starts_with("rediss"), "{url}");
+            let address = parse(url).unwrap();
+            assert_eq!(address.to_string(), shown);
+            assert_eq!(address.database, database, "{url}");
+            assert_eq!(address.is_tls, url.starts_with("rediss"), "{url}");
         }
-        let sentinel = Endpoint::parse("redis://localhost", Role::Sentinel).unwrap();
+        let sentinel = RedisAddress::parse("redis://localhost", Role::Sentinel).unwrap();
         assert_eq!(sentinel.port, 26379);
     }
 
@@ -298,25 +289,25 @@ mod tests {
 
     #[test]
     fn another_address_is_reached_in_the_same_way() {
-        let endpoint = parse("rediss://app:pass@first:7000/3").unwrap();
-        let other = endpoint.at("second", 7001);
+        let address = parse("rediss://app:pass@first:7000/3").unwrap();
+        let other = address.at("second", 7001);
         assert_eq!(Ok(other.clone()), parse("rediss://app:pass@second:7001/3"));
-        assert!(endpoint.is_like(&other));
+        assert!(address.is_like(&other));
         for unlike in ["redis://app:pass@h/3", "rediss://app:pass@h/4", "rediss://h/3"] {
-            assert!(!endpoint.is_like(&parse(unlike).unwrap()), "{unlike}");
+            assert!(!address.is_like(&parse(unlike).unwrap()), "{unlike}");
         }
     }
 
     #[test]
     fn server_that_a_sentinel_names_does_not_get_the_password_of_the_sentinel() {
-        let sentinel = Endpoint::parse("rediss://:pass@s:26379/3", Role::Sentinel).unwrap();
+        let sentinel = RedisAddress::parse("rediss://:pass@s:26379/3", Role::Sentinel).unwrap();
         assert_eq!(Ok(sentinel.at("h", 6379)), parse("rediss://h:6379/3"));
     }
 
     #[test]
     fn password_is_never_shown() {
-        let endpoint = parse("redis://app:hunter2@h").unwrap();
-        for shown in [endpoint.to_string(), format!("{endpoint:?}"), format!("{endpoint:#?}")] {
+        let address = parse("redis://app:hunter2@h").unwrap();
+        for shown in [address.to_string(), format!("{address:?}"), format!("{address:#?}")] {
             assert!(!shown.contains("hunter2"), "{shown}");
         }
     }
