@@ -1,6 +1,6 @@
 //! What every algorithm implements: pure functions of a state, a cost and an instant.
 
-use std::{num::NonZeroU32, time::Duration};
+use std::{fmt, num::NonZeroU32, time::Duration};
 
 use tollgate_clock::Timestamp;
 
@@ -27,7 +27,7 @@ pub trait Algorithm: Sized {
     /// reprices them.
     const HOLDS_LEASES: bool = false;
 
-    /// Whether its [`Count`](super::Count) is a summary, which may count more than the state does.
+    /// Whether its state's [`Count`](State::Count) is a summary, which may count more than the state does.
     const IS_SUMMARIZED: bool = false;
 
     /// Whether a denied request is denied until the instant to retry at, unless something is given
@@ -140,6 +140,9 @@ pub trait Algorithm: Sized {
 
 /// What is stored for a key.
 pub trait State: Default + Clone + PartialEq {
+    /// What it holds, in a form that every store can read: itself, or a summary of it.
+    type Count: Clone + fmt::Debug + PartialEq + Eq;
+
     /// Whether it holds memory besides its own.
     const HOLDS_MEMORY: bool = false;
 
@@ -150,6 +153,22 @@ pub trait State: Default + Clone + PartialEq {
 
     /// Whether it may be forgotten: it decides as the default does from `now` on.
     fn is_over(&self, now: Timestamp) -> bool;
+
+    /// What it holds.
+    fn count(&self) -> Self::Count;
+
+    /// The state that holds this; none for leases, which only their holders can name.
+    fn of_count(count: &Self::Count) -> Option<Self>;
+
+    /// The share of one of `instances` among which a count is divided, rounded up. It ends when the
+    /// whole does.
+    fn share_of(count: &Self::Count, instances: NonZeroU32) -> Self::Count;
+
+    /// When the newest of the charges was made that a count is a summary of; none if it is the
+    /// whole.
+    fn summarized_at(_count: &Self::Count) -> Option<Timestamp> {
+        None
+    }
 
     /// Appends its form in a snapshot: integers in little-endian order.
     fn encode(&self, bytes: &mut Vec<u8>);

@@ -42,8 +42,23 @@ struct Lease {
 }
 
 impl State for Leases {
+    /// How many there are.
+    type Count = u32;
+
     fn is_over(&self, now: Timestamp) -> bool {
         self.leases.iter().all(|lease| lease.is_over(now))
+    }
+
+    fn count(&self) -> u32 {
+        self.held()
+    }
+
+    fn of_count(_count: &u32) -> Option<Leases> {
+        None
+    }
+
+    fn share_of(count: &u32, instances: NonZeroU32) -> u32 {
+        count.div_ceil(instances.get())
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {

@@ -11,8 +11,8 @@ use tollgate_clock::Timestamp;
 
 use super::{
     algorithm::{Algorithm, Bytes, Receipt, State},
-    calendar::Calendar,
-    skew::{MAX_SKEW, tolerated_skew},
+    align::Align,
+    skew::tolerated_skew,
     standing::{Retry, Standing},
     terms::Terms,
 };
@@ -36,8 +36,22 @@ pub struct Window {
 }
 
 impl State for Window {
+    type Count = Self;
+
     fn is_over(&self, now: Timestamp) -> bool {
         now >= self.reset
+    }
+
+    fn count(&self) -> Self {
+        *self
+    }
+
+    fn of_count(count: &Self) -> Option<Self> {
+        Some(*count)
+    }
+
+    fn share_of(count: &Self, instances: NonZeroU32) -> Self {
+        Window { used: count.used.div_ceil(instances.get()), ..*count }
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {

@@ -48,8 +48,22 @@ pub struct Level {
 }
 
 impl State for Level {
+    type Count = Self;
+
     fn is_over(&self, now: Timestamp) -> bool {
         now >= self.full
+    }
+
+    fn count(&self) -> Self {
+        *self
+    }
+
+    fn of_count(count: &Self) -> Option<Self> {
+        Some(*count)
+    }
+
+    fn share_of(count: &Self, instances: NonZeroU32) -> Self {
+        Level { level: count.level.div_ceil(instances.get().into()), ..*count }
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {

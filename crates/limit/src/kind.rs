@@ -6,6 +6,9 @@
 //! A name is part of every counter's key and a number is part of Redis calls and of snapshots, so
 //! neither may change once it is released. A new algorithm gets the next number.
 
+use std::num::NonZeroU32;
+
+use tollgate_clock::Timestamp;
 use tollgate_keyword::Keyword;
 
 use super::{
@@ -94,6 +97,41 @@ macro_rules! enums {
             $($(#[$doc])* $algorithm($state),)*
         }
 
+        /// What a counter holds, in a form that every store can read: to copy it from one store to
+        /// another, and to continue from when a store is out of reach.
+        #[derive(Clone, Debug, PartialEq, Eq)]
+        pub enum Count {
+            $($(#[$doc])* $algorithm(<$state as State>::Count),)*
+        }
+
+        impl Count {
+            /// The state that holds this; none for leases.
+            pub fn state(&self) -> Option<AnyState> {
+                match self {
+                    $(Count::$algorithm(count) => {
+                        Some(AnyState::$algorithm($state::of_count(count)?))
+                    })*
+                }
+            }
+
+            /// As [`State::summarized_at`] says.
+            pub fn summarized_at(&self) -> Option<Timestamp> {
+                match self {
+                    $(Count::$algorithm(count) => $state::summarized_at(count),)*
+                }
+            }
+
+            /// As [`State::share_of`] says.
+            #[must_use]
+            pub fn share(&self, instances: NonZeroU32) -> Count {
+                match self {
+                    $(Count::$algorithm(count) => {
+                        Count::$algorithm($state::share_of(count, instances))
+                    })*
+                }
+            }
+        }
+
         impl AlgorithmKind {
             /// All algorithms, in the order of their numbers.
             pub const ALL: [AlgorithmKind; [$($number),*].len()] =
@@ -146,6 +184,10 @@ macro_rules! enums {
                 AnyState::$algorithm(Clone::clone(self))
             }
 
+            fn to_count(&self) -> Count {
+                Count::$algorithm(self.count())
+            }
+
             fn from_any(state: &AnyState) -> Option<&Self> {
                 let AnyState::$algorithm(state) = state else { return None };
                 Some(state)
@@ -161,6 +203,9 @@ pub trait StateVariant: State {
     /// Wraps the state.
     fn to_any(&self) -> AnyState;
 
+    /// Wraps what the state holds.
+    fn to_count(&self) -> Count;
+
     /// The wrapped state; none if it is another algorithm's.
     fn from_any(state: &AnyState) -> Option<&Self>;
 }
@@ -175,6 +220,15 @@ const _: () = {
         number += 1;
     }
 };
+
+impl Count {
+    /// Makes `state` hold this. The state of another algorithm does not change.
+    pub fn store_in<S: StateVariant>(&self, state: &mut S) {
+        if let Some(own) = self.state().as_ref().and_then(S::from_any) {
+            state.clone_from(own);
+        }
+    }
+}
 
 impl AlgorithmKind {
     /// Its name in policies and in the keys of counters.
@@ -192,3 +246,6 @@ impl AlgorithmKind {
         with_kind!(self, Own => Own::HOLDS_LEASES)
     }
 }
+
+#[cfg(test)]
+mod tests;

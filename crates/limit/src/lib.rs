@@ -25,7 +25,6 @@ mod any_state;
 mod calendar;
 mod charge;
 mod concurrency;
-mod count;
 mod decision;
 mod fixed_window;
 mod gcra;
@@ -52,15 +51,14 @@ pub use self::{
     calendar::{Calendar, CalendarUnit},
     charge::{Charge, Fallback, Origin, OwnedCharge, Scope, Stance},
     concurrency::{Concurrency, Leases},
-    count::{Count, Countable},
     decision::{DecidedBy, Decision, Outcome, Outcomes, Verdict},
     fixed_window::{FixedWindow, Window},
     gcra::{Gcra, Level},
     hashing::{Hashing, KeptSecret, SecretStatus},
     key::{Key, KeyHasher, LimitId},
-    kind::{AlgorithmKind, AnyState, Quota, StateVariant},
+    kind::{AlgorithmKind, AnyState, Count, Quota, StateVariant},
     skew::{MAX_SKEW, tolerated_skew},
-    sliding_log::{Entry, Log, SlidingLog, Tail},
+    sliding_log::{Entry, Log, LogSummary, SlidingLog, Tail},
     sliding_window::{SlidingWindow, Windows},
     standing::{Retry, Standing},
     terms::{Detail, Terms},

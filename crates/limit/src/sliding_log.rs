@@ -64,7 +64,21 @@ impl Entry {
     }
 }
 
+/// A summary of a log: all charges as if they had been made with the newest, so that nothing is
+/// forgotten too early.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LogSummary {
+    /// Units that may count.
+    pub used: u32,
+    /// When the newest of them was charged.
+    pub newest: Timestamp,
+    /// When all of them stop counting.
+    pub expires: Timestamp,
+}
+
 impl State for Log {
+    type Count = LogSummary;
+
     const HOLDS_MEMORY: bool = true;
 
     fn held_bytes(&self) -> usize {
@@ -73,6 +87,23 @@ impl State for Log {
 
     fn is_over(&self, now: Timestamp) -> bool {
         now >= self.expires
+    }
+
+    fn count(&self) -> LogSummary {
+        let (used, newest, expires) = self.summary();
+        LogSummary { used, newest, expires }
+    }
+
+    fn of_count(count: &LogSummary) -> Option<Log> {
+        Some(Log::of_one(count.used, count.newest, count.expires))
+    }
+
+    fn share_of(count: &LogSummary, instances: NonZeroU32) -> LogSummary {
+        LogSummary { used: count.used.div_ceil(instances.get()), ..*count }
+    }
+
+    fn summarized_at(count: &LogSummary) -> Option<Timestamp> {
+        Some(count.newest)
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {

@@ -50,8 +50,24 @@ struct Open {
 }
 
 impl State for Windows {
+    type Count = Self;
+
     fn is_over(&self, now: Timestamp) -> bool {
         now >= self.expires
+    }
+
+    fn count(&self) -> Self {
+        *self
+    }
+
+    fn of_count(count: &Self) -> Option<Self> {
+        Some(*count)
+    }
+
+    fn share_of(count: &Self, instances: NonZeroU32) -> Self {
+        let [current, previous] =
+            [count.current, count.previous].map(|units| units.div_ceil(instances.get()));
+        Windows { current, previous, ..*count }
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {

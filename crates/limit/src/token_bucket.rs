@@ -50,8 +50,22 @@ pub struct Bucket {
 const NEVER: Timestamp = Timestamp::from_micros(u64::MAX);
 
 impl State for Bucket {
+    type Count = Self;
+
     fn is_over(&self, now: Timestamp) -> bool {
         now >= self.full
+    }
+
+    fn count(&self) -> Self {
+        *self
+    }
+
+    fn of_count(count: &Self) -> Option<Self> {
+        Some(*count)
+    }
+
+    fn share_of(count: &Self, instances: NonZeroU32) -> Self {
+        Bucket { deficit: count.deficit.div_ceil(instances.get()), ..*count }
     }
 
     fn encode(&self, bytes: &mut Vec<u8>) {

@@ -6,7 +6,7 @@ use std::{fmt::Debug, num::NonZeroU32, time::Duration};
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Align, Count, Countable, FixedWindow, Gcra, SlidingLog, SlidingWindow, TokenBucket};
+use crate::{Align, FixedWindow, Gcra, SlidingLog, SlidingWindow, TokenBucket};
 
 const START: Timestamp = Timestamp::from_secs(1_790_000_000);
 const WINDOW: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ struct Proxy<S> {
     is_local: bool,
 }
 
-impl<'a, A: Algorithm<State: Countable>> Fleet<'a, A> {
+impl<'a, A: Algorithm<State: StateVariant>> Fleet<'a, A> {
     fn new(whole: &'a A, part: &'a A) -> Self {
         let proxies = vec![Proxy::default(); PROXIES as usize];
         Fleet { whole, part, store: A::State::default(), proxies }
@@ -80,7 +80,7 @@ impl<'a, A: Algorithm<State: Countable>> Fleet<'a, A> {
             Event::Request => {
                 self.flush(proxy, now);
                 let passes = take(self.whole, &mut self.store, now);
-                let known = Count::from(&self.store).share(NonZeroU32::new(PROXIES).unwrap());
+                let known = &self.store.to_count().share(NonZeroU32::new(PROXIES).unwrap());
                 known.store_in(&mut self.proxies[proxy].state);
                 return passes;
             }
@@ -107,7 +107,11 @@ fn take<A: Algorithm>(algorithm: &A, state: &mut A::State, now: Timestamp) -> bo
 }
 
 /// When requests passed.
-fn passed<A: Algorithm<State: Countable>>(whole: &A, part: &A, steps: &[Step]) -> Vec<Timestamp> {
+fn passed<A: Algorithm<State: StateVariant>>(
+    whole: &A,
+    part: &A,
+    steps: &[Step],
+) -> Vec<Timestamp> {
     let mut fleet = Fleet::new(whole, part);
     let mut now = START;
     let mut passed = Vec::new();
@@ -140,7 +144,7 @@ fn assert_no_more_in_a_window(passed: &[Timestamp], most: u32) {
 
 /// How many pass in one instant with six outages, if each proxy requests all that it can get in
 /// each outage, and one unit between two outages.
-fn six_outages<A: Algorithm<State: Countable>>(whole: &A, part: &A) -> usize {
+fn six_outages<A: Algorithm<State: StateVariant>>(whole: &A, part: &A) -> usize {
     let every_proxy =
         |event| (0..PROXIES as usize).map(move |proxy| Step { proxy, millis: 0, event });
     let outage = || {

@@ -3,6 +3,7 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
+use crate::Calendar;
 use crate::suite::{self, START, Subject, before, decide};
 
 impl Subject for FixedWindow {

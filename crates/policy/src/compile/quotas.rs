@@ -8,7 +8,7 @@ use tollgate_yaml::{Check, Span, Spanned};
 use super::{
     Compiler,
     measure::{Measure, Units},
-    rates::RateAlgorithm,
+    rates::{RateAlgorithm, WindowRate},
     tiers::ByTier,
 };
 use crate::{Allowance, Allowances, RefundBound, rate::Period};

@@ -1,7 +1,7 @@
 //! Counters that are copied from or to another store.
 
 use tollgate_clock::Timestamp;
-use tollgate_limit::{Algorithm, AnyState, Charge, Count, Countable, Key, StateVariant};
+use tollgate_limit::{Algorithm, AnyState, Charge, Count, Key, StateVariant};
 
 use super::{
     MemoryStore,
@@ -19,7 +19,7 @@ impl MemoryStore {
         let mut shards = self.lock(std::slice::from_ref(charge));
         let shard = shards.of(charge).ok()?;
         with_table!(shard.tables, charge.quota, (_algorithm, table) => {
-            table.find(charge.key.entry).map(Countable::count)
+            table.find(charge.key.entry).map(StateVariant::to_count)
         })
     }
 

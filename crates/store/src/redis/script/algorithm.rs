@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 pub(super) use self::sliding_log::MAX_ENTRIES;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{
-    Algorithm, AlgorithmKind, AnyState, Charge, Count, Countable, Quota, Receipt, Retry, Standing,
+    Algorithm, AlgorithmKind, AnyState, Charge, Count, Quota, Receipt, Retry, Standing,
     StateVariant, with_algorithm, with_kind,
 };
 
@@ -72,7 +72,7 @@ pub(super) struct CounterReply {
 
 impl CounterReply {
     /// The reply for a state that is known whole.
-    fn of_state<A: Algorithm<State: Countable>>(
+    fn of_state<A: Algorithm<State: StateVariant>>(
         algorithm: &A,
         state: &A::State,
         receipt: Receipt,
@@ -81,7 +81,7 @@ impl CounterReply {
         let Decided { now, .. } = *decided;
         let retry = decided.retry(|cost| algorithm.retry(state, cost, now));
         let standing = Standing { retry, ..algorithm.standing(state, now) };
-        CounterReply { count: Count::from(state), standing, receipt }
+        CounterReply { count: state.to_count(), standing, receipt }
     }
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use proptest::prelude::*;
 use redis::Value;
 use tollgate_limit::{
-    Algorithm, AlgorithmKind, Countable, FixedWindow, Gcra, Key, Leases, Level, Log, Quota, Retry,
-    SlidingLog, Standing, StateVariant, TokenBucket, Verdict, Window, with_algorithm,
+    Algorithm, AlgorithmKind, FixedWindow, Gcra, Key, Leases, Level, Log, Quota, Retry, SlidingLog,
+    Standing, StateVariant, TokenBucket, Verdict, Window, with_algorithm,
 };
 
 use self::server::Server;
@@ -367,7 +367,7 @@ fn any_value() -> impl Strategy<Value = Value> {
 type Costs = [Vec<(u64, u32)>; 2];
 
 /// That what the other counter has can be added, or joined, in Redis as it is here.
-fn assert_carried<A: Algorithm<State: StateVariant + Countable>>(
+fn assert_carried<A: Algorithm<State: StateVariant>>(
     server: &mut Server,
     (algorithm, charge): (&A, Charge<'_>),
     [ours, theirs]: &Costs,

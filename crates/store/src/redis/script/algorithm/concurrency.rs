@@ -29,7 +29,7 @@ impl Scripted for Concurrency {
         let receipt = receipt(reply)?;
         let retry = decided.retry(|cost| self.retry_of(cost, decided.now));
         let standing = Standing { retry, ..self.standing_of(used, decided.now) };
-        Ok(CounterReply { count: Count::Concurrency { used }, standing, receipt })
+        Ok(CounterReply { count: Count::Concurrency(used), standing, receipt })
     }
 
     fn decode_state(&self, reply: &mut ReplyReader<'_>) -> Result<Option<Leases>, BadReply> {

@@ -2,7 +2,7 @@
 //! The reply to a charge has only the tail of the log that its standing needs.
 
 use tollgate_clock::Timestamp;
-use tollgate_limit::{Count, Entry, Log, Receipt, SlidingLog, Standing, Tail};
+use tollgate_limit::{Count, Entry, Log, LogSummary, Receipt, SlidingLog, Standing, Tail};
 
 use super::{CounterReply, Decided, Numbers, Parameters, Scripted};
 use crate::redis::script::{
@@ -43,11 +43,11 @@ impl Scripted for SlidingLog {
         let freed = leaves_for_cost.map(leaves);
         let retry = decided.retry(|cost| self.retry_after(freed, cost, decided.now));
         let standing = Standing { retry, ..self.standing_of(&tail, decided.now) };
-        let count = Count::SlidingLog {
+        let count = Count::SlidingLog(LogSummary {
             used: standing.used,
             newest: newest.unwrap_or_default(),
             expires: tail.reset.unwrap_or_default(),
-        };
+        });
         let receipt = Receipt { at: reply.instant()?, number: reply.number()? };
         Ok(CounterReply { count, standing, receipt })
     }
