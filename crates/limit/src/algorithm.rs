@@ -27,7 +27,8 @@ pub trait Algorithm: Sized {
     /// reprices them.
     const HOLDS_LEASES: bool = false;
 
-    /// Whether its state's [`Count`](State::Count) is a summary, which may count more than the state does.
+    /// Whether its state's [`Count`](State::Count) is a summary, which may count more than the state
+    /// does.
     const IS_SUMMARIZED: bool = false;
 
     /// Whether a denied request is denied until the instant to retry at, unless something is given
@@ -61,8 +62,8 @@ pub trait Algorithm: Sized {
 
     /// Updates the state when this limit denies `cost`. This is all that a denial writes. A state
     /// that is further ahead of the clock than the tolerated skew is corrected here: otherwise
-    /// every read would correct it again, and the caller would stay blocked until the wrong instant comes. A
-    /// strict bucket starts its interval over.
+    /// every read would correct it again, and the caller would stay blocked until the wrong instant
+    /// comes. A strict bucket starts its interval over.
     fn on_denied(&self, state: &mut Self::State, cost: u32, now: Timestamp);
 
     /// Gives back up to `cost` units of the charge that `receipt` names: never into another window,
@@ -121,8 +122,8 @@ pub trait Algorithm: Sized {
         false
     }
 
-    /// When `cost`, which does not fit a counter with this standing, will fit. Not always exact: for
-    /// a cost of several units it is the end of the window.
+    /// When `cost`, which does not fit a counter with this standing, will fit. Not always exact:
+    /// for a cost of several units it is the end of the window.
     fn foresee(&self, standing: &Standing, cost: u32, _now: Timestamp) -> Retry {
         match cost {
             _ if cost > standing.limit => Retry::Never,

@@ -152,8 +152,8 @@ impl Algorithm for FixedWindow {
         }
     }
 
-    /// The start of the longest window that has this end. Where windows differ in length, the window
-    /// may have begun later; at any instant in between, it counts as open.
+    /// The start of the longest window that has this end. Where windows differ in length, the
+    /// window may have begun later; at any instant in between, it counts as open.
     fn mark(&self, window: &Window) -> Timestamp {
         window.reset.saturating_sub(self.align.max_length())
     }
