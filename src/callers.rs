@@ -109,7 +109,7 @@ pub fn read(shared: &Arc<Shared>, query: &CallerQuery) -> Result<CallerReport, C
 
 /// Resets the counters of a caller, in all stores and on all proxies that share a Redis.
 ///
-/// It runs on this thread, as [`look`] does.
+/// It runs on this thread, as [`read`] does.
 ///
 /// # Errors
 /// [`CallerError`]; of [`CallerError::NotReset`], some counters may be reset.
