@@ -19,6 +19,8 @@ source tests/parts.sh
 # Cargo's tests and the scripts share it, so that all is built once.
 tests_profile=gate
 profile="${TOLLGATE_PROFILE:-$tests_profile}"
+# The profile of a binary that Cargo's tests have left.
+built=
 target="${CARGO_TARGET_DIR:-target}"
 venv="$target/test-venv"
 octokit="$target/test-octokit"
@@ -136,6 +138,7 @@ run_cargo() {
         part 'cargo test' skip_part 'it does not compile'
         return
     fi
+    built="$tests_profile"
     part_beside 'cargo test: integration' cargo_test --test integration
     part_beside 'cargo test: units' cargo_test --workspace --lib --bins
     part_beside 'cargo test: docs' cargo_test --workspace --doc
@@ -156,7 +159,8 @@ cargo_test() {
 }
 
 run_scripts() {
-    if part "cargo build --profile $profile" cargo build --profile "$profile"; then
+    # Alone it would take the features that only the program needs, and so other dependencies.
+    if [ "$profile" = "$built" ] || part "cargo build --profile $profile" cargo build --profile "$profile"; then
         black_box
     else
         part 'black-box scripts' skip_part 'there is no binary to try'
