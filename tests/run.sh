@@ -159,7 +159,7 @@ cargo_test() {
 }
 
 run_scripts() {
-    # Alone it would take the features that only the program needs, and so other dependencies.
+    # A build of the program alone selects fewer features of dependencies, and builds these again.
     if [ "$profile" = "$built" ] || part "cargo build --profile $profile" cargo build --profile "$profile"; then
         black_box
     else

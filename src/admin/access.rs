@@ -7,7 +7,7 @@ use tollgate_settings::{CurrentTokens, Permission};
 
 use super::failures::Failures;
 
-/// The tokens, and who has sent wrong ones.
+/// The tokens, and the addresses that have sent wrong ones.
 pub(super) struct Access {
     /// None: clients need none.
     tokens: Option<Arc<CurrentTokens>>,

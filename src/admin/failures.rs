@@ -1,4 +1,4 @@
-//! How often clients have sent a wrong token of late: a token must not be found by trying.
+//! How often clients have recently sent a wrong token: a token must not be found by trying.
 
 use std::{
     collections::HashMap,

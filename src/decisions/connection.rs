@@ -59,8 +59,8 @@ const IDLE_TIME: Duration = Duration::from_secs(3600);
 /// How long a client may take nothing of the replies that wait.
 const WRITE_TIME: Duration = Duration::from_secs(10);
 
-/// How long, and how many bytes, a client may go on sending after it was told that the connection
-/// ends. Without that the system could discard what it was told.
+/// How long, and how many bytes, a client may go on sending after the last reply. Without that the
+/// system could discard that reply.
 const LAST_TIME: Duration = Duration::from_secs(1);
 const LAST_BYTES: u64 = 1 << 20;
 

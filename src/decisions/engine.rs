@@ -93,7 +93,7 @@ const BOUNDS: Bounds = Bounds {
 /// Commands of one client that the policies decide about together.
 const MAX_TOGETHER: usize = 128;
 
-/// For who has not said the password yet.
+/// For clients that have not authenticated yet.
 const BOUNDS_BEFORE_PASSWORD: Bounds =
     Bounds { arguments: 16, argument_bytes: 512, command_bytes: 1024 };
 

@@ -1,7 +1,7 @@
 //! `RL.*`: a bucket that is refilled by a fixed amount at fixed times, as smyte/ratelimit has it.
 //!
 //! The one thing to know: the reply is what the bucket held before. A caller may go on if that is
-//! at least what it takes, and whoever takes more than there is drains the bucket.
+//! at least what it takes, and a caller that takes more than there is drains the bucket.
 
 use tollgate_wire::resp::{Arguments, parse_integer};
 
@@ -56,7 +56,7 @@ pub(super) struct Bucket {
     pub(super) session_started: i64,
 }
 
-/// What is told.
+/// What a command replies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Withdrawal {
     /// What there was.

@@ -17,7 +17,7 @@ pub(super) struct Request {
     increment: i64,
 }
 
-/// What is told. Times are nanoseconds.
+/// What a command replies. Times are nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Throttled {
     pub(super) is_limited: bool,
@@ -43,7 +43,7 @@ pub(super) enum Mistake<'i> {
 }
 
 impl<'i> Mistake<'i> {
-    /// What is told before and after what it is about.
+    /// Its text: what stands before the argument that it is about, and that argument.
     pub(super) fn text(self) -> (&'static str, &'i [u8]) {
         match self {
             Mistake::Usage => (

@@ -89,7 +89,7 @@ impl Listener {
         }
     }
 
-    /// Its socket, for whoever serves other clients than those of requests.
+    /// Its socket, for a server of other clients than those of requests.
     ///
     /// # Errors
     /// It is a Unix socket.

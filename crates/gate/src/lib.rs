@@ -17,7 +17,6 @@
 //! - [`OpenCall`]: a call of a program, which is counted and logged like a request.
 
 mod abandoned;
-mod asked;
 mod awaited_cost;
 mod built_in_limits;
 pub mod charge_context;
@@ -30,6 +29,7 @@ pub mod dry_run;
 mod facts;
 mod foresee;
 pub mod forward;
+mod forward_auth;
 pub mod head;
 mod head_changes;
 mod identify;
@@ -92,10 +92,10 @@ use tollgate_wire::{Violation, forward_auth::Asker};
 
 use self::{
     abandoned::Abandoned,
-    asked::{asked_about, reply_to, translate},
     counting::count_decisions,
     denials::{DenialNotes, DeniedRequest},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
+    forward_auth::{asked_about, reply_to, translate},
     ignored_chain::warn_of_ignored_chain,
     judge::Judge,
     judge_input::JudgeInput,
@@ -110,8 +110,8 @@ use self::{
 
 pub use self::charge_context::keys::{hash_descriptor, hash_named_key};
 pub use self::{
-    asked::Undecided,
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
+    forward_auth::Undecided,
     head_changes::HeadChanges,
     open_call::{CallHead, OpenCall, Program},
     refunds::Refunds,

@@ -27,8 +27,8 @@ pub trait Algorithm: Sized {
     /// reprices them.
     const HOLDS_LEASES: bool = false;
 
-    /// Whether its state's [`Count`](State::Count) is a summary, which may count more than the state
-    /// does.
+    /// Whether its state's [`Count`](State::Count) is a summary, which may count more than the
+    /// state.
     const IS_SUMMARIZED: bool = false;
 
     /// Whether a denied request is denied until the instant to retry at, unless something is given
@@ -132,8 +132,8 @@ pub trait Algorithm: Sized {
         }
     }
 
-    /// A receipt for units of the window that is open at `now`, whoever took them; none: it knows
-    /// each charge apart. `standing` is that of the counter, and `cost` is what will be given back.
+    /// A receipt for units of the window that is open at `now`, of any charge; none: it knows each
+    /// charge apart. `standing` is that of the counter, and `cost` is what will be given back.
     fn open_receipt(&self, _standing: &Standing, _cost: u32, _now: Timestamp) -> Option<Receipt> {
         None
     }

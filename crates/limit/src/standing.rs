@@ -20,8 +20,8 @@ pub struct Standing {
 }
 
 impl Standing {
-    /// When clients are told that the limit is whole again; with nothing left, when one more
-    /// request is possible, since clients wait until then even after a success.
+    /// When the limit is whole again, for clients; with nothing left, when one more request is
+    /// possible, since clients wait until then even after a success.
     pub fn reported_reset(&self) -> Timestamp {
         if self.remaining == 0 { self.next } else { self.reset }
     }

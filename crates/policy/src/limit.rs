@@ -117,8 +117,8 @@ pub struct Cost {
     pub default: u32,
     /// The response field that says what the request has really cost.
     pub from_response_header: Option<HeaderName>,
-    /// Units, if the client hangs up and the response's head never comes; none: the dearest of
-    /// late.
+    /// Units, if the client hangs up and the response's head never comes; none: the highest recent
+    /// cost.
     pub abandoned: Option<u32>,
 }
 

@@ -138,7 +138,8 @@ struct RawReady {
     store: Option<Spanned<Choice<ReadyStore>>>,
 }
 
-/// Only this user: whoever can connect to a Unix socket may act, unless there are tokens.
+/// Only this user: unless there are tokens, every process that can connect to a Unix socket may
+/// act.
 const DEFAULT_MODE: u32 = 0o600;
 
 impl Checker<'_> {

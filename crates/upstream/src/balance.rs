@@ -144,7 +144,7 @@ impl Schedule {
         is_eligible: impl Fn(usize) -> bool,
     ) -> Option<usize> {
         let order = &self.0;
-        // Others take turns too: who has seen each turn pass once has not seen each server.
+        // Others take turns too, so as many turns as there are servers may miss some of them.
         let own = (0..order.len()).find_map(|_| {
             let at = *order.get(turn().checked_rem(order.len())?)? as usize;
             is_eligible(at).then_some(at)

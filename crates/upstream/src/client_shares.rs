@@ -201,7 +201,7 @@ impl ClientShares {
     }
 }
 
-/// Stores what is most likely there already, and leaves it with the other threads then.
+/// Stores only a change, to keep the cache line shared.
 fn put(place: &AtomicUsize, number: usize) {
     if place.load(SeqCst) != number {
         place.store(number, SeqCst);

@@ -173,9 +173,9 @@ pub(super) fn configuration(arguments: &Arguments<'_>, replies: &mut Replies) {
     let is_asked = |name: &str| {
         arguments.from(2).any(|asked| asked == b"*" || asked.eq_ignore_ascii_case(name.as_bytes()))
     };
-    let told = KNOWN.iter().filter(|(name, _)| is_asked(name));
-    replies.map(told.clone().count());
-    told.for_each(|(name, value)| {
+    let matches = KNOWN.iter().filter(|(name, _)| is_asked(name));
+    replies.map(matches.clone().count());
+    matches.for_each(|(name, value)| {
         replies.bulk(name.as_bytes());
         replies.bulk(value.as_bytes());
     });

@@ -6,8 +6,8 @@
 //! which nothing was asked of the client does not count: the upstream may be slow for as long as it
 //! likes.
 //!
-//! What bytes make up for is never more than what there was: who has sent much may not pause for
-//! hours after that.
+//! What bytes make up for is never more than what there was: a client that has sent much may not
+//! pause for hours after that.
 
 use std::{num::NonZeroU32, time::Duration};
 

@@ -152,7 +152,7 @@ impl Room {
     }
 }
 
-/// Whether there is room for another kind. Those that were not heard of lately give way.
+/// Whether there is room for another kind. Those without recent lines give way.
 fn make_room(kinds: &mut HashMap<KindKey, Kind>, now: Instant) -> bool {
     if kinds.len() >= MAX_KINDS {
         kinds.retain(|_, kind| kind.room.taken_until > now || kind.left_out.is_some());
