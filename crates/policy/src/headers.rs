@@ -62,7 +62,7 @@ impl HeaderProfile {
         match self {
             HeaderProfile::Github => &[HeaderFamily::Github],
             HeaderProfile::Ietf => &[HeaderFamily::Ietf],
-            HeaderProfile::Both => &HeaderFamily::ALL,
+            HeaderProfile::Both => &[HeaderFamily::Github, HeaderFamily::Ietf],
             HeaderProfile::None => &[],
         }
     }

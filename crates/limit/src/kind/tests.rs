@@ -5,7 +5,6 @@ use std::time::Duration;
 use proptest::prelude::*;
 
 use super::*;
-use crate::{Align, Concurrency, FixedWindow, Gcra, Quota, SlidingLog, SlidingWindow, TokenBucket};
 
 const HOUR: Duration = Duration::from_secs(3600);
 const NOW: Timestamp = Timestamp::from_secs(1_790_000_000);
@@ -14,47 +13,26 @@ fn four() -> NonZeroU32 {
     NonZeroU32::new(4).unwrap()
 }
 
-/// Takes five units of `whole`. Returns how many of them a quarter uses of `part`, and its
-/// capacity.
-fn quarter<A: Algorithm<State: StateVariant>>(whole: &A, part: &A) -> [u32; 2] {
+/// Takes five units of `whole`. Returns how many of them a quarter uses of its share, and the
+/// capacity of that.
+fn quarter<A: Algorithm<State: StateVariant>>(whole: &A) -> [u32; 2] {
+    let part = whole.share(four());
     let mut state = A::State::default();
     let mut share = A::State::default();
     whole.take(&mut state, 5, NOW);
-    let count = state.to_count();
-    count.share(four()).store_in(&mut share);
-    assert_eq!(end(&count.share(four())), end(&count));
-    [part.standing(&share, NOW).used, part.capacity()]
-}
-
-fn end(count: &Count) -> Timestamp {
-    match count {
-        Count::FixedWindow(window) => window.reset,
-        Count::SlidingWindow(windows) => windows.expires,
-        Count::SlidingLog(summary) => summary.expires,
-        Count::TokenBucket(bucket) => bucket.full,
-        Count::Gcra(level) => level.full,
-        Count::Concurrency(_) => NOW,
+    state.to_count().share(four()).store_in(&mut share);
+    for minutes in 0..180 {
+        let then = NOW + Duration::from_secs(60 * minutes);
+        assert_eq!(share.is_over(then), state.is_over(then), "after {minutes} minutes");
     }
+    [part.standing(&share, NOW).used, part.capacity()]
 }
 
 #[test]
 fn shares_are_rounded_up_and_end_when_the_whole_does() {
-    let bucket = TokenBucket { capacity: 10, refill: 1, interval: HOUR, strict: false };
-    for quota in [
-        Quota::FixedWindow(FixedWindow { limit: 10, align: Align::FirstRequest(HOUR) }),
-        Quota::SlidingWindow(SlidingWindow::new(10, HOUR).unwrap()),
-        Quota::SlidingLog(SlidingLog { limit: 10, window: HOUR }),
-        Quota::TokenBucket(bucket),
-        Quota::Gcra(Gcra::new(10, HOUR, 10, 10).unwrap()),
-    ] {
-        let found = match (&quota, &quota.share(four())) {
-            (Quota::FixedWindow(whole), Quota::FixedWindow(part)) => quarter(whole, part),
-            (Quota::SlidingWindow(whole), Quota::SlidingWindow(part)) => quarter(whole, part),
-            (Quota::SlidingLog(whole), Quota::SlidingLog(part)) => quarter(whole, part),
-            (Quota::TokenBucket(whole), Quota::TokenBucket(part)) => quarter(whole, part),
-            (Quota::Gcra(whole), Quota::Gcra(part)) => quarter(whole, part),
-            _ => unreachable!("a share is of the same algorithm"),
-        };
+    for kind in AlgorithmKind::ALL.into_iter().filter(|kind| !kind.holds_leases()) {
+        let quota = Quota::plain(kind, 10, HOUR).unwrap();
+        let found = with_algorithm!(&quota, whole => quarter(whole));
         assert_eq!(found, [2, 3], "{quota:?}");
     }
 }

@@ -7,8 +7,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_limit::{
-    AlgorithmKind, Align, Charge, Concurrency, Decision, FixedWindow, Gcra, Key, KeyHasher,
-    LimitId, Quota, SlidingLog, SlidingWindow, TokenBucket,
+    AlgorithmKind, Align, Charge, Decision, FixedWindow, Key, KeyHasher, LimitId, Quota,
 };
 use tollgate_settings::{DiskSettings, MemoryBounds, SyncMode};
 
@@ -38,14 +37,7 @@ fn settings(folder: &Path) -> DiskSettings {
 }
 
 fn quotas() -> [Quota; AlgorithmKind::ALL.len()] {
-    [
-        Quota::FixedWindow(FixedWindow { limit: 5, align: Align::FirstRequest(HOUR) }),
-        Quota::SlidingWindow(SlidingWindow::new(5, HOUR).unwrap()),
-        Quota::SlidingLog(SlidingLog { limit: 5, window: HOUR }),
-        Quota::TokenBucket(TokenBucket { capacity: 5, refill: 1, interval: HOUR, strict: false }),
-        Quota::Gcra(Gcra::new(5, HOUR, 5, 5).unwrap()),
-        Quota::Concurrency(Concurrency { limit: 5, lease: HOUR, retry_after: HOUR }),
-    ]
+    AlgorithmKind::ALL.map(|kind| Quota::plain(kind, 5, HOUR).unwrap())
 }
 
 fn charge(owner: u64, quota: &Quota) -> Charge<'_> {
