@@ -2,6 +2,7 @@
 
 import json
 import time
+from ipaddress import ip_address
 
 from checks import Checks
 from engine import eventually
@@ -193,11 +194,13 @@ class Trial(Checks):
         That is how it is after the machine was restarted, without an operator to run Compose.
         """
         servers = [name for name in self.compose.running() if name.startswith("redis")]
-        before = [self.compose.address(server) for server in servers]
+        before = {server: self.compose.address(server) for server in servers}
+        # The server with the last address comes first, and so gets one that was another's.
+        servers.sort(key=lambda server: ip_address(before[server]), reverse=True)
         self.compose("stop", *servers)
-        for server in reversed(servers):
+        for server in servers:
             self.compose.start(server)
-        after = [self.compose.address(server) for server in servers]
+        after = {server: self.compose.address(server) for server in servers}
         if len(servers) > 1:
             self.expect_so("addresses have changed", before != after, after)
         took = eventually("Redis decides for everybody again", self.is_remembered)
