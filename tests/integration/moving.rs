@@ -12,7 +12,8 @@ use std::{
 use tollgate_settings::MoveMode;
 
 use crate::support::{
-    HOUR, MINUTE, Policy, Proxy, Redis, Response, Signal, Upstream, eventually, get,
+    HOUR, MINUTE, Policy, Proxy, Redis, Response, Signal, Upstream, eventually,
+    forms_of_algorithms, get,
 };
 
 /// Callers are in `current`, and may be moved to `next`.
@@ -26,17 +27,6 @@ fn proxy_with(store: &str, policy: &Policy) -> Proxy {
 }
 
 const MEMORY: &str = "memory: {}";
-
-/// All whose counters can be carried over.
-const ALGORITHMS: [&str; 7] = [
-    "fixed_window",
-    "fixed_window, align: epoch",
-    "fixed_window, align: calendar",
-    "sliding_window",
-    "sliding_log",
-    "token_bucket",
-    "gcra",
-];
 
 fn in_redis(redis: &Redis) -> String {
     format!("redis: {{ {}, clock: proxy }}", redis.settings())
@@ -66,7 +56,7 @@ fn used(proxy: &Proxy, sub: &str) -> u64 {
 #[test]
 fn caller_who_is_moved_gets_the_same_responses_as_without_the_move() {
     let upstream = Upstream::start();
-    for algorithm in ALGORITHMS {
+    for algorithm in forms_of_algorithms() {
         let policy =
             Policy::before(&upstream).core(&format!("rate: 5/hour, algorithm: {algorithm}"));
         let first = Redis::start();

@@ -22,7 +22,7 @@ pub(crate) use self::{
     authority::{Answer, Authority, INTROSPECTION, IssuerKey, JWKS, METADATA},
     client::{Client, Request, Response, delete, get, http2, http2_given_up, options, post},
     otlp::{ExportedSpan, OtlpReceiver},
-    policy::Policy,
+    policy::{Policy, algorithms, forms_of_algorithms},
     ports::{ClosedPort, free_address, free_port},
     proxy::{Proxy, START, compile, seconds},
     redis::{Certificates, Cluster, Gremlin, Redis, Sentinels, Shards, eventually},

@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::reset;
 use crate::support::{
-    HOUR, Policy, Proxy, Request, SECOND, START, Signal, Upstream, get, http2, post,
+    HOUR, Policy, Proxy, Request, SECOND, START, Signal, Upstream, algorithms, get, http2, post,
     token_signed_by, token_with,
 };
 
@@ -48,7 +48,7 @@ fn standings_are_reported_as_github_reports_them() {
 #[test]
 fn asking_is_free_and_opens_no_window() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let fields = format!("rate: 2/hour, algorithm: {algorithm}");
         let proxy = Proxy::start(&Policy::before(&upstream).core(&fields));
         for _ in 0..5 {

@@ -7,7 +7,9 @@ use std::{
 };
 
 use super::{MICROSECOND, reset_after};
-use crate::support::{HOUR, MINUTE, Policy, Proxy, SECOND, START, Upstream, get, seconds};
+use crate::support::{
+    HOUR, MINUTE, Policy, Proxy, SECOND, START, Upstream, algorithms, get, seconds,
+};
 
 /// Four at once, in each way; nothing is used any more after two hours.
 const FOUR: [&str; 9] = [
@@ -353,7 +355,7 @@ fn burst_and_capacity_may_differ_by_tier() {
 #[test]
 fn nothing_passes_a_rate_of_zero_and_no_wait_is_promised() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let proxy = proxy(&upstream, &format!("rate: 0/minute, algorithm: {algorithm}"));
         let denied = proxy.get_as("alice");
         denied.assert_status(429).assert_no_field("retry-after");

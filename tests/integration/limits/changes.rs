@@ -4,7 +4,9 @@
 use serde_json::json;
 
 use super::{MICROSECOND, reset_after};
-use crate::support::{HOUR, MINUTE, Policy, Proxy, Response, SECOND, Upstream, get, token_with};
+use crate::support::{
+    HOUR, MINUTE, Policy, Proxy, Response, SECOND, Upstream, algorithms, get, token_with,
+};
 
 /// Asks as alice, who is in this tier now.
 fn ask(proxy: &Proxy, tier: &str) -> Response {
@@ -44,7 +46,7 @@ fn lowered_limit_denies_until_the_window_ends_and_forgets_nothing() {
 #[test]
 fn every_algorithm_keeps_what_was_used() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let rates = "{ free: 3/hour, pro: 10/hour, internal: 20/hour, anonymous: 0/hour }";
         let policy = format!("rate: {rates}, algorithm: {algorithm}");
         let proxy = Proxy::start(&Policy::before(&upstream).core(&policy));

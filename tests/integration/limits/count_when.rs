@@ -2,13 +2,10 @@
 //! count.
 
 use crate::support::{
-    HOUR, Policy, Proxy, Redis, Request, Signal, Upstream, eventually,
+    HOUR, Policy, Proxy, Redis, Request, Signal, Upstream, algorithms, eventually,
     frames::{Frames, HEADERS, get_on},
     get, token_signed_by,
 };
-
-const ALGORITHMS: [&str; 5] =
-    ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"];
 
 /// Three failed attempts an hour.
 fn attempts(upstream: &Upstream, more: &str) -> Policy {
@@ -21,7 +18,7 @@ fn attempts(upstream: &Upstream, more: &str) -> Policy {
 #[test]
 fn only_failures_count_and_then_nothing_passes() {
     let upstream = Upstream::as_asked();
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let proxy = Proxy::start(&attempts(&upstream, &format!(", algorithm: {algorithm}")));
         let mut failures = 0;
         for status in [200, 401, 404, 200, 403, 500, 304, 401] {
@@ -146,7 +143,7 @@ fn outrun(proxy: &Proxy, upstream: &Upstream, go: &Signal, case: &str) {
 
 #[test]
 fn attempts_at_once_do_not_outrun_the_limit() {
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let go = Signal::default();
         let upstream = failing(&go);
         let proxy = Proxy::start(&attempts(&upstream, &format!(", algorithm: {algorithm}")));
@@ -157,7 +154,7 @@ fn attempts_at_once_do_not_outrun_the_limit() {
 #[test]
 fn attempts_at_once_do_not_outrun_the_limit_with_redis() {
     let redis = Redis::start();
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let go = Signal::default();
         let upstream = failing(&go);
         let policy = attempts(&upstream, &format!(", algorithm: {algorithm}"));

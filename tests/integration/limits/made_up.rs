@@ -3,7 +3,9 @@
 
 use tollgate_store::NoRoom;
 
-use crate::support::{HOUR, MINUTE, Policy, Proxy, Request, Response, Upstream, get, http2};
+use crate::support::{
+    HOUR, MINUTE, Policy, Proxy, Request, Response, Upstream, algorithms, get, http2,
+};
 
 /// Warnings are logged soon: the store has room for 40 counters by what clients choose, 4 of
 /// them for each client.
@@ -122,7 +124,7 @@ fn what_the_policy_names_is_not_made_up() {
 #[test]
 fn every_algorithm_is_bounded_alike() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let fields = format!("rate: 9/hour, algorithm: {algorithm}");
         let proxy = start(SMALL, &policy(&upstream, "header.x-api-key", &fields));
         for key in 0..8 {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::reset_after;
-use crate::support::{HOUR, MINUTE, Policy, Proxy, SECOND, Signal, Upstream, get};
+use crate::support::{HOUR, MINUTE, Policy, Proxy, SECOND, Signal, Upstream, algorithms, get};
 
 const SHOWN: &[&str] = &["shadow_header: true"];
 
@@ -27,7 +27,7 @@ fn would_deny<const N: usize>(proxy: &Proxy) -> [String; N] {
 #[test]
 fn shadow_limit_marks_what_it_would_deny_and_denies_nothing() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let limit =
             format!("core: {{ per: caller, rate: 2/hour, algorithm: {algorithm}, mode: shadow }}");
         let proxy = proxy(&upstream, &[&limit]);

@@ -1,7 +1,7 @@
 //! Several windows of one limit, and windows of the calendar.
 
 use super::{MICROSECOND, reset_after};
-use crate::support::{MINUTE, Policy, Proxy, SECOND, Upstream, seconds};
+use crate::support::{MINUTE, Policy, Proxy, SECOND, Upstream, algorithms, seconds};
 
 #[test]
 fn the_longest_window_is_shown_on_success_and_the_one_that_denied_on_denial() {
@@ -53,7 +53,7 @@ fn who_is_denied_by_two_windows_waits_for_the_longer_one() {
 #[test]
 fn several_windows_go_with_each_algorithm() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let fields = format!("rate: [2/second, 3/minute], algorithm: {algorithm}");
         let proxy = Proxy::start(&Policy::before(&upstream).core(&fields));
         for remaining in ["2", "1"] {

@@ -3,8 +3,8 @@
 
 use tollgate_settings::MoveMode;
 
-use super::{ALGORITHMS, MEMORY, in_redis, move_callers, proxy, used};
-use crate::support::{MINUTE, Policy, Proxy, Redis, Upstream, eventually};
+use super::{MEMORY, in_redis, move_callers, proxy, used};
+use crate::support::{MINUTE, Policy, Proxy, Redis, Upstream, eventually, forms_of_algorithms};
 
 /// A limit that only the store decides: the process never decides in its place.
 fn policy(upstream: &Upstream, algorithm: &str) -> Policy {
@@ -41,7 +41,7 @@ fn each_way(test: impl Fn(&Proxy, &str)) {
     let upstream = Upstream::start();
     let first = Redis::start();
     let second = Redis::start();
-    for algorithm in ALGORITHMS {
+    for algorithm in forms_of_algorithms() {
         let policy = policy(&upstream, algorithm);
         for (way, current, next) in [
             ("memory to redis", MEMORY, &*in_redis(&first)),

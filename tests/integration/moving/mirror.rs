@@ -6,7 +6,8 @@ use tollgate_settings::MoveMode;
 
 use super::{MEMORY, in_redis, used};
 use crate::support::{
-    Gremlin, Policy, Proxy, Redis, Request, SECOND, Shards, Signal, Upstream, eventually, get,
+    Gremlin, Policy, Proxy, Redis, Request, SECOND, Shards, Signal, Upstream, algorithms,
+    eventually, get,
 };
 
 /// A proxy whose callers are all mirrored, and one that has its counters in the next store alone.
@@ -40,7 +41,7 @@ impl Mirror {
 #[test]
 fn both_stores_count_alike() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let policy =
             Policy::before(&upstream).core(&format!("rate: 5/hour, algorithm: {algorithm}"));
         let mirror = Mirror::new(&policy);
@@ -60,7 +61,7 @@ fn both_stores_count_alike() {
 #[test]
 fn process_that_mirrors_redis_counts_each_charge_once() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let policy =
             Policy::before(&upstream).core(&format!("rate: 5/hour, algorithm: {algorithm}"));
         let redis = Redis::start();

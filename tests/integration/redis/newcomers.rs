@@ -5,7 +5,8 @@ use tollgate_settings::MoveMode;
 use tollgate_store::NoRoom;
 
 use crate::support::{
-    Cluster, MINUTE, Policy, Proxy, Redis, Request, Response, Shards, Upstream, get, http2,
+    Cluster, MINUTE, Policy, Proxy, Redis, Request, Response, Shards, Upstream, algorithms, get,
+    http2,
 };
 
 /// A limit by a header for anonymous callers, and one by caller elsewhere.
@@ -84,7 +85,7 @@ fn next_minute_has_room_for_as_many_again() {
 #[test]
 fn every_algorithm_and_http2_are_bounded_alike() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let redis = Redis::start();
         let policy = policy(&upstream, &format!("algorithm: {algorithm}"));
         let proxy = start(&format!("redis: {{ {} }}", redis.settings()), &policy);

@@ -5,7 +5,10 @@ use std::{
     thread,
 };
 
-use crate::support::{HOUR, MINUTE, Policy, Proxy, Redis, Response, Upstream, eventually, get};
+use crate::support::{
+    HOUR, MINUTE, Policy, Proxy, Redis, Response, Upstream, algorithms, eventually,
+    forms_of_algorithms, get,
+};
 
 fn start(count: usize, settings: &str, policy: &Policy) -> Vec<Proxy> {
     (0..count).map(|_| Proxy::with_settings(settings, &[policy])).collect()
@@ -24,7 +27,7 @@ fn assert_decided(response: &Response, status: u16) {
 #[test]
 fn proxies_whose_clocks_differ_share_one_window() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "token_bucket", "gcra", "sliding_log"] {
+    for algorithm in algorithms() {
         let redis = Redis::start();
         let policy =
             Policy::before(&upstream).core(&format!("rate: 6/hour, algorithm: {algorithm}"));
@@ -155,14 +158,7 @@ fn thousands_of_callers_are_each_limited_exactly_across_four_proxies() {
 #[test]
 fn what_a_response_puts_right_is_right_in_it_and_at_every_proxy() {
     let upstream = Upstream::as_asked();
-    for algorithm in [
-        "fixed_window",
-        "fixed_window, align: calendar",
-        "sliding_window",
-        "sliding_log",
-        "token_bucket",
-        "gcra",
-    ] {
+    for algorithm in forms_of_algorithms() {
         let redis = Redis::start();
         let fields = format!(
             "rate: 100/hour, algorithm: {algorithm}, \

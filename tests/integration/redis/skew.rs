@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::{Cluster, Policy, Proxy, Redis, Shards, Upstream, eventually};
-
-const ALGORITHMS: [&str; 5] =
-    ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"];
+use crate::support::{Cluster, Policy, Proxy, Redis, Shards, Upstream, algorithms, eventually};
 
 /// A store whose counters go by the clocks of its proxies.
 fn by_proxy_clock(redis: &str) -> String {
@@ -28,7 +25,7 @@ fn start_with(settings: &str, policy: &Policy, seconds: &[i64]) -> Vec<Proxy> {
 fn proxies_whose_clocks_are_far_apart_share_a_limit_from_their_first_request_on() {
     let upstream = Upstream::start();
     for seconds in [2, 6, 60, 3600] {
-        for algorithm in ALGORITHMS {
+        for algorithm in algorithms() {
             let redis = Redis::start();
             let fields = format!("rate: 20/hour, algorithm: {algorithm}");
             let policy = Policy::before(&upstream).core(&fields);

@@ -3,10 +3,23 @@
 
 use std::fmt;
 
+use tollgate_limit::AlgorithmKind;
+
 use super::{ISSUER, Upstream};
 
 /// The environment variable that proxies of tests find the secret in.
 pub(super) const SECRET_VARIABLE: &str = "TEST_SECRET";
+
+/// The name of each algorithm.
+pub(crate) fn algorithms() -> [&'static str; AlgorithmKind::ALL.len()] {
+    AlgorithmKind::ALL.map(AlgorithmKind::name)
+}
+
+/// What `algorithm` can be in a limit of one rate, with the fields that change how it counts.
+pub(crate) fn forms_of_algorithms() -> impl Iterator<Item = &'static str> {
+    let aligned = ["fixed_window, align: epoch", "fixed_window, align: calendar"];
+    algorithms().into_iter().chain(aligned)
+}
 
 /// A policy file. Entries of sections are lines of YAML.
 #[derive(Clone)]

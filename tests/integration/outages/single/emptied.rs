@@ -2,12 +2,9 @@
 //! fresh window.
 
 use super::{wait_until_decided, wait_until_undecided};
-use crate::support::{Gremlin, Policy, Proxy, Redis, Upstream, eventually};
+use crate::support::{Gremlin, Policy, Proxy, Redis, Upstream, algorithms, eventually};
 
 const LIMIT: u64 = 20;
-const ALGORITHMS: [&str; 5] =
-    ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"];
-
 /// Two proxies of a fleet, whose counters are on this server.
 fn fleet(redis: &Redis, upstream: &Upstream, fields: &str) -> [Proxy; 2] {
     let policy = Policy::before(upstream).core(&format!("rate: {LIMIT}/day, {fields}"));
@@ -31,7 +28,7 @@ fn wait_until_restored(proxy: &Proxy) {
 fn counters_are_restored_to_an_empty_server_before_any_charge() {
     let upstream = Upstream::start();
     for on_store_error in ["local", "open", "closed"] {
-        for algorithm in ALGORITHMS {
+        for algorithm in algorithms() {
             let redis = Redis::start();
             let fields = format!("algorithm: {algorithm}, on_store_error: {on_store_error}");
             let fleet = fleet(&redis, &upstream, &fields);
@@ -48,7 +45,7 @@ fn counters_are_restored_to_an_empty_server_before_any_charge() {
 #[test]
 fn counters_of_callers_that_send_no_request_are_restored_too() {
     let upstream = Upstream::start();
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let redis = Redis::start();
         let [one, other] = fleet(&redis, &upstream, &format!("algorithm: {algorithm}"));
         assert_eq!(admit(&one, 15), 15);
@@ -64,7 +61,7 @@ fn counters_of_callers_that_send_no_request_are_restored_too() {
 #[test]
 fn pending_charges_are_added_to_the_restored_counters() {
     let upstream = Upstream::start();
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let redis = Redis::start();
         let [one, other] = fleet(&redis, &upstream, &format!("algorithm: {algorithm}"));
         assert_eq!(admit(&one, 8), 8);

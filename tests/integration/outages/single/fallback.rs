@@ -3,7 +3,9 @@
 use tollgate_store::Unanswered;
 
 use super::{all_undecided, gone, is_decided, ten, undecided, used_here, used_in_redis};
-use crate::support::{HOUR, Policy, Proxy, Redis, Response, Upstream, get, post};
+use crate::support::{
+    HOUR, Policy, Proxy, Redis, Response, Upstream, algorithms, forms_of_algorithms, get, post,
+};
 
 /// A proxy in front of a server that has gone, before it began or after alice was served once.
 fn proxies_without_redis(policy: &Policy) -> [(Redis, Proxy); 2] {
@@ -66,7 +68,7 @@ fn counts_in_headers(response: &Response) -> Vec<[u64; 3]> {
 #[test]
 fn share_is_the_limit_wherever_a_lone_proxy_tells_of_it() {
     let upstream = Upstream::start();
-    for algorithm in ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"] {
+    for algorithm in algorithms() {
         let redis = Redis::start();
         let store = format!("redis: {{ {} }}, deadline: 10s, instances: 2", redis.settings());
         let policy = Policy::before(&upstream)
@@ -206,17 +208,7 @@ fn caller_who_was_denied_stays_denied() {
 fn every_algorithm_goes_on_where_redis_was() {
     let upstream = Upstream::start();
     let redis = Redis::start();
-    for (number, algorithm) in [
-        "fixed_window",
-        "fixed_window, align: calendar",
-        "sliding_window",
-        "sliding_log",
-        "token_bucket",
-        "gcra",
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    for (number, algorithm) in forms_of_algorithms().enumerate() {
         let policy = ten(&upstream, &format!("algorithm: {algorithm}"));
         let settings = format!("{}, prefix: run-{number}", redis.settings());
         let proxy = Proxy::with_redis(&settings, &policy);

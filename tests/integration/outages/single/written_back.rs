@@ -1,12 +1,9 @@
 //! What proxies admit while Redis is away is written back to it: no outage gives a caller a fresh
 //! share.
 
-use crate::support::{Gremlin, Policy, Proxy, Redis, Upstream};
+use crate::support::{Gremlin, Policy, Proxy, Redis, Upstream, algorithms};
 
 const LIMIT: u64 = 20;
-const ALGORITHMS: [&str; 5] =
-    ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"];
-
 /// A proxy of a fleet of two, and its connection to Redis.
 struct Member {
     proxy: Proxy,
@@ -56,7 +53,7 @@ fn fleet(redis: &Redis, upstream: &Upstream, algorithm: &str) -> [Member; 2] {
 
 #[test]
 fn many_outages_grant_one_share() {
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let upstream = Upstream::start();
         let redis = Redis::start();
         let fleet = fleet(&redis, &upstream, algorithm);
@@ -76,7 +73,7 @@ fn many_outages_grant_one_share() {
 
 #[test]
 fn proxy_that_was_cut_off_writes_back_what_others_did_not_see() {
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let upstream = Upstream::start();
         let redis = Redis::start();
         let [alone, other] = fleet(&redis, &upstream, algorithm);
@@ -93,7 +90,7 @@ fn proxy_that_was_cut_off_writes_back_what_others_did_not_see() {
 
 #[test]
 fn pending_charges_are_written_back_without_further_requests() {
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let upstream = Upstream::start();
         let redis = Redis::start();
         let [alone, other] = fleet(&redis, &upstream, algorithm);
