@@ -1,14 +1,16 @@
 //! Limit headers: which families there are, and which of them responses carry.
 
-use tollgate_keyword::keywords;
+use tollgate_keyword::{Keyword as _, keywords};
 
-/// Limit headers that belong together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HeaderFamily {
-    /// The five `x-ratelimit-*` headers.
-    Github,
-    /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10).
-    Ietf,
+keywords! {
+    /// Limit headers that belong together.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum HeaderFamily {
+        /// The five `x-ratelimit-*` headers.
+        Github = "github",
+        /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10).
+        Ietf = "ietf",
+    }
 }
 
 /// Which limit headers responses carry.
@@ -27,16 +29,20 @@ pub enum HeaderProfile {
 
 keywords! { HeaderProfile { Github = "github", Ietf = "ietf", Both = "both", None = "none" } }
 
-/// How the names of headers begin that only this proxy writes, in requests and responses.
-pub(super) const RESERVED: [&str; 3] =
-    [HeaderFamily::Github.prefix(), HeaderFamily::Ietf.prefix(), "x-tollgate-"];
+/// Whether only this proxy writes fields of this name, in requests and responses.
+pub fn is_reserved(name: &str) -> bool {
+    name.starts_with("x-tollgate-")
+        || HeaderFamily::all().any(|family| name.starts_with(family.prefix()))
+}
 
 impl HeaderFamily {
-    /// All families.
-    pub const ALL: [HeaderFamily; 2] = [HeaderFamily::Github, HeaderFamily::Ietf];
+    /// The headers of all families, which scripts of other origins may read.
+    pub fn names_of_all() -> String {
+        let names: Vec<&str> = HeaderFamily::all().map(HeaderFamily::names).collect();
+        names.join(", ")
+    }
 
-    /// Its headers, which scripts of other origins may read.
-    pub const fn names(self) -> &'static str {
+    const fn names(self) -> &'static str {
         match self {
             HeaderFamily::Github => {
                 "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Used, X-RateLimit-Reset, \

@@ -3,13 +3,6 @@
 use http::HeaderName;
 use tollgate_identity::IdentityRules;
 
-use super::headers::RESERVED;
-
-/// Whether only this proxy writes fields of this name, in requests and responses.
-pub fn is_reserved(name: &str) -> bool {
-    RESERVED.iter().any(|prefix| name.starts_with(prefix))
-}
-
 /// Names of header fields that clients may not send on: upstreams trust them as this proxy's.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct OwnHeaders {
