@@ -118,6 +118,54 @@ fn ambiguous_path_is_refused() {
     assert_eq!(upstream.count(), 0);
 }
 
+/// What a server may cut off from a path, or skip: a pattern of Starlette ends in `$`, which
+/// matches before a line feed, too.
+const CONTROLS: [&str; 10] = [
+    "/admin%0A",
+    "/admin%0a",
+    "/admin%0D%0A",
+    "/%0aadmin",
+    "/ad%09min",
+    "/admin%7F",
+    "/admin%1f",
+    "/admin/%0b",
+    "/x/..%0A/admin",
+    "/%61dmin%00",
+];
+
+#[test]
+fn control_in_a_path_is_refused_at_every_door() {
+    let upstream = Upstream::start();
+    let settings = "workers: 1\ndecisions: [{ address: 127.0.0.1:0, protocol: http }]";
+    let proxy = Proxy::with_settings(settings, &[&guarded(&upstream)]);
+    for target in CONTROLS {
+        proxy.get(target).assert_status(400);
+        let forward = get("/decide/forward")
+            .field("x-forwarded-method", "GET")
+            .field("x-forwarded-host", "api.example.com")
+            .field("x-forwarded-uri", target);
+        proxy.ask(forward).assert_status(400);
+        let nginx = get("/decide/nginx")
+            .host("api.example.com")
+            .field("x-original-method", "GET")
+            .field("x-original-uri", target);
+        proxy.ask(nginx).assert_status(403).assert_field("x-tollgate-status", "400");
+    }
+    for raw in ["/admin\t", "/admin\u{b}", "/admin\u{7f}", "/admin\u{85}"] {
+        proxy.get(raw).assert_status(400);
+    }
+    let requests = CONTROLS.map(|target| {
+        let uri = format!("http://api.example.com{target}");
+        http::Request::get(uri).body(String::new()).unwrap()
+    });
+    for (response, target) in http2(proxy.address(), requests.to_vec()).iter().zip(CONTROLS) {
+        assert_eq!(response.status().as_u16(), 400, "{target}");
+    }
+    // A query may hold them: forms do.
+    proxy.get("/x?text=a%0D%0Ab%09").assert_status(200);
+    assert_eq!(upstream.count(), 1);
+}
+
 /// Spellings of `..` that some server behind a proxy accepts, and how the proxy handles each.
 const DISGUISED: [(&str, Option<&str>); 31] = [
     // Parameters after dots, whatever stands for the semicolon.

@@ -30,13 +30,17 @@ pub enum TargetError {
     /// A fragment, which a client keeps to itself (RFC 9110, section 4.2.5).
     #[error("target holds a fragment")]
     Fragment,
-    /// `%00`, which ends the text for servers written in C.
-    #[error("target holds an escaped nul")]
+    /// `%00` in a query, which ends the text for servers written in C.
+    #[error("query holds an escaped nul")]
     EscapedNul,
     /// `%2f` in a path where [`EncodedSlash::Reject`] holds.
     #[error("path holds an escaped slash")]
     EscapedSlash,
     /// A dot segment that only a server shows that decodes twice, or folds characters.
+    /// `%00` to `%1F` and `%7F` in a path. Some servers cut them off: a pattern that ends in `$`
+    /// matches before a line feed, so that `/login%0A` is `/login` to them.
+    #[error("path holds an escaped control character")]
+    EscapedControl,
     #[error("path holds a dot segment in disguise")]
     HiddenDots,
     /// UTF-8 that takes more bytes for a character than it needs (RFC 3629, section 10).
@@ -299,7 +303,7 @@ enum Escape {
 /// How to treat the escape in a path whose digits `tail` begins with.
 fn read_escape(tail: &[u8], encoded_slash: EncodedSlash) -> Result<Escape, TargetError> {
     match (escaped_byte(tail)?, encoded_slash) {
-        (0, _) => Err(TargetError::EscapedNul),
+        (control, _) if control.is_ascii_control() => Err(TargetError::EscapedControl),
         (b'\\', _) => Err(TargetError::Backslash),
         (b'/', EncodedSlash::Reject) => Err(TargetError::EscapedSlash),
         (b'/', EncodedSlash::Decode) => Ok(Escape::Decode(b'/')),
