@@ -14,6 +14,7 @@ fn prefixes_are_taken_off_and_put_on_after_matching() {
     let proxy = Proxy::start(&Policy::before(&upstream).routes(&[
         "{ match: { path: /v1/** }, limits: [], strip_prefix: /v1, add_prefix: /api }",
         "{ match: { path: /v2/** }, limits: [], strip_prefix: /v2 }",
+        "{ match: { path: /@3/** }, limits: [], strip_prefix: /@3 }",
         "{ match: { path: /** }, limits: [], add_prefix: /rest }",
     ]));
     for (target, expected) in [
@@ -24,6 +25,7 @@ fn prefixes_are_taken_off_and_put_on_after_matching() {
         ("/v2/x", "/x"),
         ("/v2", "/"),
         ("/v2?q", "/?q"),
+        ("/%403/a%40b", "/a%40b"),
         ("/v10/x", "/rest/v10/x"),
         ("http://api.example.com/v2/x", "/x"),
     ] {

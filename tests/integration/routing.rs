@@ -307,6 +307,63 @@ fn parameters_of_a_segment_are_part_of_it() {
     proxy.get("/admin/x;y=1").assert_status(401);
 }
 
+/// `/users/@me` and `/v1/jobs:cancel` are for tokens only, other users and the rest are open.
+fn spelled_out(upstream: &Upstream) -> Policy {
+    Policy::before(upstream).routes(&[
+        "{ match: { path: /users/@me }, auth: required }",
+        "{ match: { path: \"/v1/jobs:cancel\" }, auth: required }",
+        "{ match: { path: \"/users/{id}\" }, auth: none }",
+        "{ match: { path: /** }, auth: none }",
+    ])
+}
+
+#[test]
+fn escape_of_a_reserved_character_is_no_way_around_a_route_that_spells_it_out() {
+    let upstream = Upstream::start();
+    let settings = "workers: 1\ndecisions: [{ address: 127.0.0.1:0, protocol: http }]";
+    let proxy = Proxy::with_settings(settings, &[&spelled_out(&upstream)]);
+    for target in [
+        "/users/%40me",
+        "/users/%40%6de/",
+        "/users/x/../%40me",
+        "/v1/jobs%3Acancel",
+        "/v1/jobs%3acancel",
+    ] {
+        proxy.get(target).assert_status(401);
+        // The server that another proxy forwards to may match what was not decoded.
+        let question = get("/decide/forward")
+            .field("x-forwarded-method", "GET")
+            .field("x-forwarded-host", "api.example.com")
+            .field("x-forwarded-uri", target);
+        proxy.ask(question).assert_status(400);
+    }
+    assert_eq!(upstream.count(), 0);
+    let question = get("/decide/forward")
+        .by("42")
+        .field("x-forwarded-method", "GET")
+        .field("x-forwarded-host", "api.example.com")
+        .field("x-forwarded-uri", "/users/a%40b.example");
+    proxy.ask(question).assert_status(200);
+}
+
+/// A server that matches before it decodes sees what the route spells out; data stays as it came.
+#[test]
+fn upstream_sees_what_a_route_spells_out_and_other_escapes_as_they_came() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&spelled_out(&upstream));
+    for (target, seen) in [
+        ("/users/%40me", "/users/@me"),
+        ("/users/@me", "/users/@me"),
+        ("/v1/jobs%3acancel?at=%3a", "/v1/jobs:cancel?at=%3a"),
+        ("/users/a%40b.example", "/users/a%40b.example"),
+        ("/users/a%2bb%3Bc", "/users/a%2Bb%3Bc"),
+        ("/files/%3d/%26", "/files/%3D/%26"),
+    ] {
+        proxy.send(get(target).by("42")).assert_status(200);
+        assert_eq!(upstream.last().target, seen, "for {target}");
+    }
+}
+
 #[test]
 fn host_is_matched_without_case_port_and_trailing_dot() {
     let one = Upstream::start();

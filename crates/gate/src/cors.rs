@@ -51,7 +51,7 @@ pub(super) fn preflight<'p>(
         policy::Preflight::Answer { .. } => Action::Preflight(cors),
         policy::Preflight::Pass if !cors.allows(origin) => return None,
         policy::Preflight::Pass => {
-            let target = head.target(&policy.identity.sources, &route.rewrite);
+            let target = head.target(&policy.identity.sources, route);
             Action::Forward(Forward { upstream, target })
         }
     };

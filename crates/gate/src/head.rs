@@ -4,18 +4,22 @@ use std::{borrow::Cow, net::IpAddr};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header, request::Parts, uri::PathAndQuery};
 use tollgate_identity::TokenSources;
-use tollgate_policy::{self as policy, PathRewrite, Policies, Policy};
+use tollgate_policy::{self as policy, Policies, Policy, Route};
 use tollgate_response::Rejection;
 use tollgate_upstream::check_connection;
-use tollgate_wire::target::{Form, Host, check_query, form, normalize_path, request_host};
+use tollgate_wire::target::{
+    Form, Host, check_query, form, normalize_path, plain_form, request_host,
+};
 
 /// A head whose form is sound.
 pub struct Head<'r> {
     pub(super) form: Form,
     /// The method.
     pub method: &'r Method,
-    /// In its normal form: matched, counted and forwarded alike.
+    /// In its normal form.
     pub path: Cow<'r, str>,
+    /// Its plain form, if that is another.
+    plain: Option<Box<str>>,
     host: Option<Host<'r>>,
     uri: &'r Uri,
     has_host_field: bool,
@@ -56,10 +60,19 @@ impl<'r> Head<'r> {
         if let Some(query) = parts.uri.query() {
             check_query(query)?;
         }
+        let plain = match plain_form(&path) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(plain) => Some(plain.into()),
+        };
         let has_host_field = parts.headers.contains_key(header::HOST);
-        let head =
-            Head { form, method: &parts.method, path, host, uri: &parts.uri, has_host_field };
+        let uri = &parts.uri;
+        let head = Head { form, method: &parts.method, path, plain, host, uri, has_host_field };
         Ok((head, policy))
+    }
+
+    /// The path as it is matched and counted.
+    pub fn plain_path(&self) -> &str {
+        self.plain.as_deref().unwrap_or(&self.path)
     }
 
     /// The host that the request is for.
@@ -74,14 +87,24 @@ impl<'r> Head<'r> {
 
     /// What a route is chosen by, of a client at this address.
     pub fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
-        policy::Request { host: self.host(), path: &self.path, method: self.method, address }
+        policy::Request { host: self.host(), path: self.plain_path(), method: self.method, address }
+    }
+
+    /// The path that the upstream of a route is asked for, before the route rewrites it: what the
+    /// route's pattern spells out is spelled so, and the rest is in normal form.
+    pub(super) fn path_for(&self, route: &Route) -> Cow<'_, str> {
+        match self.plain {
+            None => Cow::Borrowed(&self.path),
+            Some(_) => route.path.spell(&self.path),
+        }
     }
 
     /// The target of the forwarded request: the path that was matched, as its route rewrites it,
     /// and the query without a token.
-    pub(super) fn target(&self, sources: &TokenSources, rewrite: &PathRewrite) -> Target {
+    pub(super) fn target(&self, sources: &TokenSources, route: &Route) -> Target {
         let query = self.uri.query().map(|query| sources.strip_query(query));
-        let path = rewrite.rewrite(&self.path);
+        let spelled = self.path_for(route);
+        let path = route.rewrite.rewrite(&spelled);
         let is_unchanged = self.form == Form::Origin
             && matches!(self.path, Cow::Borrowed(_))
             && path == self.path

@@ -14,7 +14,7 @@ use tollgate_limit::Verdict;
 use tollgate_policy::Policy;
 use tollgate_response::Rejection;
 use tollgate_store::Store;
-use tollgate_wire::target::Form;
+use tollgate_wire::target::{Form, TargetError};
 
 use super::{
     Shared,
@@ -70,7 +70,7 @@ impl Judge {
         policy: Option<&'p Policy>,
         state: &mut RequestState<'p>,
     ) -> Result<Action<'p>, Rejection> {
-        let &JudgeInput { head, client, now, .. } = input;
+        let &JudgeInput { head, client, now, is_asked, .. } = input;
         if head.form == Form::Asterisk {
             return Ok(Action::Options);
         }
@@ -93,6 +93,10 @@ impl Judge {
         if let Some(route) = route {
             // Like the policy's deny list, it costs the client nothing: there is nothing to guess.
             route.addresses.admit(client.address)?;
+            // A proxy that asks forwards the path as it came.
+            if is_asked && head.path_for(route) != head.path {
+                return Err(TargetError::NotNormal.into());
+            }
             // A body that is too large is refused before the caller is identified or charged.
             if route.max_body.is_some_and(|most| declared_bytes(client.headers) > most) {
                 return Err(Rejection::BodyTooLarge);
@@ -113,7 +117,7 @@ impl Judge {
             return Ok(Action::Standings);
         };
         self.charge_caller(context, identity, tally).await?;
-        let target = head.target(&policy.identity.sources, &route.rewrite);
+        let target = head.target(&policy.identity.sources, route);
         Ok(Action::Forward(Forward { upstream, target }))
     }
 

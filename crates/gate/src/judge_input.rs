@@ -15,6 +15,8 @@ pub struct JudgeInput<'r> {
     pub published_keys: &'r PublishedKeys,
     /// The one instant at which it is judged.
     pub now: Timestamp,
+    /// Whether another proxy asks about it, and forwards it itself.
+    pub is_asked: bool,
     /// None: a client has really sent the request.
     pub dry_run: Option<&'r DryRun>,
 }

@@ -375,7 +375,8 @@ impl Gate {
             return redirect(head, elsewhere);
         }
         let (published_keys, now) = (&snapshot.keys, arrival.now);
-        let input = JudgeInput { head, client, published_keys, now, dry_run: None };
+        let is_asked = inbound.asker.is_some();
+        let input = JudgeInput { head, client, published_keys, now, is_asked, dry_run: None };
         match self.recorded(inbound.trace) {
             None => self.judge.judge(&input, policy, state).await,
             // Boxed: it takes no room in the future of the others.

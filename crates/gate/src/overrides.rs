@@ -36,7 +36,7 @@ impl KeyBuilder<'_, '_, '_> {
             }
             Wanted::Network(network) => network.contains(&client.address),
             Wanted::Host(pattern) => head.host().is_some_and(|host| pattern.matches(host)),
-            Wanted::Path(pattern) => context.route.is_some() && pattern.matches(&head.path),
+            Wanted::Path(pattern) => context.route.is_some() && pattern.matches(head.plain_path()),
             Wanted::Claim { value, issuer } => {
                 // A key has fields, not claims.
                 let keys_at = context.policy.identity.api_keys_position();

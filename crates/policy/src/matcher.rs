@@ -8,12 +8,12 @@
 
 mod overlap;
 
-use std::{collections::HashMap, net::IpAddr};
+use std::{borrow::Cow, collections::HashMap, net::IpAddr};
 
 use http::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tollgate_wire::target::{EncodedSlash, normalize_path};
+use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form, with_reserved_decoded};
 
 use super::Networks;
 
@@ -92,7 +92,7 @@ impl PathPattern {
         Ok(pattern)
     }
 
-    /// Whether `path`, in its normal form, matches.
+    /// Whether `path`, in its plain form, matches.
     pub fn matches(&self, path: &str) -> bool {
         let mut rest = segments(path);
         for expected in &self.segments {
@@ -114,6 +114,26 @@ impl PathPattern {
     /// Whether the pattern has a `{name}`.
     pub fn has_parameter(&self, name: &str) -> bool {
         self.segments.iter().any(|segment| segment.is_parameter(name))
+    }
+
+    /// A matching `path`, in its normal form, in which the segments that the pattern spells out
+    /// have their reserved characters decoded.
+    ///
+    /// A server that matches paths before it decodes them takes `/users/%40me` for
+    /// `/users/{id}`, although the route is `/users/@me`: so it gets the latter.
+    pub fn spell<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let is_literal = |at: usize| matches!(self.segments.get(at), Some(Segment::Literal(_)));
+        // The piece before the first slash is empty.
+        let spelled =
+            |(at, piece): (usize, &'p str)| match at.checked_sub(1).is_some_and(is_literal) {
+                true => with_reserved_decoded(piece),
+                false => Cow::Borrowed(piece),
+            };
+        let mut pieces = path.split('/').enumerate().map(spelled);
+        match pieces.clone().any(|piece| matches!(piece, Cow::Owned(_))) {
+            true => Cow::Owned(pieces.by_ref().collect::<Vec<_>>().join("/")),
+            false => Cow::Borrowed(path),
+        }
     }
 
     fn first_literal(&self) -> Option<&str> {
@@ -146,7 +166,7 @@ impl PatternError {
     fn about(self, pattern: &str) -> Self {
         match (self, normalize_path(pattern, EncodedSlash::Reject)) {
             (PatternError::NotNormal(_), Ok(normal)) => {
-                PatternError::NotNormal(normal.into_owned())
+                PatternError::NotNormal(plain_form(&normal).into_owned())
             }
             (error, _) => error,
         }
@@ -155,14 +175,23 @@ impl PatternError {
 
 fn literal(segment: &str) -> Result<Segment, PatternError> {
     let path = format!("/{segment}");
-    match normalize_path(&path, EncodedSlash::Reject) {
-        Ok(normal) if normal == path => Ok(Segment::Literal(segment.into())),
-        Ok(normal) => Err(PatternError::NotNormal(normal.into_owned())),
-        Err(error) => Err(PatternError::Invalid(error)),
+    let normal = normalize_path(&path, EncodedSlash::Reject).map_err(PatternError::Invalid)?;
+    let plain = plain_form(&normal);
+    match plain.strip_prefix('/') {
+        Some(plain) if written(plain) == segment => Ok(Segment::Literal(plain.into())),
+        _ => Err(PatternError::NotNormal(plain.into_owned())),
     }
 }
 
-/// Segments of a path in its normal form, without the empty one after a slash at the end.
+/// A segment in its plain form as patterns write it: what means something to them is escaped.
+fn written(segment: &str) -> Cow<'_, str> {
+    match segment.contains(['*', '{', '}']) {
+        true => Cow::Owned(segment.replace('*', "%2A").replace('{', "%7B").replace('}', "%7D")),
+        false => Cow::Borrowed(segment),
+    }
+}
+
+/// Segments of a path, without the empty one after a slash at the end.
 fn segments(path: &str) -> impl Iterator<Item = &str> {
     let inner = path.trim_start_matches('/');
     let inner = inner.strip_suffix('/').unwrap_or(inner);
@@ -277,7 +306,7 @@ impl Matcher {
 pub struct Request<'r> {
     /// Lower-case, without port or final dot; none on HTTP/1.0 without Host.
     pub host: Option<&'r str>,
-    /// In its normal form.
+    /// In its plain form.
     pub path: &'r str,
     /// As sent.
     pub method: &'r Method,

@@ -3,12 +3,13 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
+use tollgate_wire::target::plain_form;
 
 /// How a path is rewritten for the upstream. Both are whole segments, with a slash at the
 /// beginning and none at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PathRewrite {
-    /// Taken off, where the path begins with it.
+    /// Taken off, where the path begins with it, in its plain form.
     pub strip: Option<Box<str>>,
     /// Put in front, after that.
     pub add: Option<Box<str>>,
@@ -18,8 +19,10 @@ impl PathRewrite {
     /// What the upstream is asked for instead of `path`, which is in normal form.
     pub fn rewrite<'p>(&self, path: &'p str) -> Cow<'p, str> {
         let rest = self.strip.as_deref().and_then(|prefix| {
-            let rest = path.strip_prefix(prefix)?;
-            (rest.is_empty() || rest.starts_with('/')).then_some(rest)
+            let plain = plain_form(path);
+            let rest = plain.strip_prefix(prefix)?;
+            let is_whole = rest.is_empty() || rest.starts_with('/');
+            is_whole.then(|| below(path, prefix.matches('/').count()))
         });
         let rest = match rest {
             Some("") => "/",
@@ -31,6 +34,12 @@ impl PathRewrite {
             None => Cow::Borrowed(rest),
         }
     }
+}
+
+/// What follows so many segments of a path: nothing, or a path.
+fn below(path: &str, segments: usize) -> &str {
+    let slash = path.match_indices('/').nth(segments);
+    slash.and_then(|(at, _)| path.get(at..)).unwrap_or_default()
 }
 
 /// Fields that a route removes, sets and adds, in that order.
@@ -77,6 +86,9 @@ mod tests {
             (Some("/a/b"), Some("/c/d"), "/a/b/e", "/c/d/e"),
             (None, Some("/internal"), "/", "/internal/"),
             (None, None, "/users", "/users"),
+            (Some("/@v1"), None, "/%40v1/a%40b", "/a%40b"),
+            (Some("/@v1"), None, "/%40v1", "/"),
+            (Some("/@v1"), None, "/%40v10", "/%40v10"),
         ];
         for (strip, add, path, expected) in table {
             let rewrite = PathRewrite { strip: strip.map(Into::into), add: add.map(Into::into) };

@@ -1,6 +1,6 @@
 //! The routes of a log: paths whose segments vary become patterns.
 //!
-//! Paths are taken in their normal form, as routes match them. What a client can write is bounded:
+//! Paths are taken in their plain form, as routes match them. What a client can write is bounded:
 //! when there are too many places, those that are rarely asked for are counted together.
 
 mod siblings;
@@ -10,7 +10,7 @@ mod tests;
 mod tree;
 
 pub(super) use self::template::Template;
-use tollgate_wire::target::{EncodedSlash, normalize_path};
+use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form};
 
 use self::{template::in_order, tree::Node};
 
@@ -35,6 +35,7 @@ impl Paths {
         self.requests += times;
         let raw = target.split(['?', '#']).next().unwrap_or_default();
         let Ok(path) = normalize_path(raw, EncodedSlash::Reject) else { return };
+        let path = plain_form(&path);
         let mut segments = path.split('/').filter(|segment| !segment.is_empty());
         let mut node = &mut self.root;
         node.through += times;

@@ -1,8 +1,12 @@
 //! The request target's one normal form: its path, and the host that it is for.
 //!
-//! What is matched is what is forwarded. A path is normalised once, before a route is looked for,
-//! and the upstream receives exactly that text followed by the query as the client wrote it; so a
-//! limit cannot be dodged by a spelling that only the upstream understands.
+//! A path is normalised once, before a route is looked for, and the upstream receives that text
+//! followed by the query as the client wrote it; so a limit cannot be dodged by a spelling that
+//! only the upstream understands.
+//!
+//! Characters such as `@` and `:` may be delimiters to a server, and their escapes data (RFC 3986,
+//! section 2.2), so the normal form keeps both. Most frameworks make no difference: what is matched
+//! and counted is the [`plain_form`].
 
 mod disguise;
 mod host;
@@ -33,16 +37,20 @@ pub enum TargetError {
     /// `%00` in a query, which ends the text for servers written in C.
     #[error("query holds an escaped nul")]
     EscapedNul,
-    /// `%2f` in a path where [`EncodedSlash::Reject`] holds.
-    #[error("path holds an escaped slash")]
-    EscapedSlash,
-    /// A dot segment that only a server shows that decodes twice, or folds characters.
     /// `%00` to `%1F` and `%7F` in a path. Some servers cut them off: a pattern that ends in `$`
     /// matches before a line feed, so that `/login%0A` is `/login` to them.
     #[error("path holds an escaped control character")]
     EscapedControl,
+    /// `%2f` in a path where [`EncodedSlash::Reject`] holds.
+    #[error("path holds an escaped slash")]
+    EscapedSlash,
+    /// A dot segment that only a server shows that decodes twice, or folds characters.
     #[error("path holds a dot segment in disguise")]
     HiddenDots,
+    /// Another proxy forwards the path as it came, and servers may read it otherwise than it was
+    /// judged here.
+    #[error("path is not in its normal form, in which it was judged")]
+    NotNormal,
     /// UTF-8 that takes more bytes for a character than it needs (RFC 3629, section 10).
     #[error("path holds overlong UTF-8")]
     Overlong,
@@ -103,6 +111,50 @@ pub fn normalize_path(raw: &str, encoded_slash: EncodedSlash) -> Result<Cow<'_, 
         disguise::check(&normal)?;
     }
     Ok(normal)
+}
+
+/// A path in normal form as routes match it and counters count it: the escapes of all characters
+/// that may stand in a path as themselves are decoded (`/users/%40me` is `/users/@me`).
+///
+/// The others (spaces, `%25`, `%2F`, what is not ASCII) stay, in upper case, so that no two plain
+/// forms are the same path. Segments stay the same segments.
+pub fn plain_form(normal: &str) -> Cow<'_, str> {
+    decode_where(normal, |byte| matches!(classify(byte), Class::Plain))
+}
+
+/// A part of a path in normal form with the reserved characters of a segment decoded: sub-delims,
+/// `:` and `@` (RFC 3986, section 3.3). In its plain form a path may hold characters that a target
+/// may not, such as `<`; so decoded, it is still a valid one.
+pub fn with_reserved_decoded(part: &str) -> Cow<'_, str> {
+    decode_where(part, |byte| b"!$&'()*+,;=:@".contains(&byte))
+}
+
+/// Decodes the escapes of some ASCII characters in a text whose escapes are well-formed.
+fn decode_where(text: &str, is_decoded: impl Fn(u8) -> bool) -> Cow<'_, str> {
+    let decodes = |escape: &str| {
+        let byte = escaped_byte(escape.as_bytes()).ok();
+        byte.filter(|byte| byte.is_ascii() && is_decoded(*byte))
+    };
+    let mut pieces = text.split('%');
+    let first = pieces.next().unwrap_or_default();
+    if pieces.clone().all(|piece| decodes(piece).is_none()) {
+        return Cow::Borrowed(text);
+    }
+    let mut decoded = String::with_capacity(text.len());
+    decoded.push_str(first);
+    for piece in pieces {
+        match (decodes(piece), piece.get(2..)) {
+            (Some(byte), Some(rest)) => {
+                decoded.push(char::from(byte));
+                decoded.push_str(rest);
+            }
+            _ => {
+                decoded.push('%');
+                decoded.push_str(piece);
+            }
+        }
+    }
+    Cow::Owned(decoded)
 }
 
 /// Checks a query, which is forwarded untouched: nothing is matched on it.

@@ -135,8 +135,10 @@ impl KeyBuilder<'_, '_, '_> {
         let JudgeInput { head, client, .. } = input;
         match part {
             KeyPart::Host => head.host().map(bytes),
-            KeyPart::Path => route.map(|_| Cow::Borrowed(without_final_slash(&head.path))),
-            KeyPart::PathParameter(name) => (*route)?.path.parameter(name, &head.path).map(bytes),
+            KeyPart::Path => route.map(|_| Cow::Borrowed(without_final_slash(head.plain_path()))),
+            KeyPart::PathParameter(name) => {
+                (*route)?.path.parameter(name, head.plain_path()).map(bytes)
+            }
             // Some servers take `get` for GET, so counters do as well.
             KeyPart::Method => {
                 route.map(|_| Cow::Owned(head.method.as_str().to_ascii_uppercase().into_bytes()))
@@ -159,7 +161,7 @@ impl KeyBuilder<'_, '_, '_> {
                 let caller = self.identity.caller.as_ref();
                 caller.map(|caller| format!("{}:{}", caller.kind, caller.value))
             }
-            KeyPart::Path => Some(input.head.path.to_string()),
+            KeyPart::Path => Some(input.head.plain_path().to_owned()),
             KeyPart::Claim(name) => self.claim(name).map(ToString::to_string),
             _ if part.chooser() == Chooser::Client => None,
             _ => self.value(part).map(|value| String::from_utf8_lossy(&value).into_owned()),

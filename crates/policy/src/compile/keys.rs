@@ -2,6 +2,7 @@
 
 use http::{HeaderName, HeaderValue};
 use ipnet::IpNet;
+use tollgate_wire::target::plain_form;
 use tollgate_yaml::{Check, Node, Spanned, Value, suggest};
 
 use super::{Compiler, words::Names};
@@ -188,7 +189,7 @@ impl Compiler<'_> {
                     );
                     return None;
                 }
-                any()
+                Some(Wanted::Text(plain_form(value).into()))
             }
             KeyPart::Method => self.method(&text).and_then(|_| any()),
             KeyPart::Header(_) => match HeaderValue::from_str(&text.value) {

@@ -4,7 +4,7 @@ use std::{borrow::Cow, time::Duration};
 
 use http::StatusCode;
 use tollgate_identity::{Scheme, TokenSources};
-use tollgate_wire::target::{EncodedSlash, normalize_path};
+use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form};
 use tollgate_yaml::{Check, Spanned};
 
 use super::Compiler;
@@ -71,7 +71,7 @@ impl Compiler<'_> {
             return Some(None);
         }
         let normal = normalize_path(&raw.value, EncodedSlash::Reject);
-        let message = match normal {
+        let message = match normal.as_deref().map(plain_form) {
             Ok(normal) if normal == raw.value && !normal.contains(['?', '#']) => {
                 return Some(Some(Cow::Owned(raw.value.clone())));
             }

@@ -2,7 +2,7 @@
 //! what they may switch to.
 
 use http::{HeaderName, HeaderValue, header};
-use tollgate_wire::target::{EncodedSlash, normalize_path};
+use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form};
 use tollgate_yaml::{Check, Entries, Node, Spanned, Value};
 
 use super::Compiler;
@@ -36,7 +36,8 @@ impl Compiler<'_> {
                 self.refuse(raw.span, message, "write what the paths of `match` begin with");
             }
         }
-        Some(PathRewrite { strip: strip?, add: add? })
+        let strip = strip?.map(|strip| plain_form(&strip).into());
+        Some(PathRewrite { strip, add: add? })
     }
 
     /// Whole segments, as they are in a path of normal form.

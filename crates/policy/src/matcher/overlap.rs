@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use super::{PathPattern, Segment};
+use super::{PathPattern, Segment, written};
 
 impl PathPattern {
     /// The pattern of all paths that both match; none if there are none.
@@ -85,7 +85,7 @@ impl fmt::Display for PathPattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for segment in &self.segments {
             match segment {
-                Segment::Literal(literal) => write!(f, "/{literal}")?,
+                Segment::Literal(literal) => write!(f, "/{}", written(literal))?,
                 Segment::Any(None) => f.write_str("/*")?,
                 Segment::Any(Some(name)) => write!(f, "/{{{name}}}")?,
             }

@@ -2,6 +2,8 @@
 
 use proptest::prelude::*;
 
+use tollgate_wire::target::TargetError;
+
 use super::*;
 
 #[test]
@@ -28,6 +30,10 @@ fn patterns_match_whole_segments() {
         ("/repos/{owner}/{repo}/**", "/repos/o", false),
         ("/repos/{owner}/{repo}", "/repos/o/r/", true),
         ("/A", "/a", false),
+        ("/users/@me", "/users/@me", true),
+        ("/a%2Ab%7Bc%7D", "/a*b{c}", true),
+        ("/%2A", "/b", false),
+        ("/%2A%2A", "/b", false),
     ] {
         assert_eq!(
             PathPattern::parse(pattern).unwrap().matches(path),
@@ -50,6 +56,9 @@ fn patterns_that_could_mislead_are_refused() {
         ("/{}", PartialSegment("{}".into())),
         ("/{a}/b/{a}", ParameterTwice("a".into())),
         ("/%61", NotNormal("/a".into())),
+        ("/users/%40me", NotNormal("/users/@me".into())),
+        ("/a%2ab", NotNormal("/a*b".into())),
+        ("/login%0A", Invalid(TargetError::EscapedControl)),
         ("/a/../b", NotNormal("/b".into())),
     ] {
         assert_eq!(PathPattern::parse(pattern), Err(error), "{pattern}");
@@ -71,6 +80,19 @@ fn parameters_are_segments_of_the_path() {
     }
     assert!(pattern.has_parameter("owner"));
     assert!(!pattern.has_parameter("*"));
+}
+
+#[test]
+fn what_a_pattern_spells_out_is_forwarded_so() {
+    for (pattern, path, expected) in [
+        ("/users/@me", "/users/%40me", "/users/@me"),
+        ("/users/@me/{x}/**", "/users/%40me/a%40b/%3A/", "/users/@me/a%40b/%3A/"),
+        ("/{a}/x:y", "/%40/x%3Ay", "/%40/x:y"),
+        ("/**", "/%40", "/%40"),
+        ("/a%7Bb", "/a%7Bb", "/a%7Bb"),
+    ] {
+        assert_eq!(PathPattern::parse(pattern).unwrap().spell(path), expected, "{pattern} {path}");
+    }
 }
 
 #[test]

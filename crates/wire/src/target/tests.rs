@@ -64,6 +64,28 @@ fn spellings_of_one_path_have_one_normal_form() {
 }
 
 #[test]
+fn spellings_that_frameworks_take_for_one_path_have_one_plain_form() {
+    for (raw, expected) in [
+        ("/", "/"),
+        ("/users/@me", "/users/@me"),
+        ("/users/%40me", "/users/@me"),
+        ("/v1/jobs%3acancel", "/v1/jobs:cancel"),
+        ("/v1/jobs%3Acancel", "/v1/jobs:cancel"),
+        ("/%21%24%26%27%28%29%2A%2b%2C%3B%3d", "/!$&'()*+,;="),
+        ("/%7b%22a%22%7C%5E%60%3C%3E%7D", "/{\"a\"|^`<>}"),
+        ("/a%20b%25%3F%23/%c3%a9", "/a%20b%25%3F%23/%C3%A9"),
+        ("/%2540me", "/%2540me"),
+        ("/%40", "/@"),
+    ] {
+        let normal = normalize(raw).unwrap();
+        assert_eq!(plain_form(&normal), expected, "{raw}");
+    }
+    assert_eq!(plain_form("/a%2Fb%40"), "/a%2Fb@", "where `%2F` is kept");
+    assert!(matches!(plain_form("/a@b/%20"), Cow::Borrowed(_)));
+    assert_eq!(with_reserved_decoded("jobs%3Acancel%3C%7B%20"), "jobs:cancel%3C%7B%20");
+}
+
+#[test]
 fn an_escaped_slash_is_refused_kept_or_decoded() {
     for (encoded_slash, raw, expected) in [
         (EncodedSlash::Reject, "/a%2fb", Err(TargetError::EscapedSlash)),
@@ -480,6 +502,29 @@ proptest! {
                 matches!(again, Ok(Cow::Borrowed(same)) if same == normal),
                 "{} became {:?}", normal, again
             );
+        }
+    }
+
+    #[test]
+    fn prop_a_plain_form_has_the_same_segments_and_is_one_for_all_spellings(
+        path in arbitrary::path(),
+        encoded_slash in arbitrary::encoded_slash(),
+    ) {
+        if let Ok(normal) = normalize_path(&path, encoded_slash) {
+            let plain = plain_form(&normal);
+            prop_assert_eq!(plain.matches('/').count(), normal.matches('/').count());
+            // Whatever is escaped in addition, it is the same path.
+            let escaped: String = plain
+                .chars()
+                .map(|c| match c {
+                    // Digits may be those of an escape that stays.
+                    '/' | '%' | '0'..='9' | 'a'..='f' | 'A'..='F' => c.to_string(),
+                    _ => format!("%{:02x}", u32::from(c)),
+                })
+                .collect();
+            let again = normalize_path(&escaped, encoded_slash);
+            let again = again.as_deref().map(|again| plain_form(again).into_owned());
+            prop_assert_eq!(again.as_deref(), Ok(&*plain));
         }
     }
 
