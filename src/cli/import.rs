@@ -46,7 +46,8 @@ pub(super) fn run(
     let Some(configuration) = configuration.filter(|_| problems.is_empty()) else {
         return Err(problems.into());
     };
-    let imported = envoy::policy(&configuration);
+    let imported =
+        envoy::policy(&configuration).with_context(|| format!("cannot import {name}"))?;
     for note in &imported.left_out {
         let place = document.problem(note.span, &note.message, "").place();
         writeln!(notes, "{place}: left out: {}", note.message)?;

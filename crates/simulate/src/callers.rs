@@ -11,8 +11,12 @@ use super::{Against, CallerChange, WorstCaller, curve::share};
 /// How many callers are named.
 const NAMED: usize = 10;
 
-/// Callers who were denied and are remembered by name, for each list.
-const MAX_NAMES: usize = 1_000_000;
+/// The most memory for what a report says of callers, in bytes. Past it those are kept that were
+/// denied most.
+const MAX_NAME_BYTES: usize = 32 * 1024 * 1024;
+
+/// The most characters of a word in a command.
+const MAX_WORD: usize = 1000;
 
 /// Requests that are counted together.
 const WAITING: usize = 64;
@@ -25,6 +29,10 @@ pub(super) struct CallerCounts {
     /// for together, where it is not in a cache of the processor.
     waiting: Vec<u64>,
     names: FxHashMap<u64, Box<DeniedCaller>>,
+    /// The memory of `names`, about, in bytes.
+    name_bytes: usize,
+    /// Callers have a name only with more denials than this.
+    unnamed: u32,
 }
 
 /// What was counted of a caller.
@@ -41,12 +49,20 @@ struct CallerCount {
     is_denied: bool,
 }
 
+impl CallerCount {
+    /// The more, the more a report has to say of the caller.
+    fn denials(&self) -> u32 {
+        self.denied.max(self.against)
+    }
+}
+
 /// What a report says of a caller that was denied.
 pub(super) struct DeniedCaller {
     /// Kind and value.
     pub(super) caller: String,
     pub(super) tier: String,
-    /// When it was denied for the first time.
+    /// When it was denied for the first time; of one whose name was dropped meanwhile, the first
+    /// time after that.
     pub(super) first: Timestamp,
     /// A command that explains that request.
     pub(super) explain: String,
@@ -60,6 +76,12 @@ impl DeniedCaller {
             Some((_, count)) => *count += 1,
             None => self.limits.push((limit.into(), 1)),
         }
+    }
+
+    /// Its memory, about, in bytes.
+    fn bytes(&self) -> usize {
+        const FIXED: usize = 2 * size_of::<DeniedCaller>();
+        FIXED + self.caller.len() + self.tier.len() + self.explain.len()
     }
 }
 
@@ -92,7 +114,8 @@ impl CallerCounts {
         let is_compared = judged.would_deny_enforced();
         count.compared = count.compared.saturating_add(is_compared.into());
         count.is_denied |= judged.verdict == PastVerdict::Denied;
-        self.name(caller, describe);
+        let denials = count.denials();
+        self.name(caller, denials, describe);
         let Some(named) = self.names.get_mut(&caller) else { return };
         for charge in judged.charges.iter().filter(|charge| !charge.fits) {
             named.add(&charge.limit.name);
@@ -105,14 +128,34 @@ impl CallerCounts {
         caller: u64,
         describe: impl FnOnce() -> DeniedCaller,
     ) {
-        let against = &mut self.all.entry(caller).or_default().against;
-        *against = against.saturating_add(1);
-        self.name(caller, describe);
+        let count = self.all.entry(caller).or_default();
+        count.against = count.against.saturating_add(1);
+        let denials = count.denials();
+        self.name(caller, denials, describe);
     }
 
-    fn name(&mut self, caller: u64, describe: impl FnOnce() -> DeniedCaller) {
-        if self.names.len() < MAX_NAMES {
-            self.names.entry(caller).or_insert_with(|| Box::new(describe()));
+    fn name(&mut self, caller: u64, denials: u32, describe: impl FnOnce() -> DeniedCaller) {
+        if denials <= self.unnamed || self.names.contains_key(&caller) {
+            return;
+        }
+        let named = Box::new(describe());
+        self.name_bytes += named.bytes();
+        self.names.insert(caller, named);
+        if self.name_bytes > MAX_NAME_BYTES {
+            self.drop_names();
+        }
+    }
+
+    /// Drops the half of the names whose callers were denied least.
+    fn drop_names(&mut self) {
+        let denials = |caller: &u64| self.all.get(caller).map_or(0, CallerCount::denials);
+        let mut named: Vec<(u32, u64)> =
+            self.names.keys().map(|caller| (denials(caller), *caller)).collect();
+        named.sort_unstable();
+        named.truncate(named.len() / 2);
+        for (denials, caller) in named {
+            self.unnamed = denials;
+            self.name_bytes -= self.names.remove(&caller).map_or(0, |dropped| dropped.bytes());
         }
     }
 
@@ -191,10 +234,16 @@ impl CallerCounts {
     }
 }
 
-/// A word as a shell takes it.
+/// A word as a shell takes it. What is beyond [`MAX_WORD`] is an ellipsis: the command stays one
+/// that can be pasted.
 pub(super) fn quoted(word: &str) -> String {
+    let end = word.char_indices().nth(MAX_WORD).map(|(end, _)| end);
+    let (word, ellipsis) = match end.and_then(|end| word.get(..end)) {
+        Some(kept) => (kept, "…"),
+        None => (word, ""),
+    };
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_./:=,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(is_plain) {
+    if !word.is_empty() && ellipsis.is_empty() && word.chars().all(is_plain) {
         return word.to_owned();
     }
     let mut quoted = String::from("'");
@@ -208,6 +257,7 @@ pub(super) fn quoted(word: &str) -> String {
             c => quoted.push(c),
         }
     }
+    quoted.push_str(ellipsis);
     quoted.push('\'');
     quoted
 }
@@ -217,11 +267,40 @@ mod tests {
     use super::*;
 
     #[test]
+    fn names_have_bounded_memory_and_those_denied_most_keep_theirs() {
+        let mut counts = CallerCounts::default();
+        let described = |caller: u64| DeniedCaller {
+            caller: caller.to_string(),
+            tier: String::new(),
+            first: Timestamp::from_secs(1),
+            explain: "x".repeat(1000),
+            limits: Vec::new(),
+        };
+        for caller in 0..200_000 {
+            counts.add_denial_against(caller, || described(caller));
+            // One in a thousand has a second denial.
+            if caller % 1000 == 0 {
+                counts.add_denial_against(caller, || described(caller));
+            }
+            assert!(counts.name_bytes <= MAX_NAME_BYTES);
+        }
+        let bytes: usize = counts.names.values().map(|named| named.bytes()).sum();
+        assert_eq!(counts.name_bytes, bytes);
+        assert!(bytes > MAX_NAME_BYTES / 4, "{bytes}");
+        let against = counts.against(String::new(), 1);
+        assert_eq!(against.worse.len() + against.better.len(), NAMED);
+        assert!((0..200).all(|twice| counts.names.contains_key(&(twice * 1000))));
+    }
+
+    #[test]
     fn words_are_quoted_for_a_shell() {
         assert_eq!(quoted("/a/b.c"), "/a/b.c");
         assert_eq!(quoted("/a?b=c&d"), "'/a?b=c&d'");
         assert_eq!(quoted("it's"), "'it'\\''s'");
         assert_eq!(quoted("$(rm)\n"), "'$(rm)\\x0a'");
         assert_eq!(quoted(""), "''");
+        let long = "é".repeat(MAX_WORD);
+        assert_eq!(quoted(&long), format!("'{long}'"));
+        assert_eq!(quoted(&format!("{long}'")), format!("'{long}…'"));
     }
 }

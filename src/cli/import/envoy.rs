@@ -106,11 +106,28 @@ const MAX_KEYS: usize = 8;
 /// The length of a limit's name.
 const MAX_NAME: usize = 64;
 
+/// The most nodes that are looked through, each as often as a more specific one hides it: what is
+/// hidden is hidden again on the next level, so a small file can make very many entries.
+const MAX_VISITS: usize = 10_000;
+
+/// The configuration needs more entries than a policy should have.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "more than {MAX_VISITS} entries are needed: nodes with a value hide those without one on many \
+     levels. Write out the values, or give each level fewer nodes, and import again"
+)]
+pub(super) struct TooManyEntries;
+
 /// The policy for a configuration.
-pub(super) fn policy(configuration: &Configuration) -> Imported {
+///
+/// # Errors
+///
+/// It needs too many entries.
+pub(super) fn policy(configuration: &Configuration) -> Result<Imported, TooManyEntries> {
     let mut left_out = Vec::new();
     let mut rules = Vec::new();
-    collect(&configuration.descriptors, &[], &mut rules, &mut left_out);
+    let mut visits = 0;
+    collect(&configuration.descriptors, &[], &mut rules, &mut left_out, &mut visits)?;
     let mut names: Vec<String> = Vec::new();
     let (mut limits, mut entries) = (String::new(), String::new());
     for rule in &rules {
@@ -152,7 +169,7 @@ pub(super) fn policy(configuration: &Configuration) -> Imported {
          {}\n",
         sections.trim_end()
     );
-    Imported { policy, left_out }
+    Ok(Imported { policy, left_out })
 }
 
 /// Adds the rules of nodes that are below `above`.
@@ -161,10 +178,15 @@ fn collect<'c>(
     above: &[(&'c str, Option<&'c str>)],
     rules: &mut Vec<Rule<'c>>,
     left_out: &mut Vec<LeftOut>,
-) {
+    visits: &mut usize,
+) -> Result<(), TooManyEntries> {
     let mut ordered: Vec<&Spanned<Descriptor>> = nodes.iter().collect();
     ordered.sort_by_key(|node| specificity(&node.value));
     for (at, node) in ordered.iter().enumerate() {
+        *visits += 1;
+        if *visits > MAX_VISITS {
+            return Err(TooManyEntries);
+        }
         let own = &node.value;
         let entry = entry_of(own);
         let mut path = above.to_vec();
@@ -195,11 +217,12 @@ fn collect<'c>(
                 }),
             }
         }
-        collect(&own.descriptors, &path, rules, left_out);
+        collect(&own.descriptors, &path, rules, left_out, visits)?;
         // What a less specific node of the same key has is not found from here.
         for other in ordered.iter().skip(at + 1).filter(|other| covers(&other.value, own)) {
             let mut hidden = Vec::new();
-            collect(std::slice::from_ref(*other), above, &mut hidden, &mut Vec::new());
+            let other = std::slice::from_ref(*other);
+            collect(other, above, &mut hidden, &mut Vec::new(), visits)?;
             for mut rule in hidden {
                 if let Some(place) = rule.entries.get_mut(above.len()) {
                     *place = entry;
@@ -212,6 +235,7 @@ fn collect<'c>(
             }
         }
     }
+    Ok(())
 }
 
 /// The less, the earlier the reference takes it.
@@ -332,7 +356,7 @@ mod tests {
         let mut problems = Vec::new();
         let configuration: Configuration = document.decode(&[], &mut problems).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
-        let Imported { policy, left_out } = super::policy(&configuration);
+        let Imported { policy, left_out } = super::policy(&configuration).unwrap();
         let lines = policy.lines().filter(|line| line.starts_with("  "));
         let left_out = left_out.into_iter().map(|note| note.message);
         (lines.map(|line| line.trim().to_owned()).collect(), left_out.collect())
@@ -379,6 +403,21 @@ mod tests {
         for (note, begun) in left_out.iter().zip(begun) {
             assert!(note.starts_with(begun), "{note}");
         }
+    }
+
+    #[test]
+    fn small_file_that_needs_very_many_entries_is_refused() {
+        let nested = (0..8).fold(String::new(), |below, level| {
+            let rate = "rate_limit: { unit: day, requests_per_unit: 1 }";
+            let valued =
+                ["a", "b", "c"].map(|value| format!("{{ key: k{level}, value: {value} }}"));
+            let valued = valued.join(", ");
+            format!("{valued}, {{ key: k{level}, {rate}, descriptors: [{below}] }}")
+        });
+        let text = format!("domain: d\ndescriptors: [{nested}]\n");
+        let document = Document::parse("limits.yaml", &text).unwrap();
+        let configuration: Configuration = document.decode(&[], &mut Vec::new()).unwrap();
+        assert_eq!(super::policy(&configuration).err(), Some(TooManyEntries));
     }
 
     #[test]
