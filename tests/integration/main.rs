@@ -53,6 +53,9 @@ mod panics;
 /// Other proxies that ask whether they may forward a request.
 mod forward_auth;
 
+/// What holds for every proxy that asks.
+mod askers;
+
 /// Descriptors of Envoy's rate limit filter.
 mod descriptors;
 /// Programs that charge limits by name.

@@ -3,6 +3,7 @@
 
 mod authority;
 mod client;
+mod doors;
 pub(crate) mod frames;
 mod otlp;
 mod policy;
@@ -21,6 +22,7 @@ use std::time::Duration;
 pub(crate) use self::{
     authority::{Answer, Authority, INTROSPECTION, IssuerKey, JWKS, METADATA},
     client::{Client, Request, Response, delete, get, http2, http2_given_up, options, post},
+    doors::Door,
     otlp::{ExportedSpan, OtlpReceiver},
     policy::{Policy, algorithms, forms_of_algorithms},
     ports::{ClosedPort, free_address, free_port},

@@ -8,7 +8,8 @@ use tollgate_policy::{self as policy, Policies, Policy, Route};
 use tollgate_response::Rejection;
 use tollgate_upstream::check_connection;
 use tollgate_wire::target::{
-    Form, Host, check_query, form, normalize_path, plain_form, request_host,
+    Form, Host, TargetError, check_query, check_same_segments, form, normalize_path, plain_form,
+    request_host,
 };
 
 /// A head whose form is sound.
@@ -83,6 +84,14 @@ impl<'r> Head<'r> {
     /// The query as it came.
     pub(super) fn query(&self) -> Option<&str> {
         self.uri.query()
+    }
+
+    /// Checks that a server which gets the path as it came reads it as it was judged here.
+    ///
+    /// # Errors
+    /// [`TargetError::NotNormal`].
+    pub(super) fn check_forwarded_as_it_came(&self) -> Result<(), TargetError> {
+        check_same_segments(self.uri.path(), &self.path)
     }
 
     /// What a route is chosen by, of a client at this address.

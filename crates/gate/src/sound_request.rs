@@ -28,6 +28,9 @@ impl<'r, 'p> SoundRequest<'r, 'p> {
         now: Timestamp,
     ) -> Result<Self, Rejection> {
         let (head, policy) = Head::read(parts, policies)?;
+        if inbound.asker.is_some() {
+            head.check_forwarded_as_it_came()?;
+        }
         let certificate = inbound.peer.certificate(now)?;
         let client = Client {
             address: inbound.address,

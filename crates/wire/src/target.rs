@@ -10,6 +10,7 @@
 
 mod disguise;
 mod host;
+mod spelling;
 
 use std::borrow::Cow;
 
@@ -155,6 +156,18 @@ fn decode_where(text: &str, is_decoded: impl Fn(u8) -> bool) -> Cow<'_, str> {
         }
     }
     Cow::Owned(decoded)
+}
+
+/// Checks that a path which is forwarded as it came, and not in its normal form, has the segments
+/// of that form: escapes may differ in what they spell out, and in the case of their digits.
+///
+/// # Errors
+/// [`TargetError::NotNormal`].
+pub fn check_same_segments(raw: &str, normal: &str) -> Result<(), TargetError> {
+    match spelling::is_same(raw.as_bytes(), normal.as_bytes()) {
+        true => Ok(()),
+        false => Err(TargetError::NotNormal),
+    }
 }
 
 /// Checks a query, which is forwarded untouched: nothing is matched on it.

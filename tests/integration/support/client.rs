@@ -22,10 +22,10 @@ const HOST: &str = "api.example.com";
 /// A request to be sent.
 #[derive(Clone)]
 pub(crate) struct Request {
-    method: &'static str,
-    target: String,
-    host: String,
-    fields: Vec<(String, String)>,
+    pub(super) method: &'static str,
+    pub(super) target: String,
+    pub(super) host: String,
+    pub(super) fields: Vec<(String, String)>,
     body: Option<Vec<u8>>,
 }
 
@@ -60,6 +60,11 @@ impl Request {
     pub(crate) fn field(mut self, name: &str, value: &str) -> Request {
         self.fields.push((name.to_owned(), value.to_owned()));
         self
+    }
+
+    /// As a program sends it to a listener for decisions.
+    pub(crate) fn from_program(self) -> Request {
+        self.host("localhost").field("content-type", "application/json")
     }
 
     /// With this token.
@@ -282,7 +287,7 @@ impl fmt::Debug for Response {
 /// Sends requests over one HTTP/2 connection, one after the other.
 pub(crate) fn http2(
     address: SocketAddr,
-    requests: Vec<http::Request<String>>,
+    requests: Vec<http::Request<impl Into<Bytes>>>,
 ) -> Vec<http::Response<Bytes>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
     let exchange = async {
@@ -292,7 +297,7 @@ pub(crate) fn http2(
         tokio::spawn(connection);
         let mut responses = Vec::new();
         for request in requests {
-            let request = request.map(|body| Full::new(Bytes::from(body)));
+            let request = request.map(|body| Full::new(body.into()));
             let (head, body) = sender.send_request(request).await.unwrap().into_parts();
             let body = body.collect().await.unwrap().to_bytes();
             responses.push(http::Response::from_parts(head, body));

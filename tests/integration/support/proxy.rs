@@ -50,8 +50,8 @@ pub(crate) fn seconds(instant: &str) -> u64 {
 /// A proxy on a port of its own, with one worker unless its settings say otherwise.
 pub(crate) struct Proxy {
     address: SocketAddr,
-    /// Where other proxies ask, if they may.
-    asked_at: Option<SocketAddr>,
+    /// Where other programs ask over HTTP or by gRPC, in the order of the settings.
+    asked_at: Vec<SocketAddr>,
     clock: Clock,
     stores: Arc<Stores>,
     shared: Arc<Shared>,
@@ -178,8 +178,8 @@ impl Proxy {
         let nowhere = SocketAddr::from(([127, 0, 0, 1], 0));
         let address = listeners[0].address().unwrap().tcp().unwrap_or(nowhere);
         let settings = configuration.settings.clone();
-        let asked_at = listeners.get(settings.listeners.len());
-        let asked_at = asked_at.and_then(|listener| listener.address().unwrap().tcp());
+        let asked_at = listeners.iter().skip(settings.listeners.len());
+        let asked_at = asked_at.filter_map(|listener| listener.address().unwrap().tcp()).collect();
         let workers = configuration.settings.workers;
         let drain = configuration.settings.drain;
         let shared = Arc::new(Shared::new(configuration, clock.clone()).unwrap());
@@ -301,9 +301,14 @@ impl Proxy {
         self.connect().send(&request)
     }
 
-    /// Sends one request to where other proxies ask.
+    /// Sends one request to the first listener at which other programs ask.
     pub(crate) fn ask(&self, request: Request) -> Response {
-        Client::connect(self.asked_at.unwrap()).send(&request)
+        Client::connect(self.asked_at(0)).send(&request)
+    }
+
+    /// Where other programs ask: at the listener of this position.
+    pub(crate) fn asked_at(&self, position: usize) -> SocketAddr {
+        self.asked_at[position]
     }
 
     /// Programs that wait for room.

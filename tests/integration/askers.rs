@@ -1,0 +1,3 @@
+//! What other proxies ask, whichever of them asks: what they forward is what was judged.
+
+mod targets;
