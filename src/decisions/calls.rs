@@ -14,7 +14,7 @@ use tollgate_gate::{
     charge_plan::ChargeRole,
     tally::{DecidedCharge, Tally, adjustment},
 };
-use tollgate_limit::{Charge, Outcome, Retry};
+use tollgate_limit::{Charge, Retry};
 use tollgate_policy::Policy;
 use tollgate_response::Rejection;
 use tollgate_store::Adjustment;
@@ -131,33 +131,39 @@ async fn correct(
     let Redemption { policy, charges: all, at } =
         redeem(request, policies, hasher, store, now).await?;
     let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
-    let peeked = match at {
+    let peek = async || match at {
         None => store.peek_latest(&charges, now).await,
         Some(at) => store.client_timed().peek(&charges, at),
     };
-    let mut standings = Vec::new();
-    for (own, outcome) in all.iter().zip(&peeked.outcomes) {
-        let ReceiptCharge { limit, window_secs, charge, receipt, decided_by } = own;
-        let outcome = Outcome { decided_by: *decided_by, ..*outcome };
-        let mut standing = outcome.standing;
+    let mut standings = peek().await.outcomes;
+    let mut is_elsewhere = false;
+    for (own, outcome) in all.iter().zip(&mut standings) {
+        let ReceiptCharge { limit, window_secs: _, charge, receipt, decided_by } = own;
+        outcome.decided_by = *decided_by;
+        is_elsewhere |= store.is_decided_elsewhere(charge, *decided_by);
         if let Some((adjustment, units)) = adjustment(charge.cost, cost, Some(*receipt)) {
             let settling = Charge { cost: units, ..*charge };
             let settled = match at {
-                None => store.settle(&settling, &outcome, adjustment, now),
+                None => store.settle(&settling, outcome, adjustment, now),
                 Some(at) => store.client_timed().settle(&settling, adjustment, at, now),
             };
-            standing = settled.unwrap_or(standing);
+            outcome.standing = settled.unwrap_or(outcome.standing);
             head.count_adjustment(policy, limit, adjustment, units);
             if let Adjustment::GiveBack(_) = adjustment {
                 shared.stores.waiting.given_back(charge.key.entry);
             }
         }
-        standings.push(WindowStanding {
-            limit: limit.name.clone(),
-            window_seconds: *window_secs,
-            standing,
-        });
     }
+    if is_elsewhere {
+        // By now the counters that have the charges were corrected, or will be when they answer.
+        standings = peek().await.outcomes;
+    }
+    let standings = all.iter().zip(&standings).map(|(own, outcome)| WindowStanding {
+        limit: own.limit.name.clone(),
+        window_seconds: own.window_secs,
+        standing: outcome.standing,
+    });
+    let standings = standings.collect();
     let answer = Ok(Answer { standings, ..Answer::default() });
     Ok(end_uncharged(head, Some(policy), answer))
 }

@@ -2,6 +2,7 @@
 
 mod carried;
 mod mirror;
+mod receipts;
 mod rolling;
 
 use std::{

@@ -122,6 +122,24 @@ pub trait Algorithm: Sized {
         false
     }
 
+    /// The receipt of a charge on the [share](Algorithm::share) of one of `instances`, as it holds
+    /// from `now` on for a counter of this limit that the charge was added to.
+    fn receipt_of_share(
+        &self,
+        receipt: Receipt,
+        _instances: NonZeroU32,
+        _now: Timestamp,
+    ) -> Receipt {
+        receipt
+    }
+
+    /// The receipt by which `state` gives back `cost` units of a charge that was made on another
+    /// counter and [added](Algorithm::add) to this one, or merged with it; none if they cannot be
+    /// told from later charges.
+    fn receipt_in(&self, _state: &Self::State, receipt: Receipt, _cost: u32) -> Option<Receipt> {
+        Some(receipt)
+    }
+
     /// When `cost`, which does not fit a counter with this standing, will fit. Not always exact:
     /// for a cost of several units it is the end of the window.
     fn foresee(&self, standing: &Standing, cost: u32, _now: Timestamp) -> Retry {

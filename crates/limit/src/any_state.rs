@@ -10,7 +10,7 @@
 use tollgate_clock::Timestamp;
 
 use super::{
-    algorithm::Algorithm,
+    algorithm::{Algorithm, Receipt},
     kind::{AnyState, Quota, StateVariant},
     standing::Standing,
     with_algorithm,
@@ -20,6 +20,12 @@ impl Quota {
     /// How a counter in this state stands at `now`; none if it is the state of another algorithm.
     pub fn standing_of(&self, state: &AnyState, now: Timestamp) -> Option<Standing> {
         with_algorithm!(self, algorithm => standing_of(algorithm, state, now))
+    }
+
+    /// The receipt of a charge that was made elsewhere and added to a counter in this state, as in
+    /// [`Algorithm::receipt_in`]; none if it is the state of another algorithm, too.
+    pub fn receipt_in(&self, state: &AnyState, receipt: Receipt, cost: u32) -> Option<Receipt> {
+        with_algorithm!(self, algorithm => receipt_in(algorithm, state, receipt, cost))
     }
 
     /// What a counter of this quota holds at `now` beyond `base`, its earlier state, which may be
@@ -40,6 +46,15 @@ fn standing_of<A: Algorithm<State: StateVariant>>(
     now: Timestamp,
 ) -> Option<Standing> {
     Some(algorithm.standing(StateVariant::from_any(state)?, now))
+}
+
+fn receipt_in<A: Algorithm<State: StateVariant>>(
+    algorithm: &A,
+    state: &AnyState,
+    receipt: Receipt,
+    cost: u32,
+) -> Option<Receipt> {
+    algorithm.receipt_in(StateVariant::from_any(state)?, receipt, cost)
 }
 
 fn beyond<A: Algorithm<State: StateVariant>>(

@@ -184,6 +184,11 @@ impl Algorithm for FixedWindow {
         is_more
     }
 
+    /// A window that ends later was opened after the charge.
+    fn receipt_in(&self, window: &Window, receipt: Receipt, _cost: u32) -> Option<Receipt> {
+        (window.reset <= receipt.at).then(|| self.receipt(window))
+    }
+
     fn plain(units: u32, window: Duration) -> Option<FixedWindow> {
         Some(FixedWindow { limit: units, align: Align::FirstRequest(window) })
     }

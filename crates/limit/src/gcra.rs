@@ -275,6 +275,14 @@ impl Algorithm for Gcra {
         is_more
     }
 
+    /// The whole drains faster than its share by a factor of `instances`.
+    fn receipt_of_share(&self, receipt: Receipt, instances: NonZeroU32, now: Timestamp) -> Receipt {
+        match (instances.get(), receipt.at.saturating_since(now)) {
+            (1, _) => receipt,
+            (instances, left) => Receipt { at: now + left / instances, number: 0 },
+        }
+    }
+
     fn plain(units: u32, window: Duration) -> Option<Gcra> {
         Gcra::new(units, window, units, units)
     }

@@ -50,6 +50,18 @@ impl Quota {
         with_algorithm!(self, own => own.open_receipt(standing, cost, now))
     }
 
+    /// A receipt of a share's counter for a counter of the whole, as in
+    /// [`Algorithm::receipt_of_share`].
+    #[must_use]
+    pub fn receipt_of_share(
+        &self,
+        receipt: Receipt,
+        instances: NonZeroU32,
+        now: Timestamp,
+    ) -> Receipt {
+        with_algorithm!(self, own => own.receipt_of_share(receipt, instances, now))
+    }
+
     /// Whether its counters are made of leases, as in [`Algorithm::HOLDS_LEASES`].
     pub fn holds_leases(&self) -> bool {
         self.kind().holds_leases()

@@ -420,6 +420,13 @@ impl Algorithm for SlidingLog {
         units > ours
     }
 
+    /// An entry that was added keeps its instant, and has another number.
+    fn receipt_in(&self, log: &Log, receipt: Receipt, cost: u32) -> Option<Receipt> {
+        let has_it = |entry: &&Entry| entry.at == receipt.at && entry.cost >= cost;
+        let entry = log.entries.iter().rev().find(has_it)?;
+        Some(Receipt { at: entry.at, number: entry.number })
+    }
+
     fn plain(units: u32, window: Duration) -> Option<SlidingLog> {
         Some(SlidingLog { limit: units, window })
     }

@@ -4,4 +4,5 @@
 pub(crate) mod cache;
 pub(crate) mod local;
 pub(crate) mod pending;
+mod refunds;
 pub(crate) mod reseeding;

@@ -305,10 +305,13 @@ impl Store {
         if let Adjustment::GiveBack(_) = adjustment {
             self.memo.borrow_mut().forget(charge.key);
         }
+        if self.is_moved(charge, outcome.decided_by) {
+            return self.settle_moved(charge, outcome, adjustment, now);
+        }
         let backend = match outcome.decided_by {
             DecidedBy::Current => &self.current,
             DecidedBy::Next => self.next.as_ref()?,
-            DecidedBy::Local => return self.settle_locally(charge, adjustment, now),
+            DecidedBy::Local => return self.settle_locally(charge, outcome, adjustment, now),
             // The caller corrects these in `client_timed`: their time is the client's.
             DecidedBy::ClientTime => return None,
             DecidedBy::Memo | DecidedBy::NoStore => return None,

@@ -191,6 +191,21 @@ impl RedisStore {
         self.settlements.add(charge, adjustment, now);
     }
 
+    /// Makes an adjustment of a charge.
+    ///
+    /// # Errors
+    /// Why Redis is not known to have made it.
+    pub(super) async fn settle_now(
+        &self,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        time: CallTime,
+    ) -> Result<(), Unanswered> {
+        let (partition, clock) = self.place(charge, time);
+        let call = script::settle(&self.settings.prefix, charge, adjustment, clock);
+        self.execute(partition, &call, time.deadline).await.map(drop)
+    }
+
     /// Makes a counter count at least what `state` does. Returns whether it had counted less.
     ///
     /// # Errors

@@ -37,6 +37,20 @@ keywords! {
 }
 
 impl Unanswered {
+    /// Whether Redis is known not to have done what it was asked for.
+    pub(super) fn is_undone(self) -> bool {
+        match self {
+            Unanswered::Away | Unanswered::Busy | Unanswered::Refused => true,
+            Unanswered::Timeout
+            | Unanswered::Lost
+            | Unanswered::BadReply
+            // Not of Redis.
+            | Unanswered::DiskRead
+            | Unanswered::DiskWrite
+            | Unanswered::MemoryFull => false,
+        }
+    }
+
     /// Whether only a store on disk gives this reason.
     pub(super) fn is_of_disk(self) -> bool {
         matches!(self, Unanswered::DiskRead | Unanswered::DiskWrite | Unanswered::MemoryFull)

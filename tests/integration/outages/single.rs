@@ -9,6 +9,7 @@ mod fallback;
 mod full;
 mod late;
 mod recovery;
+mod refunded;
 mod written_back;
 
 use std::sync::atomic::{AtomicU32, Ordering};

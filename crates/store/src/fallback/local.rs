@@ -214,18 +214,33 @@ impl Store {
     pub(crate) fn settle_locally(
         &self,
         charge: &Charge<'_>,
+        outcome: &Outcome,
         adjustment: Adjustment,
         now: Timestamp,
     ) -> Option<Standing> {
+        match adjustment {
+            Adjustment::Take => self.take_locally(charge, now),
+            Adjustment::GiveBack(receipt) if !is_lease(charge) => {
+                self.give_back_locally(charge, outcome, receipt, now)
+            }
+            // Leases end, and are renewed, where they were granted.
+            Adjustment::GiveBack(_) | Adjustment::Renew(_) => {
+                let quota = &self.share(charge);
+                let now = self.local_time(now);
+                self.stores.local.settle(&Charge { quota, ..*charge }, adjustment, now)
+            }
+        }
+    }
+
+    /// Takes a charge here, whether or not it fits. It is pending for the store that decides.
+    pub(super) fn take_locally(&self, charge: &Charge<'_>, now: Timestamp) -> Option<Standing> {
         let quota = &self.share(charge);
         let now = self.local_time(now);
         let mut counters = self.stores.pending.lock();
-        if let Adjustment::Take = adjustment
-            && self.has_room_for_share(charge, now)
-        {
+        if self.has_room_for_share(charge, now) {
             self.begin_local(&mut counters, charge, self.decider(charge.key.owner), now);
         }
-        self.stores.local.settle(&Charge { quota, ..*charge }, adjustment, now)
+        self.stores.local.settle(&Charge { quota, ..*charge }, Adjustment::Take, now)
     }
 
     /// The time of local decisions: the shares come from Redis, and so go by Redis' clock.

@@ -25,6 +25,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tollgate_limit::{AnyState, Charge, DecidedBy, OwnedCharge};
 
+use super::refunds::Refunds;
+
 /// Most counters with pending charges. What is admitted locally on other counters is not written
 /// back.
 const MAX_PENDING: usize = 65_536;
@@ -51,15 +53,19 @@ pub(crate) struct PendingCounters {
     queue: VecDeque<u128>,
 }
 
-/// A counter with pending charges.
+/// A counter with pending charges, or refunds.
 #[derive(Debug)]
-struct PendingCounter {
-    charge: OwnedCharge,
+pub(super) struct PendingCounter {
+    pub(super) charge: OwnedCharge,
     /// The store that is to have the charges.
     to: DecidedBy,
     /// What the local counter held before them; none: it did not exist.
-    base: Option<AnyState>,
+    pub(super) base: Option<AnyState>,
     write: WriteState,
+    /// Refunds that came while charges were being written.
+    pub(super) unapplied: Refunds,
+    /// Refunds that the store is to make.
+    pub(super) refunds: Refunds,
     is_queued: bool,
 }
 
@@ -123,8 +129,15 @@ impl PendingCharges {
             Entry::Occupied(_) => true,
             Entry::Vacant(vacant) if has_room => {
                 let charge = OwnedCharge::from(charge);
-                let write = WriteState::Due;
-                vacant.insert(PendingCounter { charge, to, base, write, is_queued: true });
+                vacant.insert(PendingCounter {
+                    charge,
+                    to,
+                    base,
+                    write: WriteState::Due,
+                    unapplied: Refunds::default(),
+                    refunds: Refunds::default(),
+                    is_queued: true,
+                });
                 queue.push_back(entry);
                 self.count.fetch_add(1, Ordering::Relaxed);
                 true
@@ -133,9 +146,15 @@ impl PendingCharges {
         }
     }
 
-    /// Records that a write has ended, and that the store may not have it.
-    fn fail(&self, entry: u128, write: WriteState) {
-        self.lock().end_write(entry, write);
+    /// Records that a write has ended, and that the store may not have it. These refunds were not
+    /// sent.
+    fn fail(&self, entry: u128, write: WriteState, refunds: Refunds) {
+        let mut counters = self.lock();
+        if let Some(counter) = counters.get_mut(entry) {
+            counter.refunds.add_all(refunds);
+        }
+        counters.end_write(entry, write);
+        drop(counters);
         self.ended.notify_waiters();
     }
 
@@ -189,6 +208,10 @@ impl PendingCounters {
         self.by_entry.contains_key(&entry)
     }
 
+    pub(super) fn get_mut(&mut self, entry: u128) -> Option<&mut PendingCounter> {
+        self.by_entry.get_mut(&entry)
+    }
+
     /// Records how a write ended that left charges pending, and queues these.
     fn end_write(&mut self, entry: u128, write: WriteState) {
         if let Some(counter) = self.by_entry.get_mut(&entry) {
@@ -197,6 +220,18 @@ impl PendingCounters {
                 self.queue.push_back(entry);
             }
         }
+    }
+}
+
+impl PendingCounter {
+    /// Whether it is known which of its charges the store has.
+    pub(super) fn is_due(&self) -> bool {
+        self.write == WriteState::Due
+    }
+
+    /// Whether refunds of it wait.
+    fn has_refunds(&self) -> bool {
+        !self.unapplied.is_empty() || !self.refunds.is_empty()
     }
 }
 

@@ -21,7 +21,7 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, OwnedCharge};
 
 use super::{RedisStore, script};
-use crate::{Adjustment, Unanswered};
+use crate::Adjustment;
 
 /// Most adjustments that wait or are being sent; further ones are dropped.
 const MAX_WAITING: usize = 4096;
@@ -109,17 +109,7 @@ impl Settlement {
                 Ok(_) => return,
                 Err(error) => error,
             };
-            let is_undone = match error {
-                Unanswered::Away | Unanswered::Busy | Unanswered::Refused => true,
-                Unanswered::Timeout
-                | Unanswered::Lost
-                | Unanswered::BadReply
-                // Not of Redis.
-                | Unanswered::DiskRead
-                | Unanswered::DiskWrite
-                | Unanswered::MemoryFull => false,
-            };
-            if !(is_undone || is_harmless) || Instant::now() + PAUSE >= deadline {
+            if !(error.is_undone() || is_harmless) || Instant::now() + PAUSE >= deadline {
                 tracing::debug!(%error, "a settlement was lost");
                 return;
             }

@@ -16,6 +16,7 @@ use super::WriteState;
 use crate::{
     Backend, Store, Unanswered,
     call_time::CallTime,
+    fallback::refunds::Refunds,
     redis::{CallOptions, LateReply},
 };
 
@@ -27,10 +28,12 @@ const MAX_IN_DOUBT: Duration = Duration::from_secs(60);
 struct Write {
     charge: OwnedCharge,
     to: DecidedBy,
-    /// The units to add.
-    delta: AnyState,
-    /// What the local counter held when the write began.
-    state: AnyState,
+    /// The units to add; none: only refunds.
+    delta: Option<AnyState>,
+    /// What the local counter held when the write began; none: it did not exist.
+    state: Option<AnyState>,
+    /// What is given back after that.
+    refunds: Refunds,
 }
 
 impl Store {
@@ -96,16 +99,20 @@ impl Store {
         let pending = &self.stores.pending;
         let mut counters = pending.lock();
         let counter = counters.by_entry.get_mut(&entry).filter(|it| it.write.may_begin())?;
+        let now = self.local_time(now);
+        self.apply_refunds(counter, now);
         let charge = counter.charge.charge();
         let quota = self.share(&charge);
-        let now = self.local_time(now);
-        let delta = |state| Some((quota.beyond(&state, counter.base.as_ref(), now)?, state));
-        let Some((delta, state)) = self.stores.local.state(&charge).and_then(delta) else {
+        let state = self.stores.local.state(&charge);
+        let delta =
+            state.as_ref().and_then(|state| quota.beyond(state, counter.base.as_ref(), now));
+        let refunds = std::mem::take(&mut counter.refunds);
+        if delta.is_none() && refunds.is_empty() {
             pending.discard(&mut counters, entry);
             return None;
-        };
+        }
         counter.write = WriteState::InFlight(Instant::now() + MAX_IN_DOUBT);
-        Some(Write { charge: counter.charge.clone(), to: counter.to, delta, state })
+        Some(Write { charge: counter.charge.clone(), to: counter.to, delta, state, refunds })
     }
 
     /// Adds pending charges to the counter in the store.
@@ -129,36 +136,42 @@ impl Store {
         self.learn_resets(time.deadline).await;
         // The counter must be complete before the pending charges are added to it.
         self.complete(&[charge], write.to, time).await?;
+        let Some(delta) = &write.delta else { return Ok(()) };
         match self.backend(write.to) {
             Some(Backend::Redis(redis)) => {
                 let CallTime { now, deadline } = time;
                 let (server, late_reply) = (Some(server), Some(late_reply));
                 let options = CallOptions { deadline, server, late_reply };
-                redis.add(&charge, &write.delta, now, options).await
+                redis.add(&charge, delta, now, options).await
             }
             Some(Backend::Memory(memory)) => {
-                memory.add(&charge, &write.delta, time.now);
+                memory.add(&charge, delta, time.now);
                 Ok(())
             }
             Some(Backend::Disk(disk)) => {
                 disk.thaw_all(&[charge], time).await?;
-                disk.memory().add(&charge, &write.delta, time.now);
+                disk.memory().add(&charge, delta, time.now);
                 Ok(())
             }
             None => Ok(()),
         }
     }
 
-    /// Records that the store has the charges of a write.
-    fn complete_write(&self, write: &Write, now: Timestamp) {
+    /// Records that the store has the charges of a write. The refunds that are `left` were not sent.
+    fn complete_write(&self, write: &Write, left: Refunds, now: Timestamp) {
         let pending = &self.stores.pending;
         let charge = write.charge.charge();
         let entry = charge.key.entry;
         let mut counters = pending.lock();
         let Some(counter) = counters.by_entry.get_mut(&entry) else { return };
-        counter.base = Some(write.state.clone());
-        self.add_to_cache(&charge, &write.delta, now);
-        if self.stores.local.state(&charge).is_none_or(|state| state == write.state) {
+        counter.base.clone_from(&write.state);
+        counter.refunds.add_all(left);
+        let has_refunds = counter.has_refunds();
+        if let Some(delta) = &write.delta {
+            self.add_to_cache(&charge, delta, now);
+        }
+        let local = self.stores.local.state(&charge);
+        if !has_refunds && (local.is_none() || local == write.state) {
             pending.discard(&mut counters, entry);
         } else {
             counters.end_write(entry, WriteState::Due);
@@ -172,24 +185,33 @@ impl Store {
 /// has ended.
 async fn write_counter(store: Weak<Store>, entry: u128, now: Timestamp) -> Result<(), Unanswered> {
     let Some(store) = store.upgrade() else { return Ok(()) };
-    let Some(write) = store.begin_write(entry, now) else { return Ok(()) };
+    let Some(mut write) = store.begin_write(entry, now) else { return Ok(()) };
+    let refunds = std::mem::take(&mut write.refunds);
     let late_reply = Rc::<LateReply>::default();
     let deadline = Instant::now() + store.stores.settings.deadline;
-    let written = store.send_write(&write, CallTime { now, deadline }, &late_reply).await;
+    let time = CallTime { now, deadline };
+    let written = store.send_write(&write, time, &late_reply).await;
     let pending = &store.stores.pending;
     match written {
-        Ok(()) => store.complete_write(&write, now),
+        Ok(()) => {
+            let charge = write.charge.charge();
+            let left = store.send_refunds(&charge, write.to, refunds, time).await;
+            store.complete_write(&write, left, now);
+        }
         // If the call was sent, the connection has a second reference to the late reply.
         Err(Unanswered::Timeout) if Rc::strong_count(&late_reply) > 1 => {
-            pending.fail(entry, WriteState::InDoubt(Instant::now() + MAX_IN_DOUBT));
+            let until = Instant::now() + MAX_IN_DOUBT;
+            pending.fail(entry, WriteState::InDoubt(until), refunds);
             let store = Rc::downgrade(&store);
             late_reply.on_reply(move |reply| match (store.upgrade(), reply) {
-                (Some(store), Ok(_)) => store.complete_write(&write, now),
-                (Some(store), Err(_)) => store.stores.pending.fail(entry, WriteState::Due),
+                (Some(store), Ok(_)) => store.complete_write(&write, Refunds::default(), now),
+                (Some(store), Err(_)) => {
+                    store.stores.pending.fail(entry, WriteState::Due, Refunds::default());
+                }
                 (None, _) => {}
             });
         }
-        Err(_) => pending.fail(entry, WriteState::Due),
+        Err(_) => pending.fail(entry, WriteState::Due, refunds),
     }
     written
 }
