@@ -164,7 +164,10 @@ def try_limits(channel, tally):
 def try_json(port, tally):
     """The same question over HTTP/1.1."""
     def ask(question):
-        request = urllib.request.Request(f"http://127.0.0.1:{port}/json", json.dumps(question).encode())
+        json_type = {"Content-Type": "application/json"}
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{port}/json", json.dumps(question).encode(), json_type
+        )
         try:
             with urllib.request.urlopen(request, timeout=10) as response:
                 return response.status, json.load(response)
@@ -202,7 +205,7 @@ def try_checks(channel, tally):
     """Requests that may be forwarded, and those that may not."""
     stub = AuthorizationSyncStub(channel)
     token = ("authorization", bearer("42"))
-    forged = [("x-tollgate-subject", "admin"), ("x_tollgate_tier", "internal")]
+    forged = [("x-tollgate-subject", "admin"), ("x-real-ip", "10.0.0.1")]
     for raw in (True, False):
         source = "192.0.2.7" if raw else "192.0.2.8"
         answer = stub.check(question(fields=[token, *forged] if raw else [token], raw=raw))
@@ -215,7 +218,7 @@ def try_checks(channel, tally):
                "1" if raw else "0")
         anonymous = stub.check(question(fields=forged if raw else [], source=source, raw=raw))
         removed = set(anonymous.ok_response.headers_to_remove)
-        needed = {"x-tollgate-subject"} | ({"x_tollgate_tier"} if raw else set())
+        needed = {"x-tollgate-subject"} | ({"x-real-ip"} if raw else set())
         tally.record(f"check: what a client could fake is removed (raw {raw})",
                      [] if needed <= removed else [str(removed)])
     answer = stub.check(question(fields=[token]))
@@ -226,6 +229,10 @@ def try_checks(channel, tally):
     tally.record("check: and why", [] if "rate limit" in denied.body.lower() else [denied.body])
     expect(tally, "check: no token where one is needed",
            stub.check(question("/private")).denied_response.status.code, 401)
+    alias = stub.check(question(fields=[("x_tollgate_tier", "internal")]))
+    expect(tally, "check: an alias of an identity field", alias.denied_response.status.code, 400)
+    other = stub.check(question("/private/..;/a"))
+    expect(tally, "check: a path that is judged as another", other.denied_response.status.code, 400)
     twice = stub.check(question("/private", fields=[token, ("authorization", bearer("43"))]))
     expect(tally, "check: two tokens", twice.denied_response.status.code, 400)
     for what, asked in [

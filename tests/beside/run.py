@@ -32,6 +32,11 @@ ROUTES = [
 ]
 STANDING = ("limit", "remaining", "used", "reset", "resource")
 FORGED = {"X-Tollgate-Subject": "admin", "X-Tollgate-Tier": "internal"}
+# What servers that make variables of names, as this API is, take for these.
+ALIASES = {"X_Tollgate_Subject": "admin", "X-Tollgate_Tier": "internal", "X_Tollgate-Tier": "internal"}
+# Fields in which servers look for where the client is.
+ELSEWHERE = {"Forwarded": "for=203.0.113.9", "X-Real-IP": "203.0.113.9", "True-Client-IP": "203.0.113.9",
+             "CF-Connecting-IP": "203.0.113.9", "X-Client-IP": "203.0.113.9", "Remote-User": "admin"}
 
 
 # Python packages bring them.
@@ -118,6 +123,23 @@ def try_proxy(beside, front, tally):
         subject = seen(text).get("x-tollgate-subject") or None
         expect(tally, f"{name}: a stolen subject is removed", subject, None)
 
+    for alias, forged in ALIASES.items():
+        status, _, text = send(front, "/anything/a", headers={alias: forged}, source="127.0.0.31")
+        arrives = status == 200 and forged in seen(text).values()
+        tally.record(f"{name}: {alias} does not arrive as ours",
+                     [] if status in (200, 400) and not arrives else [(status, text)])
+    status, _, text = send(front, "/anything/a", headers=ELSEWHERE, source="127.0.0.32")
+    forged = {field: value for field, value in (seen(text) if status == 200 else {}).items()
+              if value in ELSEWHERE.values()}
+    expect(tally, f"{name}: the client does not say where it is", (status, forged), (200, {}))
+
+    for target in ("/anything/private/..;/a", "/anything/private/..%3b/a", "/anything/private/..;x=y/a"):
+        status, _, text = send(front, target, source="127.0.0.33")
+        # Envoy asks about the normal form, and forwards that.
+        is_normal = status == 200 and "private" not in json.loads(text)["url"]
+        tally.record(f"{name}: {target} is not judged as another path",
+                     [] if status == 400 or is_normal else [(status, text)])
+
     status, fields, _ = send(front, "/anything/private", headers=FORGED)
     expect(tally, f"{name}: no token where one is needed", status, 401)
     tally.record(f"{name}: the challenge", [] if "www-authenticate" in fields else [fields])
@@ -202,7 +224,9 @@ def main():
     tally = Tally()
     back = free_port()
     gunicorn = [sys.executable, "-m", "gunicorn", "--bind", f"127.0.0.1:{back}"]
-    gunicorn += ["--worker-class", "gthread", "--threads", "8", "--no-control-socket", "httpbin:app"]
+    gunicorn += ["--worker-class", "gthread", "--threads", "8", "--no-control-socket"]
+    # As WSGI servers did, and others do: X_A is X-A.
+    gunicorn += ["--header-map", "dangerous", "httpbin:app"]
     with running("httpbin", gunicorn, back, tally):
         check(binary, tally, back)
     return tally.conclude()

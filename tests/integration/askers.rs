@@ -1,3 +1,5 @@
 //! What other proxies ask, whichever of them asks: what they forward is what was judged.
 
+mod addresses;
+mod identity;
 mod targets;

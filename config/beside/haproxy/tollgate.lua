@@ -52,6 +52,7 @@ core.register_action("tollgate", { "http-req" }, function(txn)
     fields["x-forwarded-method"] = { txn.sf:method() }
     fields["x-forwarded-host"] = { txn.sf:req_fhdr("host") }
     fields["x-forwarded-uri"] = { txn.sf:pathq() }
+    -- The one field in which Tollgate is told the client's address.
     fields["x-forwarded-for"] = { txn.sf:src() }
 
     local decided = core.httpclient():get{ url = QUESTION, headers = fields, timeout = PATIENCE_MS }

@@ -11,6 +11,7 @@ use tollgate_upstream::downstream::Peer;
 use tollgate_wire::forward_auth::{AskError, Asker, restore};
 
 use super::{
+    forward::Inbound,
     head_changes::HeadChanges,
     prepare::name_caller,
     request_state::{Action, Forward, RequestState},
@@ -34,12 +35,12 @@ pub(super) fn asked_about(parts: &mut Parts, peer: &Peer) -> Result<Option<Asker
 /// What a client, or the proxy that asks, gets for a judged request; else, where the request is
 /// forwarded to.
 pub(super) fn reply_to<'p>(
-    asker: Option<Asker>,
+    inbound: Inbound<'_>,
     action: Action<'p>,
     state: &RequestState<'_>,
     fields: &HeaderMap,
 ) -> ControlFlow<Reply, Forward<'p>> {
-    let Some(asker) = asker else { return Reply::to(action, state, fields) };
+    let Some(asker) = inbound.asker else { return Reply::to(action, state, fields) };
     ControlFlow::Break(match action {
         // The answer to a preflight is left to the server: a proxy that asks would treat any
         // answer of ours as a denial, or as permission to forward.
@@ -52,7 +53,9 @@ pub(super) fn reply_to<'p>(
                     name_caller(response.headers_mut(), state);
                 }
                 Asker::Envoy => {
-                    response.extensions_mut().insert(HeadChanges::of(fields, state));
+                    let peer_is_trusted = inbound.peer.is_trusted;
+                    let changes = HeadChanges::of(fields, state, peer_is_trusted);
+                    response.extensions_mut().insert(changes);
                 }
             }
             Reply::Admitted(response)

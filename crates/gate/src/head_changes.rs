@@ -2,7 +2,7 @@
 //! change, but for the fields that belong to a connection.
 
 use http::{HeaderMap, HeaderName};
-use tollgate_upstream::remove_identity_fields;
+use tollgate_upstream::clean_request_of_envoy;
 
 use super::{
     prepare::{X_TOLLGATE_SUBJECT, X_TOLLGATE_TIER, name_caller, strip_credentials},
@@ -21,15 +21,19 @@ pub struct HeadChanges {
 }
 
 impl HeadChanges {
-    /// Those of an admitted request with these fields.
-    pub(super) fn of(before: &HeaderMap, state: &RequestState<'_>) -> HeadChanges {
+    /// Those of an admitted request with these fields. The other proxy's peer may be a trusted one.
+    pub(super) fn of(
+        before: &HeaderMap,
+        state: &RequestState<'_>,
+        peer_is_trusted: bool,
+    ) -> HeadChanges {
         let mut after = before.clone();
         strip_credentials(&mut after, state);
         // All upstreams of a policy have the same.
         let upstream = state.policy.and_then(|policy| policy.upstreams.first());
         let own = upstream.map(|upstream| &upstream.own_headers);
         if let Some(own) = own {
-            remove_identity_fields(&mut after, own);
+            clean_request_of_envoy(&mut after, own, peer_is_trusted);
         }
         name_caller(&mut after, state);
         if let Some(route) = state.route {

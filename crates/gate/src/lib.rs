@@ -75,7 +75,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, request::Parts};
 use tollgate_clock::Timestamp;
-use tollgate_identity::address_behind;
+use tollgate_identity::{address_behind, address_told};
 use tollgate_observe::{
     access_log::LogBuffer,
     metrics::{MethodLabel, PolicySeries, RequestMeter},
@@ -285,9 +285,11 @@ impl Gate {
             let asker = form.as_ref().ok().copied().flatten();
             let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
             let snapshot = self.shared().snapshot();
-            let request_id = &self.request_ids.of(&parts.headers, peer.is_trusted);
+            // Envoy has made the ids that it tells its own.
+            let has_trusted_ids = peer.is_trusted || asker == Some(Asker::Envoy);
+            let request_id = &self.request_ids.of(&parts.headers, has_trusted_ids);
             let address = self.client_address(peer, asker, &parts.headers, arrival.now);
-            let trace = self.begin_trace(&parts, peer, arrival);
+            let trace = self.begin_trace(&parts, peer, has_trusted_ids, arrival);
             let inbound = Inbound { peer, asker, address, request_id, trace: trace.as_deref() };
             let request = form.and_then(|_| {
                 SoundRequest::check(&parts, &snapshot.policies, inbound, arrival.now)
@@ -311,7 +313,7 @@ impl Gate {
             self.note_decision(&mut guard, &action, &parts, inbound, arrival.now);
 
             let reply = 'reply: {
-                let forward = match reply_to(asker, action, &guard.state, &parts.headers) {
+                let forward = match reply_to(inbound, action, &guard.state, &parts.headers) {
                     ControlFlow::Break(reply) => break 'reply reply.into(),
                     ControlFlow::Continue(forward) => forward,
                 };
@@ -425,11 +427,15 @@ impl Gate {
         now: Timestamp,
     ) -> IpAddr {
         let shared = self.shared();
-        if asker == Some(Asker::Envoy) {
+        match asker {
             // It was read from the question.
-            return peer.address;
+            Some(Asker::Envoy) => return peer.address,
+            Some(Asker::Forward | Asker::Nginx) => {
+                return address_told(peer.address, headers, &shared.trusted_proxies);
+            }
+            None => {}
         }
-        if peer.is_trusted || asker.is_some() {
+        if peer.is_trusted {
             return address_behind(peer.address, headers, &shared.trusted_proxies);
         }
         warn_of_ignored_chain(shared, peer, headers, now);

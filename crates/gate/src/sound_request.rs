@@ -1,10 +1,11 @@
 //! A request whose form is sound, and whose client has shown no bad certificate: what is judged.
 
-use http::request::Parts;
+use http::{HeaderMap, request::Parts};
 use tollgate_clock::Timestamp;
 use tollgate_identity::Client;
 use tollgate_policy::{Policies, Policy};
 use tollgate_response::Rejection;
+use tollgate_upstream::{IdentityAlias, check_identity_aliases};
 
 use super::{forward::Inbound, head::Head};
 
@@ -30,6 +31,7 @@ impl<'r, 'p> SoundRequest<'r, 'p> {
         let (head, policy) = Head::read(parts, policies)?;
         if inbound.asker.is_some() {
             head.check_forwarded_as_it_came()?;
+            check_aliases(&parts.headers, policy)?;
         }
         let certificate = inbound.peer.certificate(now)?;
         let client = Client {
@@ -41,4 +43,15 @@ impl<'r, 'p> SoundRequest<'r, 'p> {
         };
         Ok(SoundRequest { head, policy, client })
     }
+}
+
+/// Checks that no field reads like one of those in which the proxy that asks names the caller: that
+/// proxy passes them on.
+///
+/// # Errors
+/// [`IdentityAlias`].
+fn check_aliases(headers: &HeaderMap, policy: Option<&Policy>) -> Result<(), IdentityAlias> {
+    // All upstreams of a policy have the same. Without a policy nothing is forwarded.
+    let upstream = policy.and_then(|policy| policy.upstreams.first());
+    upstream.map_or(Ok(()), |upstream| check_identity_aliases(headers, &upstream.own_headers))
 }

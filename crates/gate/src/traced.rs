@@ -31,6 +31,7 @@ impl Gate {
         &self,
         parts: &Parts,
         peer: &Peer,
+        is_from_trusted: bool,
         arrival: Arrival,
     ) -> Option<Box<RequestTrace<'_>>> {
         let tracer = self.shared().tracer.as_ref()?;
@@ -40,7 +41,7 @@ impl Gate {
             version: parts.version,
             headers: &parts.headers,
             is_tls: peer.speaks_tls(),
-            is_from_trusted: peer.is_trusted,
+            is_from_trusted,
             started: StartTime { at: arrival.now, instant: arrival.started },
         };
         Some(Box::new(RequestTrace::begin(tracer, &self.span_ids, &head)))

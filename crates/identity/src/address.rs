@@ -101,15 +101,20 @@ pub fn client_address(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxie
 pub fn address_behind(peer: IpAddr, headers: &HeaderMap, trusted: &TrustedProxies) -> IpAddr {
     let peer = canonical(peer);
     match trusted.field {
-        ForwardedField::XForwardedFor => {
-            let lines = headers.get_all(&X_FORWARDED_FOR).iter().rev();
-            walk(peer, lines.flat_map(x_forwarded_for), trusted)
-        }
+        ForwardedField::XForwardedFor => address_told(peer, headers, trusted),
         ForwardedField::Forwarded => {
             let lines = headers.get_all(FORWARDED).iter().rev();
             walk(peer, lines.flat_map(forwarded), trusted)
         }
     }
+}
+
+/// The client's address behind a proxy that asks about its request: it always says it in
+/// `X-Forwarded-For`, whatever field the trusted proxies of requests write. A client that wrote
+/// another field would choose its own address.
+pub fn address_told(asker: IpAddr, headers: &HeaderMap, trusted: &TrustedProxies) -> IpAddr {
+    let lines = headers.get_all(&X_FORWARDED_FOR).iter().rev();
+    walk(canonical(asker), lines.flat_map(x_forwarded_for), trusted)
 }
 
 /// The lengths of the address prefixes that count as one client.

@@ -48,6 +48,7 @@ impl Rejection {
             | Rejection::Question(_)
             | Rejection::Target(_)
             | Rejection::Connection(_)
+            | Rejection::Alias(_)
             | Rejection::AmbiguousKey(_)
             | Rejection::Method
             | Rejection::NoRoute

@@ -16,6 +16,7 @@ impl Rejection {
             Rejection::Framing(_) => "The request is malformed or too large.".into(),
             Rejection::Target(error) => format!("The request's address is not valid: {error}."),
             Rejection::Connection(error) => format!("The request is not valid: {error}."),
+            Rejection::Alias(error) => format!("The request is not valid: {error}."),
             Rejection::Question(error) => format!("This cannot be decided: {error}."),
             Rejection::Method => "This method is not allowed.".into(),
             Rejection::NoRoute => "Not Found".into(),

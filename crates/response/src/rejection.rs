@@ -4,7 +4,9 @@ use http::HeaderValue;
 use tollgate_identity::IdentityError;
 use tollgate_policy::AddressRefusal;
 use tollgate_store::StoreError;
-use tollgate_upstream::{ConnectionNamesProtectedField, UpstreamError, downstream::NotGood};
+use tollgate_upstream::{
+    ConnectionNamesProtectedField, IdentityAlias, UpstreamError, downstream::NotGood,
+};
 use tollgate_wire::{Violation, forward_auth::AskError, target::TargetError};
 
 /// Why a request gets its response here and not from the upstream.
@@ -22,6 +24,9 @@ pub enum Rejection {
     /// The `Connection` field names a field that it may not.
     #[error(transparent)]
     Connection(#[from] ConnectionNamesProtectedField),
+    /// Another proxy would pass on a field that reads like one which says who the caller is.
+    #[error(transparent)]
+    Alias(#[from] IdentityAlias),
     /// CONNECT and TRACE are not forwarded.
     #[error("method is not forwarded")]
     Method,

@@ -19,9 +19,10 @@ impl Rejection {
                 ViolationKind::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
                 ViolationKind::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             },
-            Rejection::Target(_) | Rejection::Connection(_) | Rejection::AmbiguousKey(_) => {
-                StatusCode::BAD_REQUEST
-            }
+            Rejection::Target(_)
+            | Rejection::Connection(_)
+            | Rejection::Alias(_)
+            | Rejection::AmbiguousKey(_) => StatusCode::BAD_REQUEST,
             Rejection::Question(error) => match error {
                 AskError::NotAnAsker => StatusCode::FORBIDDEN,
                 AskError::Path => StatusCode::NOT_FOUND,

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
+use tollgate_identity::ForwardedField;
 use tollgate_keyword::keywords;
 use tollgate_yaml::{Check, Choice, Spanned};
 
@@ -127,6 +128,24 @@ impl Checker<'_> {
         all
     }
 
+    /// Proxies that ask name the client in one field, which their shipped files overwrite. Most
+    /// proxies pass on the other one as a client wrote it, which would so choose its own address.
+    pub(super) fn refuse_other_field_of_askers(
+        &mut self,
+        raw: Option<&Spanned<Choice<ForwardedField>>>,
+        field: Option<ForwardedField>,
+        decisions: &Decisions,
+    ) {
+        let (Some(raw), Some(ForwardedField::Forwarded)) = (raw, field) else { return };
+        if !decisions.http.is_empty() {
+            let message = "proxies that ask at `decisions` name the client in X-Forwarded-For, \
+                           and in no other field";
+            let help = "write x-forwarded-for, and have all proxies set that field; or serve \
+                        `decisions` from a process of their own";
+            self.refuse(raw, message, help);
+        }
+    }
+
     fn http_decisions(
         &mut self,
         raw: &RawDecisions,
@@ -245,6 +264,26 @@ mod tests {
             set.askers.contains([10, 9, 9, 9].into()) && !set.askers.contains([11, 0, 0, 1].into())
         );
         assert_eq!(set.max_keys, 1000);
+    }
+
+    #[test]
+    fn askers_name_the_client_in_one_field() {
+        let parse = |protocol: &str| {
+            let text = format!(
+                "version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\nclient_address_from: \
+                 forwarded\ndecisions: [{{ address: 127.0.0.1:1, protocol: {protocol} }}]\n"
+            );
+            let settings = Settings::parse(Path::new(FILE), &text, &Sources::system());
+            settings.map(drop).map_err(|problems| rendered(&problems))
+        };
+        let expected = "3:22 proxies that ask at `decisions` name the client in X-Forwarded-For, \
+                        and in no other field: write x-forwarded-for, and have all proxies set \
+                        that field; or serve `decisions` from a process of their own";
+        for protocol in ["http", "grpc"] {
+            assert_eq!(parse(protocol).unwrap_err(), [expected], "{protocol}");
+        }
+        // Programs that send commands name no client.
+        assert_eq!(parse("redis"), Ok(()));
     }
 
     #[test]

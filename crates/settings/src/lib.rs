@@ -265,6 +265,7 @@ impl Checker<'_> {
         let listeners = self.listeners(&raw.listeners);
         let decisions = self.decisions(&raw.decisions);
         let field = self.keyword_or_default(raw.client_address_from.as_ref());
+        self.refuse_other_field_of_askers(raw.client_address_from.as_ref(), field, &decisions);
         let networks = self.trusted_networks(&raw.trusted_proxies);
         let access_log = self.access_log(&raw.access_log);
         let events = self.events(&raw.log);

@@ -16,7 +16,7 @@ pub(super) use self::names::ends_here;
 use tollgate_identity::ForwardedField;
 use tollgate_policy::{OwnHeaders, is_reserved};
 
-use self::names::{is_hop_by_hop, is_of_a_proxy, names_caller};
+use self::names::{ends_at_envoy, is_alias, is_hop_by_hop, is_of_a_proxy};
 
 static X_FORWARDED_FOR: HeaderName = HeaderName::from_static("x-forwarded-for");
 static X_FORWARDED_HOST: HeaderName = HeaderName::from_static("x-forwarded-host");
@@ -29,6 +29,12 @@ static HTTPS: HeaderValue = HeaderValue::from_static("https");
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("connection names an end-to-end field")]
 pub struct ConnectionNamesProtectedField;
+
+/// Servers that make a variable of a field's name take this one for a field in which only a proxy
+/// names the caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a field has a name that servers take for one that says who the caller is")]
+pub struct IdentityAlias;
 
 /// What this proxy says about where a request came from.
 #[derive(Clone, Copy, Debug)]
@@ -69,12 +75,26 @@ pub fn clean_request(headers: &mut HeaderMap, own: &OwnHeaders, forwarding: Forw
     set_forwarding(headers, forwarding);
 }
 
-/// Removes what servers may take for this proxy's word, and nothing else, from the header of a
-/// request that another proxy forwards.
-pub fn remove_identity_fields(headers: &mut HeaderMap, own: &OwnHeaders) {
-    remove_where(headers, |name| {
-        names_caller(name, |name, spelled| is_identity_field(own, name, spelled))
-    });
+/// Removes from the header of a request that Envoy forwards what a client may not say. What Envoy
+/// says itself stays, and so does what a trusted proxy before it says.
+pub fn clean_request_of_envoy(headers: &mut HeaderMap, own: &OwnHeaders, peer_is_trusted: bool) {
+    // Envoy appends to this one.
+    let trusted = peer_is_trusted.then_some(ForwardedField::XForwardedFor);
+    let is_own = |name: &str, spelled| is_identity_field(own, name, spelled);
+    remove_where(headers, |name| ends_at_envoy(name, trusted, is_own));
+}
+
+/// Whether a request that another proxy forwards has no field which servers take for one that says
+/// who the caller is: that proxy replaces fields of these very names only.
+///
+/// # Errors
+/// [`IdentityAlias`]; the request must not be forwarded then.
+pub fn check_identity_aliases(headers: &HeaderMap, own: &OwnHeaders) -> Result<(), IdentityAlias> {
+    let is_own = |name: &str, spelled| is_identity_field(own, name, spelled);
+    match headers.keys().any(|name| is_alias(name.as_str(), is_own)) {
+        true => Err(IdentityAlias),
+        false => Ok(()),
+    }
 }
 
 /// A credential may go on under its own name, and under no other that servers take for it.

@@ -69,8 +69,8 @@ pub use self::{
     error::{ExchangeError, RequestBodyError, UpstreamBodyError, UpstreamError},
     group::{Choice, Group, Load, Member},
     headers::{
-        ConnectionNamesProtectedField, Forwarding, check_connection, clean_request, clean_response,
-        remove_identity_fields,
+        ConnectionNamesProtectedField, Forwarding, IdentityAlias, check_connection,
+        check_identity_aliases, clean_request, clean_request_of_envoy, clean_response,
     },
     http1::ChunkError,
     keeper::Keeper,

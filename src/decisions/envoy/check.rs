@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::BodyExt;
 use tollgate_gate::{Gate, HeadChanges, Undecided};
-use tollgate_identity::{address_behind, canonical};
+use tollgate_identity::{address_told, canonical};
 use tollgate_response::{Body, GrpcCode, call_response};
 use tollgate_upstream::downstream::Peer;
 use tollgate_wire::{
@@ -43,12 +43,16 @@ pub(super) async fn check(
     let http = request.and_then(|request| request.http).ok_or(AskError::Missing("request"))?;
     let parts = head(http)?;
 
+    let named = canonical(address);
+    let is_trusted = gate.shared().trusted_proxies.contains(named);
     let client = Peer {
-        address: address_of(gate, canonical(address), &parts.headers),
+        address: match is_trusted {
+            true => address_told(named, &parts.headers, &gate.shared().trusted_proxies),
+            false => named,
+        },
         address_value: HeaderValue::from_str(&address.to_string())
             .map_err(|_| AskError::Malformed("source address"))?,
-        // The request's id and trace are Envoy's.
-        is_trusted: true,
+        is_trusted,
         ..peer.clone()
     };
     let response = gate.handle_described(parts, Asker::Envoy, &client).await;
@@ -70,12 +74,6 @@ pub(super) async fn check(
     };
     let answer = CheckResponse { status: Some(Status { code }), http_response: Some(response) };
     Ok(call_response(frame::written(&answer)))
-}
-
-/// The client's address: the one that Envoy names, unless that is a trusted proxy's.
-fn address_of(gate: &Gate, named: IpAddr, headers: &HeaderMap) -> IpAddr {
-    let trusted = &gate.shared().trusted_proxies;
-    if trusted.contains(named) { address_behind(named, headers, trusted) } else { named }
 }
 
 /// The head of the request that is asked about.

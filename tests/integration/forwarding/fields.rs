@@ -155,7 +155,7 @@ fn word_of_a_trusted_proxy_is_passed_on() {
 
 /// Fields in which servers look for the client's address, and two that come to one of them in
 /// servers which make variables of headers.
-const ADDRESSES: [&str; 30] = [
+const ADDRESSES: [&str; 36] = [
     "x-real-ip",
     "x-client-ip",
     "x-cluster-client-ip",
@@ -184,6 +184,12 @@ const ADDRESSES: [&str; 30] = [
     "do-connecting-ip",
     "fastly-client-ip",
     "fly-client-ip",
+    "incap-client-ip",
+    "x-true-client-ip",
+    "x-host",
+    "remote-user",
+    "x-ssl-client-cert",
+    "x-ssl-cipher",
     "x.real.ip",
     "true~client~ip",
 ];
@@ -214,7 +220,7 @@ fn client_says_its_address_in_no_field() {
         assert_eq!(responses[0].status(), 200);
         assert!(!format!("{:?}", upstream.last().fields).contains("203.0.113.1"));
     }
-    for name in &ADDRESSES[..28] {
+    for name in &ADDRESSES[..34] {
         proxy.send(get("/").field("connection", name)).assert_status(400);
     }
 }
@@ -227,7 +233,7 @@ fn trusted_proxy_says_the_clients_address_in_any_field() {
     let request = ADDRESSES.iter().fold(get("/"), |r, name| r.field(name, "203.0.113.1"));
     proxy.send(request).assert_status(200);
     let seen = upstream.last().fields;
-    for name in &ADDRESSES[..28] {
+    for name in &ADDRESSES[..34] {
         assert_eq!(seen.one(name), Some("203.0.113.1"), "{name}");
     }
 }

@@ -42,12 +42,41 @@ pub(crate) fn ends_here(
     }
 }
 
-/// Whether servers may take a client's field for one in which this proxy names the caller.
-pub(crate) fn names_caller(name: &str, is_identity_field: impl Fn(&str, Spelled) -> bool) -> bool {
+/// Whether a client's field ends at Envoy, which asks about the request that it forwards. `trusted`
+/// and `is_identity_field` are as for [`ends_here`].
+pub(crate) fn ends_at_envoy(
+    name: &str,
+    trusted: Option<ForwardedField>,
+    is_identity_field: impl Fn(&str, Spelled) -> bool,
+) -> bool {
+    let is_dropped = |name: &str| match name {
+        // Those that Envoy writes, sees to or keeps itself.
+        "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-client-cert" => false,
+        "x-request-id" | "expect" => false,
+        _ if name.starts_with("x-envoy-") || is_hop_by_hop(name) => false,
+        // This proxy writes it anew; Envoy leaves it as it is.
+        "x-forwarded-host" => trusted.is_none(),
+        _ => is_dropped(name, trusted),
+    };
     match variable(name) {
-        Variable::Plain => is_reserved(name) || is_identity_field(name, Spelled::Exactly),
+        Variable::Plain => is_dropped(name) || is_identity_field(name, Spelled::Exactly),
         Variable::Ambiguous => true,
-        Variable::Like(name) => is_reserved(&name) || is_identity_field(&name, Spelled::Alike),
+        Variable::Like(name) => is_dropped(&name) || is_identity_field(&name, Spelled::Alike),
+    }
+}
+
+/// Whether servers that make a variable of its name take a client's field for one in which a proxy
+/// names the caller, or its address.
+pub(crate) fn is_alias(name: &str, is_identity_field: impl Fn(&str, Spelled) -> bool) -> bool {
+    let is_own = |name: &str| {
+        is_reserved(name)
+            || name.starts_with("x-forwarded-")
+            || is_identity_field(name, Spelled::Alike)
+    };
+    match variable(name) {
+        Variable::Plain => false,
+        Variable::Ambiguous => is_own(&dashed(name)),
+        Variable::Like(name) => is_own(&name),
     }
 }
 
@@ -68,8 +97,8 @@ fn is_dropped(name: &str, trusted: Option<ForwardedField>) -> bool {
     }
 }
 
-/// Whether proxies and content delivery networks send the client's address, or how it connected, in
-/// a field of this name, or servers read that from it.
+/// Whether proxies and content delivery networks send the client's address, how it connected or who
+/// it is in a field of this name, or servers read that from it.
 pub(super) fn is_of_a_proxy(name: &str) -> bool {
     matches!(
         name,
@@ -88,6 +117,9 @@ pub(super) fn is_of_a_proxy(name: &str) -> bool {
             | "x-nf-client-connection-ip"
             | "x-vercel-forwarded-for"
             | "x-proxyuser-ip"
+            | "x-true-client-ip"
+            | "x-host"
+            | "remote-user"
             | "client-ip"
             | "remote-addr"
             | "forwarded-for"
@@ -101,7 +133,9 @@ pub(super) fn is_of_a_proxy(name: &str) -> bool {
             | "do-connecting-ip"
             | "fastly-client-ip"
             | "fly-client-ip"
+            | "incap-client-ip"
     ) || name.starts_with("x-forwarded-")
+        || name.starts_with("x-ssl-")
 }
 
 /// What a field comes to in servers that make a variable of its name (RFC 3875 section 4.1.18).
@@ -122,8 +156,13 @@ fn variable(name: &str) -> Variable {
     }
     match name.contains('_') {
         true => Variable::Ambiguous,
-        false => Variable::Like(name.replace(|c: char| !c.is_ascii_alphanumeric(), "-")),
+        false => Variable::Like(dashed(name)),
     }
+}
+
+/// With `-` in place of each mark.
+fn dashed(name: &str) -> String {
+    name.replace(|mark: char| !mark.is_ascii_alphanumeric(), "-")
 }
 
 #[cfg(test)]

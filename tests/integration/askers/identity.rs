@@ -1,0 +1,54 @@
+//! Fields that servers which make variables of names take for ours.
+
+use crate::support::{Door, Policy, Proxy, Upstream, get};
+
+const CLIENT: &str = "203.0.113.9";
+
+fn proxy(upstream: &Upstream) -> Proxy {
+    let policy = Policy::before(upstream)
+        .rate("100/hour")
+        .identity(&["forward_claims: { headers: { x-caller-email: jwt.email } }"]);
+    Proxy::with_settings(Door::LISTENERS, &[&policy])
+}
+
+#[test]
+fn alias_of_an_identity_field_is_refused_by_every_asker() {
+    let upstream = Upstream::start();
+    let proxy = proxy(&upstream);
+    for name in [
+        "x_tollgate_subject",
+        "x-tollgate_tier",
+        "x_tollgate-subject",
+        "x.tollgate.subject",
+        "x~tollgate~tier",
+        "x_ratelimit_remaining",
+        "ratelimit_policy",
+        "x_caller_email",
+        "x-caller.email",
+        "x_forwarded_for",
+    ] {
+        for door in Door::ASKERS {
+            let judged = door.judge(&proxy, &get("/").field(name, "admin"), CLIENT);
+            assert_eq!(judged.status, 400, "{door:?} {name}");
+        }
+        for door in [Door::Http1, Door::Http2] {
+            let judged = door.judge(&proxy, &get("/").field(name, "admin"), CLIENT);
+            assert_eq!(judged.status, 200, "{door:?} {name}");
+            let seen = upstream.last().fields;
+            assert_eq!(seen.all(name), [""; 0], "{door:?} {name}");
+        }
+    }
+}
+
+#[test]
+fn other_names_with_marks_are_nobodys_alias() {
+    let upstream = Upstream::start();
+    let proxy = proxy(&upstream);
+    for name in ["session_id", "x_request_source", "x-amz-meta-a.b", "x-caller-emails", "client_ip"]
+    {
+        for door in Door::ALL {
+            let judged = door.judge(&proxy, &get("/").field(name, "a"), CLIENT);
+            assert_eq!(judged.status, 200, "{door:?} {name}");
+        }
+    }
+}
