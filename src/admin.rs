@@ -3,7 +3,7 @@
 //!
 //! It has a thread of its own, so that admin requests and traffic do not slow each other down. What
 //! it answers is a table of endpoints (`endpoint.rs`); before that, a request passes the guard
-//! against pages of other origins (`guard.rs`) and the check of its token (`access.rs`).
+//! against pages of other origins (`src/guard.rs`) and the check of its token (`access.rs`).
 
 mod access;
 mod admin_request;
@@ -16,7 +16,6 @@ mod explain;
 mod exposition;
 mod failures;
 mod fleet;
-mod guard;
 mod guests;
 mod live;
 mod metrics;

@@ -14,6 +14,7 @@ mod envoy;
 mod listener;
 mod named;
 mod named_limits;
+mod origin;
 mod programs;
 mod question;
 mod refill;

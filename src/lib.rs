@@ -39,6 +39,7 @@
 //! The rooms in this package, from the lowest up:
 //!
 //! - [`callers`]: the counters of one caller, and the callers that use limits most.
+//! - `guard`: what web pages of other origins may not ask.
 //! - [`decisions`]: what other programs ask, at listeners of their own and at those of workers.
 //! - [`server`]: listeners, workers and connections.
 //! - [`reload`]: another configuration put in force under traffic.
@@ -52,5 +53,6 @@ pub mod admin;
 pub mod callers;
 pub mod cli;
 pub mod decisions;
+mod guard;
 pub mod reload;
 pub mod server;

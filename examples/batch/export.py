@@ -20,7 +20,9 @@ PAGES = int(os.environ.get("PAGES", "10"))
 
 def ask(path, body):
     """Tollgate's answer; none: it has denied."""
-    request = urllib.request.Request(TOLLGATE + path, json.dumps(body).encode())
+    # A form of a web page cannot say that it sends JSON, so Tollgate asks for that.
+    json_type = {"Content-Type": "application/json"}
+    request = urllib.request.Request(TOLLGATE + path, json.dumps(body).encode(), json_type)
     try:
         with urllib.request.urlopen(request, timeout=330) as response:
             return json.load(response)

@@ -23,7 +23,9 @@ class QuotaExceeded(Exception):
 
 def ask(path, body):
     """Tollgate's answer, of a denial too."""
-    request = urllib.request.Request(TOLLGATE + path, json.dumps(body).encode())
+    # A form of a web page cannot say that it sends JSON, so Tollgate asks for that.
+    json_type = {"Content-Type": "application/json"}
+    request = urllib.request.Request(TOLLGATE + path, json.dumps(body).encode(), json_type)
     try:
         with urllib.request.urlopen(request, timeout=30) as response:
             return json.load(response)

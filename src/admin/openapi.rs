@@ -11,8 +11,8 @@ use tollgate_settings::Permission;
 use super::{
     Message,
     endpoint::{Answer, ENDPOINTS, Endpoint, Parameter, Verb},
-    guard::ACTION,
 };
+use crate::guard::ACTION;
 
 /// The description as text: it is the same for every request.
 pub(super) static DESCRIPTION: LazyLock<String> = LazyLock::new(|| {

@@ -15,16 +15,17 @@ use super::{
     access::{Access, Refusal},
     admin_request::AdminRequest,
     endpoint::{Endpoint, Verb},
-    guard::{Hosts, Suspicion, check_action},
     live::Live,
     message,
 };
+use crate::guard::{Hosts, Suspicion, check_action};
 
 /// What the listener reports on, and who may ask about it.
 pub(super) struct Reception {
     context: Context,
     live: Live,
-    hosts: Hosts,
+    /// The names by which it may be asked.
+    hosts: Vec<String>,
     access: Access,
 }
 
@@ -72,7 +73,7 @@ static RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resou
 
 impl Reception {
     pub(super) fn new(settings: &AdminSettings, context: Context) -> Reception {
-        let hosts = Hosts { listed: settings.hosts.clone() };
+        let hosts = settings.hosts.clone();
         let access = Access::new(settings.tokens.clone());
         let live = Live::new(&context);
         Reception { context, live, hosts, access }
@@ -103,7 +104,8 @@ impl Reception {
         ends: Ends,
     ) -> Result<(&'static Endpoint, AdminRequest), Refused> {
         let (parts, body) = request.into_parts();
-        self.hosts.check(&parts.uri, &parts.headers, ends.own).map_err(Refused::Suspicion)?;
+        let hosts = Hosts { listed: &self.hosts, takes_local_names: false };
+        hosts.check(&parts.uri, &parts.headers, ends.own).map_err(Refused::Suspicion)?;
         let endpoint = find(&parts, ends.offer)?;
         if endpoint.verb == Verb::Post {
             check_action(&parts.headers).map_err(Refused::Suspicion)?;

@@ -19,6 +19,7 @@ use tollgate_wire::{
 
 use self::{check::check, json::rate_limit_by_json, rate_limit::rate_limit_by_grpc};
 use super::whole_body::{WholeBodyError, whole};
+use crate::guard::check_page;
 
 /// What is called at a listener of gRPC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -73,6 +74,11 @@ pub(super) async fn answer_remote(
     }
     if !may_ask {
         return call_error(GrpcCode::PermissionDenied, &AskError::NotAnAsker.to_string());
+    }
+    // Its authority is a name of the caller's choice, such as that of a cluster. No browser sends
+    // gRPC without TLS, nor to another origin.
+    if let Err(suspicion) = check_page(&parts.uri, &parts.headers) {
+        return call_error(GrpcCode::PermissionDenied, &suspicion.to_string());
     }
     if let RemoteCall::Unknown | RemoteCall::Json = call {
         let message = format!("there is no method {}", parts.uri.path());

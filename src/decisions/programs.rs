@@ -2,7 +2,7 @@
 
 use std::{fmt::Display, time::Duration};
 
-use http::{HeaderValue, Response, StatusCode, header, request::Parts};
+use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tollgate_clock::Timestamp;
@@ -14,8 +14,10 @@ use tollgate_upstream::{ClientBody, downstream::Peer};
 use super::{
     calls::{Answer, Call, CallAnswer, CallError, DENIED, Operation, WindowStanding, answer},
     named_limits::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
+    origin::check_origin,
     whole_body::{WholeBodyError, whole},
 };
+use crate::guard::{Suspicion, check_action};
 
 /// Bytes of a call's body.
 const MAX_BODY: usize = 64 * 1024;
@@ -82,6 +84,12 @@ impl From<WholeBodyError> for Refusal {
     }
 }
 
+impl From<Suspicion> for Refusal {
+    fn from(suspicion: Suspicion) -> Refusal {
+        Refusal { status: StatusCode::FORBIDDEN, detail: suspicion.to_string() }
+    }
+}
+
 impl Operation {
     /// What is called at this path; none: it is no call of a program.
     pub(super) fn of(path: &str) -> Option<Operation> {
@@ -102,7 +110,11 @@ pub(super) async fn answer_program(
         protocol: PROTOCOL,
         user_agent: parts.headers.get(header::USER_AGENT),
     };
-    let answered = match decide(gate, operation, parts, body, program).await {
+    let decided = match admit(operation, parts, peer) {
+        Ok(()) => decide(gate, operation, parts, body, program).await,
+        Err(refusal) => Err(refusal),
+    };
+    let answered = match decided {
         Ok(answered) => answered,
         Err(Refusal { status, detail }) => {
             let mut response = problem(status, &detail);
@@ -117,6 +129,19 @@ pub(super) async fn answer_program(
     respond(answered)
 }
 
+/// Refuses what a web page may have sent, and other methods than the operation's.
+fn admit(operation: Operation, parts: &Parts, peer: &Peer) -> Result<(), Refusal> {
+    check_origin(parts, peer)?;
+    if parts.method != operation.method() {
+        let detail = format!("{} takes {}.", operation.path(), operation.method());
+        return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail });
+    }
+    if parts.method == Method::POST {
+        check_action(&parts.headers)?;
+    }
+    Ok(())
+}
+
 async fn decide(
     gate: &Gate,
     operation: Operation,
@@ -124,10 +149,6 @@ async fn decide(
     body: ClientBody,
     program: Program<'_>,
 ) -> Result<CallAnswer, Refusal> {
-    if parts.method != operation.method() {
-        let detail = format!("{} takes {}.", operation.path(), operation.method());
-        return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail });
-    }
     Ok(match operation {
         Operation::Standing => {
             let StandingQuery { limit, key, at } =

@@ -155,6 +155,11 @@ pub(super) async fn open(
         }
         AcceptedStream::Unix(_) => (LOCAL_PEER, listener.trusts_local_peers),
     };
+    let own_address = match &stream {
+        AcceptedStream::Tcp(stream, _) if listener.asked.is_some() => stream.local_addr().ok(),
+        AcceptedStream::Tcp(..) | AcceptedStream::Unix(_) => None,
+    };
+    let own_address = own_address.map(|own| own.ip());
     let mut transport = Transport::adopt(stream)?;
     // A PROXY header and a handshake share it: both are over before a request is begun.
     deadline.set(shared.timeouts.tls_handshake);
@@ -200,7 +205,7 @@ pub(super) async fn open(
     };
     let address_value =
         HeaderValue::try_from(address.to_string()).map_err(|_| OpeningError::Left)?;
-    let peer = Peer { address, address_value, is_trusted, client_chain, listener };
+    let peer = Peer { address, address_value, is_trusted, client_chain, own_address, listener };
     Ok(OpenConnection { stream, protocol, peer })
 }
 

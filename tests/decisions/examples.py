@@ -201,7 +201,9 @@ def try_batch(http_port, tally):
         expect(tally, "batch: its slot is free", used(http_port, "exports", "customer-7"), 0)
         charge = json.dumps({"charges": [{"limit": "exports", "key": "customer-7"}]}).encode()
         for _ in range(2):
-            urllib.request.urlopen(f"http://127.0.0.1:{http_port}/v1/charge", charge, timeout=10)
+            url = f"http://127.0.0.1:{http_port}/v1/charge"
+            call = urllib.request.Request(url, charge, {"Content-Type": "application/json"})
+            urllib.request.urlopen(call, timeout=10)
         third = export(10)
         told = (third.returncode, third.stderr.strip())
         expected = (1, "two batches of this customer are running already")

@@ -2,4 +2,5 @@
 
 mod addresses;
 mod identity;
+mod pages;
 mod targets;

@@ -152,7 +152,7 @@ impl Checker<'_> {
         }
         let mode = raw.mode.as_ref().map_or(DEFAULT_MODE, |raw| self.mode(raw));
         let metrics = raw.metrics.as_ref().and_then(|raw| self.metrics_address(raw));
-        let hosts = raw.hosts.iter().filter_map(|raw| self.admin_host(raw)).collect();
+        let hosts = raw.hosts.iter().filter_map(|raw| self.host_name(raw)).collect();
         let tokens = match &raw.auth {
             Some(node) => self.admin_auth(node),
             None => None,
@@ -183,7 +183,7 @@ impl Checker<'_> {
     }
 
     /// A host without a port, in lower case.
-    fn admin_host(&mut self, raw: &Spanned<String>) -> Option<String> {
+    pub(super) fn host_name(&mut self, raw: &Spanned<String>) -> Option<String> {
         let host = raw.value.to_ascii_lowercase();
         let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         let is_name = !host.is_empty() && host.bytes().all(of_name);

@@ -11,6 +11,9 @@ pub struct AskedHere {
     pub askers: Askers,
     /// What they ask in.
     pub protocol: AskProtocol,
+    /// The names and addresses by which they may ask, beside those that are always good, in lower
+    /// case.
+    pub hosts: Vec<String>,
 }
 
 /// What is spoken over HTTP at a listener for decisions.

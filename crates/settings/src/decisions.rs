@@ -75,6 +75,13 @@ pub(super) struct RawDecisions {
     /// of clients, every client that has one.
     #[schemars(length(min = 1), extend("examples" = [["127.0.0.0/8", "10.0.0.0/8"]]))]
     askers: Option<Spanned<Vec<Spanned<String>>>>,
+    /// Names and addresses by which programs may ask (the `Host` of a request), of `http` and
+    /// `grpc`, beside loopback, the listener's own address and names without a dot: a web page
+    /// cannot have its own name lead here. With `tls` the certificate sees to that. Left out: no
+    /// others.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["tollgate.internal"]]))]
+    hosts: Vec<Spanned<String>>,
     /// Most keys that are remembered, of `RL.*` and of `CL.THROTTLE` each, 1000 to 100000000.
     /// Default: 1000000.
     #[schemars(range(min = 1000, max = 100_000_000))]
@@ -164,7 +171,8 @@ impl Checker<'_> {
             let help = "add `askers` with the addresses of those who ask, such as [10.0.0.0/8]";
             self.refuse(&raw.address, REACHABLE, help);
         }
-        let asked = AskedHere { askers: self.askers(raw), protocol };
+        let hosts = raw.hosts.iter().filter_map(|raw| self.host_name(raw)).collect();
+        let asked = AskedHere { askers: self.askers(raw), protocol, hosts };
         let listener = self.decision_listener(raw, address)?;
         Some(ListenerSettings { asked: Some(asked), ..listener })
     }
@@ -189,6 +197,10 @@ impl Checker<'_> {
         raw: &RawDecisions,
         address: SocketAddr,
     ) -> Option<DecisionSettings> {
+        for host in &raw.hosts {
+            let help = "remove it: no browser can send commands of that protocol";
+            self.refuse(host, "`protocol: redis` has no hosts", help);
+        }
         let password = self.secret(raw.password_env.as_ref(), raw.password_file.as_ref());
         let has_password = raw.password_env.is_some() || raw.password_file.is_some();
         if !is_loopback(address) && !has_password && !raw.requires_certificate() {
@@ -264,6 +276,22 @@ mod tests {
             set.askers.contains([10, 9, 9, 9].into()) && !set.askers.contains([11, 0, 0, 1].into())
         );
         assert_eq!(set.max_keys, 1000);
+    }
+
+    #[test]
+    fn hosts_are_kept_in_lower_case_where_browsers_can_ask() {
+        let text = "version: 1\nlisteners: [{ address: 127.0.0.1:0 }]\ndecisions: [{ address: \
+                    127.0.0.1:1, protocol: http, hosts: [Tollgate.Internal, 10.0.0.7] }]\n";
+        let settings = Settings::parse(Path::new(FILE), text, &Sources::system()).unwrap();
+        let asked = settings.decisions.http[0].asked.as_ref().unwrap();
+        assert_eq!(asked.hosts, ["tollgate.internal", "10.0.0.7"]);
+        assert_eq!(
+            decisions("address: 127.0.0.1:1, protocol: redis, hosts: [a.example]").unwrap_err(),
+            [
+                "3:66 `protocol: redis` has no hosts: remove it: no browser can send commands of that \
+              protocol"
+            ]
+        );
     }
 
     #[test]

@@ -12,7 +12,10 @@ use tollgate_wire::envoy::rate_limit::{
 };
 
 use super::rate_limit::{LimitError, RateLimitAnswer, rate_limit};
-use crate::decisions::{programs::written, whole_body::whole};
+use crate::{
+    decisions::{origin::check_origin, programs::written, whole_body::whole},
+    guard::check_action,
+};
 
 /// Where it is asked.
 pub(super) const PATH: &str = "/json";
@@ -91,10 +94,16 @@ pub(super) async fn rate_limit_by_json(
     body: ClientBody,
     peer: &Peer,
 ) -> Response<Body> {
+    if let Err(suspicion) = check_origin(parts, peer) {
+        return problem(StatusCode::FORBIDDEN, &suspicion.to_string());
+    }
     if parts.method != Method::POST {
         let mut response = problem(StatusCode::METHOD_NOT_ALLOWED, "/json takes POST.");
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
         return response;
+    }
+    if let Err(suspicion) = check_action(&parts.headers) {
+        return problem(StatusCode::FORBIDDEN, &suspicion.to_string());
     }
     let question = match whole(body, MAX_BODY).await {
         Ok(body) => serde_json::from_slice::<Question>(&body),

@@ -20,6 +20,8 @@ pub struct Peer {
     pub is_trusted: bool,
     /// The certificates that it sent in its handshake, if any.
     pub client_chain: Option<Arc<ClientChain>>,
+    /// The address of this machine that it has connected to, at a listener for decisions.
+    pub own_address: Option<IpAddr>,
     /// Where it came in.
     pub listener: Arc<ListenerSettings>,
 }

@@ -1,6 +1,6 @@
-//! Refuses requests to the admin listener that a web page of another origin may have sent. A page
-//! in the browser of a client that can connect here must be able neither to read nor to act, with a
-//! token or without.
+//! Refuses requests that a web page of another origin may have sent: to the admin listener, and to
+//! listeners for decisions. A page in the browser of a client that can connect there must be able
+//! neither to read nor to act, with a token or without.
 
 use std::net::IpAddr;
 
@@ -8,10 +8,13 @@ use http::{HeaderMap, HeaderName, HeaderValue, Uri, header};
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum Suspicion {
+pub(crate) enum Suspicion {
     /// A page of another site may have its name lead here (DNS rebinding). It cannot have an
     /// address lead elsewhere, but may be at another service behind the same one.
-    #[error("ask by this listener's own address or localhost, or add the host to `admin.hosts`")]
+    #[error(
+        "ask by this listener's own address or localhost, or add the host to `admin.hosts` or \
+         `decisions[].hosts`"
+    )]
     Host,
     /// A browser says that a page of another origin has it ask.
     #[error("a page of another origin must not ask for this")]
@@ -21,23 +24,30 @@ pub(super) enum Suspicion {
     Form,
 }
 
-/// The names by which this listener may be asked.
-pub(super) struct Hosts {
-    /// In lower case, beside those that are always good.
-    pub(super) listed: Vec<String>,
+/// The names by which a listener may be asked, beside those that are always good.
+#[derive(Clone, Copy)]
+pub(crate) struct Hosts<'h> {
+    /// In lower case.
+    pub(crate) listed: &'h [String],
+    /// Whether names without a dot are good too, such as those of containers: no page of the
+    /// internet has one.
+    pub(crate) takes_local_names: bool,
 }
 
 /// A header that says that a request is meant to act; its value does not matter. Forms cannot send
 /// it, and a browser lets scripts of another origin send it only if this listener says so, which it
 /// never does.
-pub(super) static ACTION: HeaderName = HeaderName::from_static("x-tollgate-action");
+pub(crate) static ACTION: HeaderName = HeaderName::from_static("x-tollgate-action");
 
 static SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-impl Hosts {
+impl Hosts<'_> {
     /// Refuses what a page of another origin might have sent. `own` is the address at which the
     /// client has connected, if it has one.
-    pub(super) fn check(
+    ///
+    /// # Errors
+    /// [`Suspicion::Host`], [`Suspicion::Origin`].
+    pub(crate) fn check(
         &self,
         uri: &Uri,
         headers: &HeaderMap,
@@ -47,15 +57,7 @@ impl Hosts {
         if !self.has(without_port(authority), own) {
             return Err(Suspicion::Host);
         }
-        let is_harmless = |site: &HeaderValue| site == "same-origin" || site == "none";
-        if !headers.get_all(&SEC_FETCH_SITE).iter().all(is_harmless) {
-            return Err(Suspicion::Origin);
-        }
-        let mut origins = headers.get_all(header::ORIGIN).iter();
-        match origins.all(|origin| is_origin_of(origin, authority)) {
-            true => Ok(()),
-            false => Err(Suspicion::Origin),
-        }
+        check_page(uri, headers)
     }
 
     fn has(&self, host: &str, own: Option<IpAddr>) -> bool {
@@ -73,12 +75,30 @@ impl Hosts {
         host == "localhost"
             || address.is_some_and(|address| address.is_loopback())
             || address.is_some() && address == own.map(|own| own.to_canonical())
+            || self.takes_local_names && is_local_name(&host)
             || self.listed.iter().any(is_listed)
     }
 }
 
+/// Refuses what a browser says that a page of another origin has it send.
+///
+/// # Errors
+/// [`Suspicion::Origin`].
+pub(crate) fn check_page(uri: &Uri, headers: &HeaderMap) -> Result<(), Suspicion> {
+    let is_harmless = |site: &HeaderValue| site == "same-origin" || site == "none";
+    let is_own = |origin: &HeaderValue| {
+        authority(uri, headers).is_some_and(|authority| is_origin_of(origin, authority))
+    };
+    let is_good = headers.get_all(&SEC_FETCH_SITE).iter().all(is_harmless)
+        && headers.get_all(header::ORIGIN).iter().all(is_own);
+    if is_good { Ok(()) } else { Err(Suspicion::Origin) }
+}
+
 /// Refuses a request to act that a form could have sent.
-pub(super) fn check_action(headers: &HeaderMap) -> Result<(), Suspicion> {
+///
+/// # Errors
+/// [`Suspicion::Form`].
+pub(crate) fn check_action(headers: &HeaderMap) -> Result<(), Suspicion> {
     let mut types = headers.get_all(header::CONTENT_TYPE).iter();
     let is_json = match (types.next(), types.next()) {
         (Some(only), None) => is_json(only),
@@ -115,6 +135,12 @@ fn is_origin_of(origin: &HeaderValue, authority: &str) -> bool {
     origin.is_some_and(|origin| origin.eq_ignore_ascii_case(authority))
 }
 
+/// A name of one label, and no number, which browsers take for an address.
+fn is_local_name(host: &str) -> bool {
+    let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    host.starts_with(|first: char| first.is_ascii_alphabetic()) && host.bytes().all(of_name)
+}
+
 /// `127.0.0.1:9901` and `[::1]:9901` without the port.
 fn without_port(host: &str) -> &str {
     match host.rsplit_once(':') {
@@ -127,8 +153,14 @@ fn without_port(host: &str) -> &str {
 mod tests {
     use super::*;
 
-    fn hosts() -> Hosts {
-        Hosts { listed: vec!["tollgate".into(), "admin.example".into(), "192.0.2.9".into()] }
+    fn is_asked_by(
+        takes_local_names: bool,
+        uri: &str,
+        headers: &HeaderMap,
+    ) -> Result<(), Suspicion> {
+        let listed = ["tollgate".into(), "admin.example".into(), "192.0.2.9".into()];
+        let hosts = Hosts { listed: &listed, takes_local_names };
+        hosts.check(&uri.parse().unwrap(), headers, "10.1.2.3".parse().ok())
     }
 
     fn fields(fields: &[(HeaderName, &'static str)]) -> HeaderMap {
@@ -143,8 +175,7 @@ mod tests {
     }
 
     fn checked(uri: &str, of: &[(HeaderName, &'static str)]) -> Result<(), Suspicion> {
-        let own = "10.1.2.3".parse().ok();
-        hosts().check(&uri.parse().unwrap(), &fields(of), own)
+        is_asked_by(false, uri, &fields(of))
     }
 
     #[test]
@@ -191,6 +222,25 @@ mod tests {
         assert_eq!(checked("/status", &[]), Err(Suspicion::Host));
         let twice = [(header::HOST, "127.0.0.1"), (header::HOST, "127.0.0.1")];
         assert_eq!(checked("/status", &twice), Err(Suspicion::Host));
+    }
+
+    #[test]
+    fn name_without_a_dot_is_good_where_programs_ask() {
+        for (host, expected) in [
+            ("tollgate:8090", true),
+            ("edge-1", true),
+            ("EDGE_1:1", true),
+            ("evil.example", false),
+            ("edge.", false),
+            ("2130706433", false),
+            ("0x7f000001", false),
+            ("::1", false),
+            ("[a", false),
+            ("", false),
+        ] {
+            let checked = is_asked_by(true, "/v1/charge", &fields(&[(header::HOST, host)]));
+            assert_eq!(checked.is_ok(), expected, "{host}");
+        }
     }
 
     #[test]
