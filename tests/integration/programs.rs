@@ -219,6 +219,49 @@ fn who_waits_gets_room_in_the_order_of_arrival() {
 }
 
 #[test]
+fn who_cannot_get_room_in_time_holds_up_nobody() {
+    let proxy = &proxy();
+    let wait = |charges: &[&str]| {
+        let body = json!({ "charges": written(charges), "wait": "5m" });
+        call(proxy, "/v1/charge", &body)
+    };
+    charge(proxy, &["daily a 5"]).assert_status(200);
+    let denied = wait(&["slots all", "daily a"]);
+    denied.assert_status(429).assert_field("retry-after", "86400");
+    let held = receipt(&charge(proxy, &["slots all"]));
+    let waiting = |number| {
+        eventually("it waits", || (proxy.waiting() == number).then_some(()));
+    };
+    thread::scope(|scope| {
+        let other = scope.spawn(|| wait(&["slots all", "daily b"]));
+        waiting(1);
+        wait(&["slots all", "daily a"]).assert_status(429);
+        waiting(1);
+        call(proxy, "/v1/release", &json!({ "receipt": held })).assert_status(200);
+        receipt(&other.join().unwrap());
+    });
+}
+
+#[test]
+fn line_is_that_of_the_limit_that_denies() {
+    let proxy = &proxy();
+    let full = receipt(&charge(proxy, &["peak a 3"]));
+    let wait = |charges: &[&str]| {
+        let body = json!({ "charges": written(charges), "wait": "5m" });
+        call(proxy, "/v1/charge", &body)
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(|| wait(&["slots all", "peak a"]));
+        eventually("it waits", || (proxy.waiting() == 1).then_some(()));
+        let slot = receipt(&wait(&["slots all", "peak b"]));
+        call(proxy, "/v1/release", &json!({ "receipt": slot })).assert_status(200);
+        let settle = json!({ "receipt": full, "give_back": true });
+        call(proxy, "/v1/settle", &settle).assert_status(200);
+        receipt(&first.join().unwrap());
+    });
+}
+
+#[test]
 fn proxies_that_share_counters_take_each_others_receipts() {
     let redis = Redis::start();
     let settings = format!(
