@@ -203,7 +203,7 @@ fn preflight_that_is_passed_takes_no_credentials_along() {
             .field("origin", "https://app.example.com")
             .field("access-control-request-method", "GET")
             .field("authorization", value)
-            .field("cookie", "a=b; session=x.y.z")
+            .field("cookie", "a=b; session=x.y.z; session\u{A0}=x.y.z; c session=x.y.z")
     };
     for value in ["Bearer x.y.z", "Bearer\tx.y.z", "Basic YTpi"] {
         proxy.send(preflight(value)).assert_status(200);
@@ -215,7 +215,7 @@ fn preflight_that_is_passed_takes_no_credentials_along() {
 
 /// A request with a token in none of the ways in which the proxy reads one, but in one in which a
 /// server may.
-fn disguised() -> [Request; 12] {
+fn disguised() -> [Request; 18] {
     let in_header = |value: &str| get("/optional").field("x-token", value);
     let in_cookie = |value: &str| get("/optional").field("cookie", value);
     [
@@ -227,6 +227,12 @@ fn disguised() -> [Request; 12] {
         in_cookie("a=b session=x.y.z"),
         in_cookie("session=x.y.z, a=b"),
         in_cookie("session=x y"),
+        in_cookie("session\u{A0}=x.y.z"),
+        in_cookie("\u{FEFF}session=x.y.z"),
+        in_cookie("session=x.y.z\u{2003}"),
+        in_cookie("=session=x.y.z"),
+        in_cookie("sess%69on=x.y.z"),
+        in_cookie("session[]=x.y.z"),
         get("/optional?access_token=x%20y"),
         get("/optional?access_token=%C2%A0x.y.z"),
         get("/optional?a=b;access_token=x.y.z"),
@@ -244,6 +250,26 @@ fn token_elsewhere_has_one_spelling_too() {
         assert_refused(&proxy.send(request), 400, INVALID_REQUEST);
     }
     assert_eq!(upstream.count(), 0);
+}
+
+#[test]
+fn forwarded_token_is_the_only_one_that_servers_can_find_in_the_cookies() {
+    let upstream = Upstream::start();
+    let policy = guarded(&upstream).identity(&["token: { cookie: session, forward: true }"]);
+    let proxy = Proxy::start(&policy);
+    let mine = token("mine");
+    for path in ["/required", "/optional"] {
+        for forged in [&b"session\xA0"[..], b"\x85session", b"session\xC2\xA0", b"\"session\""] {
+            let mut client = proxy.connect();
+            let head = format!("GET {path} HTTP/1.1\r\nhost: a\r\ncookie: session={mine}; ");
+            client.write([head.as_bytes(), forged, b"=x.y.z\r\n\r\n"].concat());
+            assert_refused(&client.read(), 400, INVALID_REQUEST);
+        }
+    }
+    assert_eq!(upstream.count(), 0);
+    let others = format!("größe=\u{A0}; session={mine}; session2=x");
+    proxy.send(get("/required").field("cookie", &others)).assert_status(200);
+    assert_eq!(upstream.last().fields.one("cookie"), Some(&*others));
 }
 
 /// Tokens by all schemes that there are.

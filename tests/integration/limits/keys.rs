@@ -91,6 +91,11 @@ fn limit_counts_per_what_it_says() {
                 (get("/").field("cookie", "Session=a"), 429),
                 (get("/").field("cookie", "session=\"a\""), 429),
                 (get("/").field("cookie", "session=%61"), 429),
+                (get("/").field("cookie", "session\u{A0}=c"), 400),
+                (get("/").field("cookie", "\u{3000}session=c"), 400),
+                (get("/").field("cookie", "session=a; sess%69on=c"), 400),
+                (get("/").field("cookie", "session=c\u{A0}"), 400),
+                (get("/").field("cookie", "session=d; größe=\u{A0}"), 200),
             ],
         ),
         (
