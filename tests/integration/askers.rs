@@ -3,4 +3,5 @@
 mod addresses;
 mod identity;
 mod pages;
+mod preflights;
 mod targets;

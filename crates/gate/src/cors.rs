@@ -4,12 +4,12 @@
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderValue, Method, header};
-use tollgate_identity::Client;
 use tollgate_policy::{self as policy, Cors, Policy, Route};
 use tollgate_response::AllowedOrigin;
 
 use super::{
     head::{Head, asks_for_standings, declares_body},
+    judge_input::JudgeInput,
     request_state::{Action, Forward, RequestState},
 };
 
@@ -24,12 +24,10 @@ pub(super) struct Preflight<'p> {
 
 /// The preflight request that this is, if it is one; none: it is a request like any other. So is
 /// one from a page that the route does not allow, and one with a body, which no browser sends: only
-/// real preflight requests may get through without a token.
-pub(super) fn preflight<'p>(
-    policy: &'p Policy,
-    head: &Head<'_>,
-    client: Client<'_>,
-) -> Option<Preflight<'p>> {
+/// real preflight requests may get through without a token. Another proxy that asks would take any
+/// answer of ours for a denial or for leave to forward: there all of them are forwarded.
+pub(super) fn preflight<'p>(policy: &'p Policy, input: &JudgeInput<'_>) -> Option<Preflight<'p>> {
+    let &JudgeInput { head, client, is_asked, .. } = input;
     let headers = client.headers;
     if *head.method != Method::OPTIONS {
         return None;
@@ -38,7 +36,7 @@ pub(super) fn preflight<'p>(
     let method = headers.get(header::ACCESS_CONTROL_REQUEST_METHOD)?;
     let method = Method::from_bytes(method.as_bytes()).ok()?;
     let request = policy::Request { method: &method, ..head.as_route_request(client.address) };
-    if asks_for_standings(policy, request) {
+    if asks_for_standings(policy, request) && !is_asked {
         // Standings are reported here and no upstream knows of them, whatever other routes do.
         let cors = of_standings(policy, request).filter(|_| !declares_body(headers))?;
         return Some(Preflight { route: None, cors, action: Action::Preflight(cors) });
@@ -48,9 +46,9 @@ pub(super) fn preflight<'p>(
     let action = match &cors.preflight {
         policy::Preflight::Check => return None,
         _ if declares_body(headers) => return None,
-        policy::Preflight::Answer { .. } => Action::Preflight(cors),
-        policy::Preflight::Pass if !cors.allows(origin) => return None,
-        policy::Preflight::Pass => {
+        policy::Preflight::Answer { .. } if !is_asked => Action::Preflight(cors),
+        _ if !cors.allows(origin) => return None,
+        policy::Preflight::Pass | policy::Preflight::Answer { .. } => {
             let target = head.target(&policy.identity.sources, route);
             Action::Forward(Forward { upstream, target })
         }

@@ -42,9 +42,7 @@ pub(super) fn reply_to<'p>(
 ) -> ControlFlow<Reply, Forward<'p>> {
     let Some(asker) = inbound.asker else { return Reply::to(action, state, fields) };
     ControlFlow::Break(match action {
-        // The answer to a preflight is left to the server: a proxy that asks would treat any
-        // answer of ours as a denial, or as permission to forward.
-        Action::Forward(_) | Action::Preflight(_) => {
+        Action::Forward(_) => {
             let mut response = Response::new(Body::empty());
             match asker {
                 Asker::Forward => name_caller(response.headers_mut(), state),
@@ -61,7 +59,7 @@ pub(super) fn reply_to<'p>(
             Reply::Admitted(response)
         }
         // None of these is a request that the proxy could forward.
-        Action::Standings | Action::Options | Action::Redirect(..) => {
+        Action::Preflight(_) | Action::Standings | Action::Options | Action::Redirect(..) => {
             Reply::Refused(Rejection::NoRoute)
         }
         Action::Refuse(rejection) => Reply::Refused(rejection),

@@ -80,7 +80,7 @@ impl Judge {
         if policy.deny.contains_address(client.address) {
             return Err(Rejection::Denied);
         }
-        if let Some(preflight) = preflight(policy, head, client) {
+        if let Some(preflight) = preflight(policy, input) {
             return Box::pin(self.judge_preflight(preflight, policy, input, state)).await;
         }
         let request = head.as_route_request(client.address);

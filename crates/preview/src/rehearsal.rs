@@ -209,7 +209,8 @@ impl Rehearsal {
         let (address, headers) = (self.client_address(draft), &draft.head.headers);
         let client = Client { address, certificate: None, headers, query: draft.head.uri.query() };
         let published_keys = &self.published_keys;
-        JudgeInput { head, client, published_keys, now, is_asked: false, dry_run: Some(dry_run) }
+        let dry_run = Some(dry_run);
+        JudgeInput { head, client, published_keys, now, is_asked: false, dry_run }
     }
 
     /// Corrects what a request of the past was charged, by the upstream's answer.

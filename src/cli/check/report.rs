@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 use tollgate_clock::Timestamp;
 use tollgate_policy::{Policies, Policy};
 use tollgate_preview::cases::{FailedTest, Runner};
-use tollgate_settings::{Settings, read_text};
+use tollgate_settings::{AskProtocol, Settings, read_text};
 use tollgate_yaml::{Problem, Sources, warning::Warning};
 
 use super::forward_auth::partly_served;
@@ -206,8 +206,11 @@ fn check_policies(
         });
         let failed = runner.run(policy, policies);
         let mut checked = CheckedPolicy::of(policy, holding.cloned().collect(), failed);
-        if settings.is_some_and(|own| !own.decisions.http.is_empty()) {
-            checked.notes.extend(partly_served(policy));
+        let listeners = settings.into_iter().flat_map(|own| &own.decisions.http);
+        let asked = listeners.filter_map(|listener| listener.asked.as_ref());
+        let protocols: Vec<AskProtocol> = asked.map(|asked| asked.protocol).collect();
+        if !protocols.is_empty() {
+            checked.notes.extend(partly_served(policy, &protocols));
         }
         checked
     };

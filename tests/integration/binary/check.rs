@@ -66,6 +66,46 @@ fn routes_that_need_the_response_are_told_where_others_may_ask() {
     assert!(check().contains(note), "{}", check());
 }
 
+/// Each setting of a route that is not served in full where another proxy forwards the request.
+#[test]
+fn settings_that_an_asker_does_not_serve_are_named_route_by_route() {
+    const ROUTES: &str = r#"
+  - { match: { path: /plain }, auth: required, limits: [core], upgrades: [] }
+  - { match: { path: /large }, auth: required, limits: [core], max_body: 10MiB }
+  - { match: { path: /socket }, auth: required, limits: [core], upgrades: [websocket] }
+  - match: { path: /moved/** }
+    strip_prefix: /moved
+    add_prefix: /internal
+    request_headers: { set: { x-environment: production } }
+    response_headers: { remove: [server] }
+  - match: { path: /page }
+    cors: { origins: ["https://app.example.com"], preflight: answer }
+"#;
+    let folder = Folder::before(&Upstream::start());
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let routes = policy.find("routes:").unwrap();
+    fs::write(&file, format!("{}routes:{ROUTES}", &policy[..routes])).unwrap();
+    let settings = folder.path().join("tollgate.yaml");
+    let plain = fs::read_to_string(&settings).unwrap();
+    let golden = include_str!("check/askers.txt");
+    for (protocol, expected) in [
+        ("", ""),
+        ("redis", ""),
+        ("http", golden.split("\n\n").next().unwrap()),
+        ("grpc", golden.split("\n\n").nth(1).unwrap()),
+    ] {
+        let asked = format!("\ndecisions: [{{ address: 127.0.0.1:0, protocol: {protocol} }}]\n");
+        let asked = if protocol.is_empty() { String::new() } else { asked };
+        fs::write(&settings, format!("{plain}{asked}")).unwrap();
+        let output = folder.run(&["check", "tollgate.yaml"]);
+        assert_exit(&output, 0);
+        let printed = text(&output.stdout);
+        let notes: Vec<&str> = printed.lines().filter(|line| line.contains("note:")).collect();
+        assert_eq!(notes.join("\n"), expected.trim_end(), "{protocol}");
+    }
+}
+
 #[test]
 fn two_policies_for_one_host_are_a_problem() {
     let folder = Folder::before(&Upstream::start());
