@@ -56,6 +56,9 @@ mod forward_auth;
 /// What holds for every proxy that asks.
 mod askers;
 
+/// Fields that override the method, and the methods of routes.
+mod method_override;
+
 /// Descriptors of Envoy's rate limit filter.
 mod descriptors;
 /// Programs that charge limits by name.

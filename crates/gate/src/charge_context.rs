@@ -185,7 +185,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
             let planned = PlannedLimit { limit, allowance, cost, role };
             let units = match allowance.quota.holds_leases() {
                 true => 1,
-                false => cost.of(self.input.head.method),
+                false => cost.of(self.input.head.method()),
             };
             let charge = planned.charge(key(allowance.id), units, origin);
             plan.add(planned, charge);
@@ -204,7 +204,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         let statuses = limit.refund.statuses(identity.token.is_some());
         let unchanged = StatusCode::NOT_MODIFIED;
         let is_revalidation =
-            || is_revalidation(self.input.head.method, self.input.client.headers, self.input.now);
+            || is_revalidation(self.input.head.method(), self.input.client.headers, self.input.now);
         statuses.names_others(unchanged) || statuses.contains(unchanged) && is_revalidation()
     }
 

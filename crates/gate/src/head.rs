@@ -7,16 +7,21 @@ use tollgate_identity::TokenSources;
 use tollgate_policy::{self as policy, Policies, Policy, Route};
 use tollgate_response::Rejection;
 use tollgate_upstream::check_connection;
-use tollgate_wire::target::{
-    Form, Host, TargetError, check_query, check_same_segments, form, normalize_path, plain_form,
-    request_host,
+use tollgate_wire::{
+    method_override::{MethodOverride, overriding_method},
+    target::{
+        Form, Host, TargetError, check_query, check_same_segments, form, normalize_path,
+        plain_form, request_host,
+    },
 };
 
 /// A head whose form is sound.
 pub struct Head<'r> {
     pub(super) form: Form,
-    /// The method.
-    pub method: &'r Method,
+    /// The method that came.
+    pub(super) method: &'r Method,
+    /// The one by which servers take the request instead; none: they do not.
+    pub(super) overriding_method: Option<Method>,
     /// In its normal form.
     pub path: Cow<'r, str>,
     /// Its plain form, if that is another.
@@ -39,20 +44,22 @@ impl<'r> Head<'r> {
     /// in a path stands for.
     ///
     /// # Errors
-    /// A [`Rejection`] of a method that is not forwarded, and of an ambiguous or invalid target,
-    /// host or `Connection`.
+    /// A [`Rejection`] of a method that is not forwarded, and of an ambiguous or invalid method,
+    /// target, host or `Connection`.
     pub fn read<'p>(
         parts: &'r Parts,
         policies: &'p Policies,
     ) -> Result<(Self, Option<&'p Policy>), Rejection> {
-        let is_method = |name: &str| parts.method.as_str().eq_ignore_ascii_case(name);
-        if is_method("CONNECT") || is_method("TRACE") {
-            return Err(Rejection::Method);
-        }
+        check_method(&parts.method)?;
         check_connection(&parts.headers)?;
         let host = request_host(&parts.uri, &parts.headers, parts.version)?;
         let policy = policies.for_host(host.as_ref().map(Host::as_str));
         let encoded_slash = policy.map(|policy| policy.encoded_slash).unwrap_or_default();
+        let overriding_method = match policy.map(|policy| policy.method_override) {
+            Some(MethodOverride::Match) => overriding_method(&parts.method, &parts.headers)?,
+            Some(MethodOverride::Drop | MethodOverride::Ignore) | None => None,
+        };
+        overriding_method.as_ref().map_or(Ok(()), check_method)?;
         let form = form(&parts.method, &parts.uri);
         let path = match form {
             Form::Asterisk => Cow::Borrowed("*"),
@@ -66,9 +73,14 @@ impl<'r> Head<'r> {
             Cow::Owned(plain) => Some(plain.into()),
         };
         let has_host_field = parts.headers.contains_key(header::HOST);
-        let uri = &parts.uri;
-        let head = Head { form, method: &parts.method, path, plain, host, uri, has_host_field };
+        let (method, uri) = (&parts.method, &parts.uri);
+        let head = Head { form, method, overriding_method, path, plain, host, uri, has_host_field };
         Ok((head, policy))
+    }
+
+    /// The method that the request is judged by.
+    pub fn method(&self) -> &Method {
+        self.overriding_method.as_ref().unwrap_or(self.method)
     }
 
     /// The path as it is matched and counted.
@@ -96,7 +108,12 @@ impl<'r> Head<'r> {
 
     /// What a route is chosen by, of a client at this address.
     pub fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
-        policy::Request { host: self.host(), path: self.plain_path(), method: self.method, address }
+        policy::Request {
+            host: self.host(),
+            path: self.plain_path(),
+            method: self.method(),
+            address,
+        }
     }
 
     /// The path that the upstream of a route is asked for, before the route rewrites it: what the
@@ -134,6 +151,14 @@ impl<'r> Head<'r> {
             value.ok()
         });
         Target { uri, host }
+    }
+}
+
+fn check_method(method: &Method) -> Result<(), Rejection> {
+    let is = |name: &str| method.as_str().eq_ignore_ascii_case(name);
+    match is("CONNECT") || is("TRACE") {
+        true => Err(Rejection::Method),
+        false => Ok(()),
     }
 }
 

@@ -5,7 +5,7 @@ use http::{HeaderMap, HeaderName};
 use tollgate_upstream::clean_request_of_envoy;
 
 use super::{
-    prepare::{X_TOLLGATE_SUBJECT, X_TOLLGATE_TIER, name_caller, strip_credentials},
+    prepare::{X_TOLLGATE_SUBJECT, X_TOLLGATE_TIER, name_caller, name_method, strip_credentials},
     request_state::RequestState,
 };
 
@@ -36,6 +36,9 @@ impl HeadChanges {
             clean_request_of_envoy(&mut after, own, peer_is_trusted);
         }
         name_caller(&mut after, state);
+        if let Some(method) = &state.overriding_method {
+            name_method(&mut after, method);
+        }
         if let Some(route) = state.route {
             route.request_headers.apply(&mut after);
         }
@@ -49,8 +52,8 @@ impl HeadChanges {
             }
         }
         // Also those that the proxy may not have shown.
-        let claims = own.into_iter().flat_map(|own| own.claims());
-        let always = [&X_TOLLGATE_SUBJECT, &X_TOLLGATE_TIER].into_iter().chain(claims);
+        let closed = own.into_iter().flat_map(|own| own.closed());
+        let always = [&X_TOLLGATE_SUBJECT, &X_TOLLGATE_TIER].into_iter().chain(closed);
         let mut removed: Vec<HeaderName> = Vec::new();
         for name in before.keys().chain(always) {
             if !after.contains_key(name) && !removed.contains(name) {

@@ -76,7 +76,8 @@ impl Judge {
         }
         let policy = policy.ok_or(Rejection::NoRoute)?;
         state.policy = Some(policy);
-        state.is_revalidation = is_revalidation(head.method, client.headers, now);
+        state.overriding_method.clone_from(&head.overriding_method);
+        state.is_revalidation = is_revalidation(head.method(), client.headers, now);
         if policy.deny.contains_address(client.address) {
             return Err(Rejection::Denied);
         }

@@ -1,10 +1,11 @@
 //! What the upstream gets: the request as it came, without the fields that end at this proxy, and
 //! with the caller.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Version, header, request::Parts};
+use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header, request::Parts};
 use tollgate_identity::{Auth, CallerValue, Identity};
 use tollgate_policy::Protocol;
 use tollgate_upstream::{Forwarding, clean_request};
+use tollgate_wire::method_override;
 
 use super::{
     X_REQUEST_ID,
@@ -59,6 +60,9 @@ impl Judge {
         headers.append(X_REQUEST_ID.clone(), request_id.clone());
         name_caller(headers, state);
         if let Some(trace) = trace {
+            if let Some(method) = &state.overriding_method {
+                name_method(headers, method);
+            }
             trace.write(headers);
         }
         if takes_trailers {
@@ -113,5 +117,14 @@ pub(super) fn name_caller(headers: &mut HeaderMap, state: &RequestState<'_>) {
 fn takes_trailers(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(header::TE).iter();
     let mut codings = codings.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
+    /// Has all fields that override the method name the one that the request was judged by, whichever
+    /// of them the server reads.
+    pub(super) fn name_method(headers: &mut HeaderMap, method: &Method) {
+        let Ok(value) = HeaderValue::from_str(method.as_str()) else { return };
+        for name in &method_override::FIELDS {
+            headers.insert(name.clone(), value.clone());
+        }
+    }
+
     codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }

@@ -2,7 +2,7 @@
 
 use std::net::IpAddr;
 
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use tollgate_identity::Identity;
 use tollgate_policy::{Cors, Policy, Protocol, Responses, Route, Upstream};
 use tollgate_response::{Format, Rejection};
@@ -14,6 +14,8 @@ use super::{head::Target, tally::Tally};
 pub struct RequestState<'p> {
     /// The policy for the host; none until it is known.
     pub policy: Option<&'p Policy>,
+    /// The method by which the request is judged, if it overrides its own.
+    pub(super) overriding_method: Option<Method>,
     /// The route that matches; none until it is known.
     pub route: Option<&'p Route>,
     /// Of a preflight request: which pages may send the request that it is about.

@@ -6,6 +6,7 @@ use tollgate_identity::Client;
 use tollgate_policy::{Policies, Policy};
 use tollgate_response::Rejection;
 use tollgate_upstream::{IdentityAlias, check_identity_aliases};
+use tollgate_wire::{forward_auth::Asker, method_override::check_undropped};
 
 use super::{forward::Inbound, head::Head};
 
@@ -32,6 +33,10 @@ impl<'r, 'p> SoundRequest<'r, 'p> {
         if inbound.asker.is_some() {
             head.check_forwarded_as_it_came()?;
             check_aliases(&parts.headers, policy)?;
+        }
+        if let (Some(Asker::Forward | Asker::Nginx), Some(policy)) = (inbound.asker, policy) {
+            // These cannot be told to take a field out.
+            check_undropped(&parts.headers, policy.method_override)?;
         }
         let certificate = inbound.peer.certificate(now)?;
         let client = Client {

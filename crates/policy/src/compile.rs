@@ -225,6 +225,7 @@ impl Compiler<'_> {
             );
         }
         let encoded_slash = self.keyword_or_default(raw.paths.encoded_slash.as_ref());
+        let method_override = self.keyword_or_default(raw.method_override.as_ref());
         let own: Vec<HeaderName> =
             identity.iter().flat_map(|rules| rules.own_headers()).cloned().collect();
         let cors = raw.cors.as_ref().and_then(|cors| self.cors(&cors.value)).map(Arc::new);
@@ -263,6 +264,7 @@ impl Compiler<'_> {
             limits,
             descriptors,
             encoded_slash: encoded_slash?,
+            method_override: method_override?,
             router: Router::new(matchers),
             routes,
             responses: responses?,

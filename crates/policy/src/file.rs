@@ -18,7 +18,7 @@ use std::sync::LazyLock;
 
 use schemars::{JsonSchema, Schema};
 use serde::Deserialize;
-use tollgate_wire::target::EncodedSlash;
+use tollgate_wire::{method_override::MethodOverride, target::EncodedSlash};
 use tollgate_yaml::{Choice, Entries, Later, Node, Spanned, schema_of};
 
 pub(super) use self::{
@@ -97,6 +97,11 @@ pub(super) struct RawPolicy {
     #[serde(default)]
     #[schemars(extend("examples" = [{ "encoded_slash": "reject" }]))]
     pub(super) paths: RawPaths,
+    /// How fields are treated by which servers take a POST for another method, such as
+    /// `X-HTTP-Method-Override`. `drop`: they are not forwarded; `match`: the request is judged by
+    /// the method that they name, and forwarded with them; `ignore`: they are forwarded, and mean
+    /// nothing here. Default: drop.
+    pub(super) method_override: Option<Spanned<Choice<MethodOverride>>>,
     /// Whether pages of other origins may read responses (CORS), for every route without `cors` of
     /// its own. Left out: the upstreams decide.
     pub(super) cors: Option<Spanned<RawCors>>,

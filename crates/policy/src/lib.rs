@@ -37,7 +37,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use http::{HeaderName, Method, StatusCode};
 use tollgate_identity::{Auth, IdentityRules, Issuer, PublishedKeys, Scheme};
-use tollgate_wire::target::EncodedSlash;
+use tollgate_wire::{method_override::MethodOverride, target::EncodedSlash};
 use tollgate_yaml::warning::Warning;
 
 pub use self::{
@@ -151,7 +151,7 @@ impl Policies {
 fn share_own_headers(policies: &mut [Policy]) {
     let own = |policy: &Policy| {
         let all = policies.iter().map(|policy| &policy.identity);
-        Arc::new(OwnHeaders::new(&policy.identity, all))
+        Arc::new(OwnHeaders::new(&policy.identity, policy.method_override, all))
     };
     let all: Vec<Arc<OwnHeaders>> = policies.iter().map(own).collect();
     for (policy, own) in policies.iter_mut().zip(all) {
@@ -191,6 +191,8 @@ pub struct Policy {
     pub descriptors: Vec<DescriptorRule>,
     /// What an escaped slash in a path stands for.
     pub encoded_slash: EncodedSlash,
+    /// What is done with fields that override the method.
+    pub method_override: MethodOverride,
     /// Finds the position of a request's route.
     pub router: Router,
     /// In the order of the file.
@@ -248,7 +250,7 @@ pub struct Route {
     pub position: usize,
     /// The path pattern, for its parameters.
     pub path: PathPattern,
-    /// The methods that it takes; empty: all.
+    /// The methods that it takes, HEAD with GET; empty: all.
     pub methods: Vec<Method>,
     /// Which client addresses it lets in.
     pub addresses: AddressRules,

@@ -245,7 +245,7 @@ pub struct Matcher {
     pub hosts: Vec<HostPattern>,
     /// The path.
     pub path: PathPattern,
-    /// Any of these; empty: every method.
+    /// Any of these, and HEAD with GET; empty: every method.
     pub methods: Vec<Method>,
     /// Client addresses in any of these; empty: every address.
     pub from: Networks,
@@ -284,11 +284,21 @@ impl Matcher {
                 // Methods are case-sensitive, but not every server knows: `post` is no way around
                 // POST.
                 let method = request.method.as_str();
-                let is_listed = |listed: &Method| listed.as_str().eq_ignore_ascii_case(method);
+                let is = |listed: &Method| listed.as_str().eq_ignore_ascii_case(method);
+                // Servers answer HEAD by what they do for GET (RFC 9110 section 9.3.2).
+                let is_listed =
+                    |listed: &Method| is(listed) || *listed == Method::GET && is(&Method::HEAD);
                 self.methods.is_empty() || self.methods.iter().any(is_listed)
             }
             RoutePart::Address => self.from.is_empty() || self.from.contains(request.address),
         }
+    }
+
+    /// Whether it takes requests with this method, which is in capitals.
+    pub fn takes_method(&self, method: &Method) -> bool {
+        self.methods.is_empty()
+            || self.methods.contains(method)
+            || *method == Method::HEAD && self.methods.contains(&Method::GET)
     }
 
     /// Whether it takes requests from all client addresses that `other` takes them from.

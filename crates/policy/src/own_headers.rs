@@ -1,40 +1,54 @@
-//! Header fields that mean what this proxy says in them: claims, and credentials.
+//! Header fields that mean what this proxy says in them: claims, credentials, and those that
+//! override the method.
 
 use http::HeaderName;
 use tollgate_identity::IdentityRules;
+use tollgate_wire::method_override::{self, MethodOverride};
 
 /// Names of header fields that clients may not send on: upstreams trust them as this proxy's.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct OwnHeaders {
-    /// Of claims, under all policies: their upstreams may be the same servers.
-    claims: Names,
-    /// Of credentials, under one policy.
-    credentials: Names,
+    /// Of fields that end here: those of claims, under all policies, since their upstreams may be
+    /// the same servers; and those that override the method, where they are dropped.
+    closed: Names,
+    /// Of fields that go on under their own name only, and not in trailers: those of credentials,
+    /// under one policy, and those that override the method, where it is judged.
+    exact: Names,
 }
 
 impl OwnHeaders {
     /// Those of a policy with these rules, beside `all` policies that are in force.
     pub(super) fn new<'p>(
         rules: &IdentityRules,
+        method_override: MethodOverride,
         all: impl Iterator<Item = &'p IdentityRules>,
     ) -> OwnHeaders {
+        let (dropped, judged): (&[HeaderName], &[HeaderName]) = match method_override {
+            MethodOverride::Drop => (&method_override::FIELDS, &[]),
+            MethodOverride::Match => (&[], &method_override::FIELDS),
+            MethodOverride::Ignore => (&[], &[]),
+        };
         let claims = all.flat_map(|rules| rules.forwarded.names());
-        OwnHeaders { claims: Names::of(claims), credentials: Names::of(rules.sources.headers()) }
+        OwnHeaders {
+            closed: Names::of(claims.chain(dropped)),
+            exact: Names::of(rules.sources.headers().chain(judged)),
+        }
     }
 
-    /// The fields that carry claims.
-    pub fn claims(&self) -> impl Iterator<Item = &HeaderName> {
-        self.claims.names.iter()
+    /// The fields that end here.
+    pub fn closed(&self) -> impl Iterator<Item = &HeaderName> {
+        self.closed.names.iter()
     }
 
-    /// Whether fields of this name, which is in lower case, carry claims.
-    pub fn carry_claims(&self, name: &str) -> bool {
-        self.claims.contains(name)
+    /// Whether fields of this name, which is in lower case, end here.
+    pub fn are_closed(&self, name: &str) -> bool {
+        self.closed.contains(name)
     }
 
-    /// Whether fields of this name, which is in lower case, carry claims or credentials.
-    pub fn carry_claims_or_credentials(&self, name: &str) -> bool {
-        self.claims.contains(name) || self.credentials.contains(name)
+    /// Whether fields of this name, which is in lower case, end here, or go on under this name only
+    /// and not in trailers.
+    pub fn are_guarded(&self, name: &str) -> bool {
+        self.closed.contains(name) || self.exact.contains(name)
     }
 }
 

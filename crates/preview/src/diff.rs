@@ -71,7 +71,7 @@ pub struct PolicyDifference {
     pub limits: Vec<Change>,
     /// Denied and exempt callers, what the access log hides, and overrides.
     pub access: Vec<Change>,
-    /// How paths are read.
+    /// How paths and methods are read.
     pub paths: Vec<Change>,
     /// Upstreams.
     pub upstreams: Vec<Change>,
@@ -140,25 +140,26 @@ impl PolicyDifference {
         // Named one by one, so that a new part of a policy cannot be forgotten here. Beside each
         // part is the section that compares it.
         let Policy {
-            name: _,          // presence
-            position: _,      // changes nothing
-            hosts: _,         // `hosts`, over all policies
-            upstreams: _,     // upstreams
-            identity: _,      // identity
-            limits: _,        // windows, limits, access
-            descriptors: _,   // changes no request
-            encoded_slash: _, // paths
-            exempt: _,        // access
-            deny: _,          // access
-            router: _,        // routing
-            routes: _,        // routing
-            responses: _,     // responses
-            cors: _,          // responses
-            facts: _,         // access
-            core: _,          // responses
-            tests: _,         // changes no request
-            warnings: _,      // changes no request
-            notes: _,         // changes no request
+            name: _,            // presence
+            position: _,        // changes nothing
+            hosts: _,           // `hosts`, over all policies
+            upstreams: _,       // upstreams
+            identity: _,        // identity
+            limits: _,          // windows, limits, access
+            descriptors: _,     // changes no request
+            encoded_slash: _,   // paths
+            method_override: _, // paths
+            exempt: _,          // access
+            deny: _,            // access
+            router: _,          // routing
+            routes: _,          // routing
+            responses: _,       // responses
+            cors: _,            // responses
+            facts: _,           // access
+            core: _,            // responses
+            tests: _,           // changes no request
+            warnings: _,        // changes no request
+            notes: _,           // changes no request
         } = new;
         let routing = routing::routing(old, new);
         PolicyDifference {

@@ -49,6 +49,7 @@ impl Rejection {
             | Rejection::Target(_)
             | Rejection::Connection(_)
             | Rejection::Alias(_)
+            | Rejection::MethodOverride(_)
             | Rejection::AmbiguousKey(_)
             | Rejection::Method
             | Rejection::NoRoute

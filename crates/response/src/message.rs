@@ -17,6 +17,7 @@ impl Rejection {
             Rejection::Target(error) => format!("The request's address is not valid: {error}."),
             Rejection::Connection(error) => format!("The request is not valid: {error}."),
             Rejection::Alias(error) => format!("The request is not valid: {error}."),
+            Rejection::MethodOverride(error) => format!("The request is not valid: {error}."),
             Rejection::Question(error) => format!("This cannot be decided: {error}."),
             Rejection::Method => "This method is not allowed.".into(),
             Rejection::NoRoute => "Not Found".into(),

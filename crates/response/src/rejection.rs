@@ -7,7 +7,9 @@ use tollgate_store::StoreError;
 use tollgate_upstream::{
     ConnectionNamesProtectedField, IdentityAlias, UpstreamError, downstream::NotGood,
 };
-use tollgate_wire::{Violation, forward_auth::AskError, target::TargetError};
+use tollgate_wire::{
+    Violation, forward_auth::AskError, method_override::OverrideError, target::TargetError,
+};
 
 /// Why a request gets its response here and not from the upstream.
 #[derive(Debug, thiserror::Error)]
@@ -27,6 +29,9 @@ pub enum Rejection {
     /// Another proxy would pass on a field that reads like one which says who the caller is.
     #[error(transparent)]
     Alias(#[from] IdentityAlias),
+    /// The request names another method than its own, in a way that servers may read differently.
+    #[error(transparent)]
+    MethodOverride(#[from] OverrideError),
     /// CONNECT and TRACE are not forwarded.
     #[error("method is not forwarded")]
     Method,

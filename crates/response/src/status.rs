@@ -22,6 +22,7 @@ impl Rejection {
             Rejection::Target(_)
             | Rejection::Connection(_)
             | Rejection::Alias(_)
+            | Rejection::MethodOverride(_)
             | Rejection::AmbiguousKey(_) => StatusCode::BAD_REQUEST,
             Rejection::Question(error) => match error {
                 AskError::NotAnAsker => StatusCode::FORBIDDEN,

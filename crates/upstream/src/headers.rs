@@ -97,11 +97,12 @@ pub fn check_identity_aliases(headers: &HeaderMap, own: &OwnHeaders) -> Result<(
     }
 }
 
-/// A credential may go on under its own name, and under no other that servers take for it.
+/// A credential may go on under its own name, and under no other that servers take for it; so may a
+/// field that overrides the method.
 fn is_identity_field(own: &OwnHeaders, name: &str, spelled: Spelled) -> bool {
     match spelled {
-        Spelled::Exactly => own.carry_claims(name),
-        Spelled::Alike => own.carry_claims_or_credentials(name),
+        Spelled::Exactly => own.are_closed(name),
+        Spelled::Alike => own.are_guarded(name),
     }
 }
 

@@ -91,7 +91,7 @@ impl KeyBuilder<'_, '_, '_> {
             Chooser::Network => by_address(self.context.input.client.address),
             Chooser::Hosts if !open.hosts => Origin::Verified,
             Chooser::Paths if !open.paths => Origin::Verified,
-            Chooser::Methods if is_usual(self.context.input.head.method) => Origin::Verified,
+            Chooser::Methods if is_usual(self.context.input.head.method()) => Origin::Verified,
             Chooser::Hosts
             | Chooser::Paths
             | Chooser::Segments
@@ -141,7 +141,7 @@ impl KeyBuilder<'_, '_, '_> {
             }
             // Some servers take `get` for GET, so counters do as well.
             KeyPart::Method => {
-                route.map(|_| Cow::Owned(head.method.as_str().to_ascii_uppercase().into_bytes()))
+                route.map(|_| Cow::Owned(head.method().as_str().to_ascii_uppercase().into_bytes()))
             }
             KeyPart::Claim(name) => {
                 let value = scalar(self.claim(name)?)?;

@@ -297,10 +297,15 @@ fn entries(listed: &CallerList, policy: &Policy) -> Vec<String> {
     networks.chain(callers.iter().map(|name| words::caller(name, policy))).collect()
 }
 
-/// Differences in how paths are read.
+/// Differences in how paths and methods are read.
 pub(super) fn paths(old: &Policy, new: &Policy) -> Vec<Change> {
-    let keyword = |policy: &Policy| policy.encoded_slash.keyword().to_owned();
-    Change::between("encoded slash", keyword(old), keyword(new)).into_iter().collect()
+    let fields = |policy: &Policy| {
+        [
+            ("encoded slash", policy.encoded_slash.keyword().to_owned()),
+            ("method override", policy.method_override.keyword().to_owned()),
+        ]
+    };
+    Change::between_fields(fields(old), fields(new), str::to_owned)
 }
 
 /// Differences in responses.

@@ -260,11 +260,11 @@ fn cost_of_abandoned_requests_is_shown() {
 #[test]
 fn changes_of_upstreams_and_paths_are_shown() {
     let old = "upstreams: { api: { servers: [http://127.0.0.1:9000] } }\n";
-    let new = "paths: { encoded_slash: keep }\n\
+    let new = "paths: { encoded_slash: keep }\nmethod_override: match\n\
                upstreams:\n  api:\n    servers: [http://127.0.0.1:9000, { url: http://127.0.0.1:9001, weight: 3 }]\n    \
                balance: caller\n    health_check: { path: /healthz }\n    retries: off\n    \
                queue: { size: 0 }\n    shares: off\n";
-    let expected = "  paths\n    encoded slash: reject -> keep\n  upstreams\n    \
+    let expected = "  paths\n    encoded slash: reject -> keep\n    method override: drop -> match\n  upstreams\n    \
          upstream api: 127.0.0.1:9000 -> 127.0.0.1:9000 (weight 1), 127.0.0.1:9001 (weight 3)\n    \
          upstream api: balance: least_loaded -> caller\n    \
          upstream api: health check: none -> /healthz every 5s within 2s, 200-299 is good, back after 2, out after 3\n    \

@@ -24,8 +24,7 @@ pub(super) fn with_trailers(
 /// Servers may merge trailers into the header (RFC 9110 section 6.5.1), where the gate has taken
 /// out what poses as another client or leads elsewhere: addresses, hosts, credentials, limits.
 pub(super) fn may_be_a_trailer(name: &HeaderName, own: &OwnHeaders) -> bool {
-    !is_of_a_head(name)
-        && !ends_here(name.as_str(), None, |name, _| own.carry_claims_or_credentials(name))
+    !is_of_a_head(name) && !ends_here(name.as_str(), None, |name, _| own.are_guarded(name))
 }
 
 /// Whether a response's trailer ends here: no trailer says anything about framing, routing,

@@ -47,14 +47,14 @@ fn shadows_of(matcher: &Matcher, earlier: &[Matcher], policy_hosts: &[HostPatter
         .collect();
     let takes_all_methods = |own: &Matcher| {
         own.methods.is_empty()
-            || (!methods.is_empty() && methods.iter().all(|method| own.methods.contains(method)))
+            || (!methods.is_empty() && methods.iter().all(|method| own.takes_method(method)))
     };
     if let Some((at, _)) = covering.iter().find(|(_, own)| takes_all_methods(own)) {
         return vec![*at];
     }
     // The first that takes each method, if each is taken.
     let takers = methods.iter().map(|method| {
-        let taker = covering.iter().find(|(_, own)| own.methods.contains(method));
+        let taker = covering.iter().find(|(_, own)| own.takes_method(method));
         taker.map(|(at, _)| *at)
     });
     let mut takers: Vec<usize> = takers.collect::<Option<_>>().unwrap_or_default();

@@ -1,0 +1,149 @@
+//! Fields by which a client has a server take a POST for another method. Frameworks read them:
+//! Rails, Symfony, Laravel and Spring on their own, Express and others by a middleware.
+
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use tollgate_keyword::keywords;
+
+/// The fields, in the order in which they are looked for.
+pub static FIELDS: [HeaderName; 3] = [
+    HeaderName::from_static("x-http-method-override"),
+    HeaderName::from_static("x-http-method"),
+    HeaderName::from_static("x-method-override"),
+];
+
+/// What is done with a field that overrides the method.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum MethodOverride {
+    /// It does not go on, so that no server acts on it.
+    #[default]
+    Drop,
+    /// The request is judged by the method that it names, and goes on with it.
+    Match,
+    /// It goes on, and means nothing here.
+    Ignore,
+}
+
+keywords! { MethodOverride { Drop = "drop", Match = "match", Ignore = "ignore" } }
+
+/// Why a request that overrides its method is refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum OverrideError {
+    /// The proxy that asks about the request would forward the field.
+    #[error("method overrides are not allowed")]
+    NotDropped,
+    /// Two fields that differ, a value that is no method, or a request that is no POST, of which
+    /// only some servers take another method.
+    #[error("the method override is ambiguous")]
+    Ambiguous,
+}
+
+/// The method by which servers that read the fields take a request, in capitals. None: its own.
+///
+/// # Errors
+/// [`OverrideError::Ambiguous`].
+pub fn overriding_method(
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Option<Method>, OverrideError> {
+    let mut values = FIELDS.iter().flat_map(|name| headers.get_all(name));
+    let Some(first) = values.next() else { return Ok(None) };
+    let is_same = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(first.as_bytes());
+    if !values.all(is_same) {
+        return Err(OverrideError::Ambiguous);
+    }
+    let other = Method::from_bytes(&first.as_bytes().to_ascii_uppercase())
+        .map_err(|_| OverrideError::Ambiguous)?;
+    match method.as_str().eq_ignore_ascii_case(other.as_str()) {
+        true => Ok(None),
+        false if *method == Method::POST => Ok(Some(other)),
+        false => Err(OverrideError::Ambiguous),
+    }
+}
+
+/// Checks that no field overrides the method of a request that goes on as it is.
+///
+/// # Errors
+/// [`OverrideError::NotDropped`] for a field that `mode` would take out.
+pub fn check_undropped(headers: &HeaderMap, mode: MethodOverride) -> Result<(), OverrideError> {
+    let is_dropped = |name: &HeaderName| match mode {
+        MethodOverride::Drop => is_spelled_like_one(name),
+        MethodOverride::Match => is_spelled_like_one(name) && !FIELDS.contains(name),
+        MethodOverride::Ignore => false,
+    };
+    match headers.keys().any(is_dropped) {
+        true => Err(OverrideError::NotDropped),
+        false => Ok(()),
+    }
+}
+
+/// Whether servers that make a variable of a name (RFC 3875 section 4.1.18) take this for one of
+/// the fields.
+fn is_spelled_like_one(name: &HeaderName) -> bool {
+    let is_like =
+        |own: u8, other: u8| own == other || own == b'-' && !other.is_ascii_alphanumeric();
+    FIELDS.iter().map(|field| field.as_str().as_bytes()).any(|field| {
+        let name = name.as_str().as_bytes();
+        field.len() == name.len() && field.iter().zip(name).all(|(own, byte)| is_like(*own, *byte))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
+        let fields = fields
+            .iter()
+            .map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        fields.collect()
+    }
+
+    #[test]
+    fn post_is_taken_for_the_method_that_its_fields_name() {
+        for fields in [
+            &[("x-http-method-override", "DELETE")][..],
+            &[("x-http-method", "delete")],
+            &[("x-method-override", "Delete")],
+            &[("x-method-override", "DELETE"), ("x-http-method", "delete")],
+        ] {
+            let found = overriding_method(&Method::POST, &headers(fields));
+            assert_eq!(found, Ok(Some(Method::DELETE)), "{fields:?}");
+        }
+        let same = headers(&[("x-http-method", "post")]);
+        assert_eq!(overriding_method(&Method::POST, &same), Ok(None));
+        assert_eq!(overriding_method(&Method::GET, &HeaderMap::new()), Ok(None));
+    }
+
+    #[test]
+    fn override_that_servers_read_differently_is_ambiguous() {
+        for (method, fields) in [
+            (Method::POST, &[("x-http-method", "PUT"), ("x-method-override", "DELETE")][..]),
+            (Method::POST, &[("x-http-method", "PUT"), ("x-http-method", "GET")]),
+            (Method::POST, &[("x-http-method", "")]),
+            (Method::POST, &[("x-http-method", "PUT, GET")]),
+            (Method::DELETE, &[("x-http-method", "GET")]),
+            (Method::GET, &[("x-http-method", "DELETE")]),
+        ] {
+            let found = overriding_method(&method, &headers(fields));
+            assert_eq!(found, Err(OverrideError::Ambiguous), "{method} {fields:?}");
+        }
+    }
+
+    #[test]
+    fn field_that_is_not_dropped_is_refused_in_all_spellings() {
+        let dropped = Err(OverrideError::NotDropped);
+        for (name, by_drop, by_match) in [
+            ("x-http-method-override", dropped, Ok(())),
+            ("x_http_method_override", dropped, dropped),
+            ("x.method.override", dropped, dropped),
+            ("x-http_method", dropped, dropped),
+            ("x-http-methods", Ok(()), Ok(())),
+            ("accept", Ok(()), Ok(())),
+        ] {
+            let headers = headers(&[(name, "DELETE")]);
+            assert_eq!(check_undropped(&headers, MethodOverride::Drop), by_drop, "{name}");
+            assert_eq!(check_undropped(&headers, MethodOverride::Match), by_match, "{name}");
+            assert_eq!(check_undropped(&headers, MethodOverride::Ignore), Ok(()), "{name}");
+        }
+    }
+}
