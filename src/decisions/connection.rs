@@ -19,7 +19,7 @@ use futures_util::future::join_all;
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt, ReadBuf},
     sync::watch,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep_until, timeout, timeout_at},
 };
 use tollgate_clock::Clock;
 use tollgate_gate::Gate;
@@ -50,7 +50,7 @@ pub(super) struct Bench {
 /// Bytes that are read at once.
 const INPUT: usize = 64 * 1024;
 
-/// How long a client may take for a command that it has begun, and for the password.
+/// How long a client may take for a command that it has begun.
 const COMMAND_TIME: Duration = Duration::from_secs(10);
 
 /// How long a connection may be silent between two commands.
@@ -93,6 +93,8 @@ pub(super) async fn serve(
     let mut client =
         Client { stream, address, session, desk, waiting: Vec::new(), unsent: Vec::new() };
     let mut deadline = Instant::now() + client.patience(false);
+    // No command of a stranger moves its deadline.
+    let mut is_stranger = !client.is_known();
     let mut timer = pin!(sleep_until(deadline));
     let mut drained = pin!(draining.wait_for(|is_draining| *is_draining));
     let mut is_draining = false;
@@ -116,12 +118,22 @@ pub(super) async fn serve(
             }
         };
         let Ok(Some(served)) = turn else { return };
-        let Ok(served) = client.finish_turn(served).await else { return };
+        let finished = match is_stranger {
+            true => timeout_at(deadline, client.finish_turn(served)).await,
+            false => Ok(client.finish_turn(served).await),
+        };
+        let Ok(Ok(served)) = finished else { return };
         if served.ends {
             return client.part().await;
         }
+        let was_stranger = std::mem::replace(&mut is_stranger, !client.is_known());
         let is_same_command = was_partial && served.is_partial && served.taken == 0;
-        if !is_same_command {
+        if was_stranger && is_stranger {
+            // It may send faster than the timer is looked at.
+            if Instant::now() >= deadline {
+                return;
+            }
+        } else if !is_same_command {
             deadline = Instant::now() + client.patience(served.is_partial);
             if deadline < timer.deadline() {
                 timer.as_mut().reset(deadline);
@@ -248,10 +260,19 @@ impl Client {
         Ok(())
     }
 
+    /// Whether it has said the password, if there is one.
+    fn is_known(&self) -> bool {
+        self.desk.bench.borrow().engine.may_ask(&self.session)
+    }
+
     /// How long it may take from here on.
     fn patience(&self, is_partial: bool) -> Duration {
-        let is_known = self.desk.bench.borrow().engine.may_ask(&self.session);
-        if is_partial || !is_known { COMMAND_TIME } else { IDLE_TIME }
+        match (self.is_known(), is_partial) {
+            // As for the first request of a connection elsewhere.
+            (false, _) => self.desk.gate.shared().timeouts.head,
+            (true, true) => COMMAND_TIME,
+            (true, false) => IDLE_TIME,
+        }
     }
 
     /// Ends a connection whose client may still be sending.

@@ -52,6 +52,11 @@ impl Session {
         Session { id, ..Session::default() }
     }
 
+    /// As at its beginning; wrong passwords stay counted.
+    fn anew(&self) -> Session {
+        Session { failed_passwords: self.failed_passwords, ..Session::new(self.id) }
+    }
+
     /// What its client speaks.
     pub(super) fn protocol(&self) -> Protocol {
         self.protocol

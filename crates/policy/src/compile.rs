@@ -39,6 +39,7 @@ use std::{path::Path, sync::Arc};
 
 use http::HeaderName;
 use serde::Deserialize;
+use tollgate_identity::{CallerKey, IdentityRules};
 use tollgate_yaml::{Check, Document, Entries, Inspection, Node, Problem, Sources};
 
 use self::{
@@ -229,11 +230,15 @@ impl Compiler<'_> {
         let own: Vec<HeaderName> =
             identity.iter().flat_map(|rules| rules.own_headers()).cloned().collect();
         let cors = raw.cors.as_ref().and_then(|cors| self.cors(&cors.value)).map(Arc::new);
+        let names_certificates = |rules: &IdentityRules| {
+            rules.callers.iter().any(|caller| matches!(caller.key, CallerKey::Certificate(_)))
+        };
         let context = RouteContext {
             names: &names,
             hosts: &hosts,
             limits: &limits,
             tiers: &tiers,
+            has_certificates: identity.as_ref().is_some_and(names_certificates),
             own_headers: &own,
             cors: cors.as_ref(),
         };

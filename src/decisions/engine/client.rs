@@ -36,7 +36,7 @@ impl Engine {
                 return None;
             }
             (b"reset", 1) => {
-                *session = Session::new(session.id);
+                *session = session.anew();
                 replies.simple("RESET");
             }
             (b"select", 2) => match is_integer(arguments.at(1).unwrap_or_default(), 0) {

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     net::{Shutdown, SocketAddr, TcpStream},
+    time::Instant,
 };
 
 use super::{Folder, Running, assert_exit, send, text};
@@ -53,6 +54,17 @@ impl Talk {
             ("-", _) => vec![line],
             (_, rest) => vec![rest.to_owned()],
         }
+    }
+
+    /// Whether there is a reply of a line; the connection may be closed in its place.
+    fn answers(&mut self) -> bool {
+        let mut byte = [0];
+        while let Ok(1) = self.0.read(&mut byte) {
+            if byte == *b"\n" {
+                return true;
+            }
+        }
+        false
     }
 
     fn read_line(&mut self) -> String {
@@ -309,6 +321,66 @@ fn who_may_not_ask_is_told() {
     let password = b"*2\r\n$4\r\nAUTH\r\n$11\r\nopen sesame\r\n";
     talk.expect(password, "+OK\r\n");
     talk.expect(&encoded("rl.get a 1 1"), ":1\r\n");
+}
+
+/// The program with a listener of the Redis protocol that wants a password.
+fn serve_with_password(more: &str) -> (Folder, Running, SocketAddr) {
+    let settings = format!(
+        "decisions: [{{ address: 127.0.0.1:0, protocol: redis, password_file: password }}]\n{more}"
+    );
+    let folder = Folder::with_settings(&Upstream::start(), &settings);
+    folder.write("password", "open sesame\n");
+    let (mut running, _) = Running::serve(&folder);
+    let address = asked_at(&mut running);
+    (folder, running, address)
+}
+
+#[test]
+fn tries_of_passwords_are_counted_whatever_comes_between() {
+    let (_folder, _running, address) = serve_with_password("");
+    let wrong = "-WRONGPASS invalid username-password pair or user is disabled.\r\n";
+    for between in ["RESET", "HELLO 3", "PING"] {
+        let mut talk = Talk::with(address);
+        for _ in 0..2 {
+            talk.expect(&encoded("AUTH guess"), wrong);
+            talk.say(&encoded(between));
+        }
+        let last = [encoded("HELLO 3 AUTH default guess"), encoded("PING")].concat();
+        talk.0.write_all(&last).unwrap();
+        assert_eq!(talk.rest(), wrong, "{between}");
+    }
+    // A client that knows it may begin anew as often as it likes.
+    let mut talk = Talk::with(address);
+    let password = b"*2\r\n$4\r\nAUTH\r\n$11\r\nopen sesame\r\n";
+    for _ in 0..5 {
+        talk.expect(password, "+OK\r\n");
+        talk.expect(&encoded("RESET"), "+RESET\r\n");
+        talk.expect(&encoded("AUTH guess"), wrong);
+    }
+}
+
+#[test]
+fn who_says_no_password_in_time_is_cut_whatever_it_sends() {
+    let (_folder, _running, address) = serve_with_password("timeouts: { head: 1s }");
+    let mut known = Talk::with(address);
+    let password = b"*2\r\n$4\r\nAUTH\r\n$11\r\nopen sesame\r\n";
+    known.expect(password, "+OK\r\n");
+    for command in ["PING", "RESET", "HELLO 3"] {
+        let mut stranger = Talk::with(address);
+        let begun = Instant::now();
+        let is_open =
+            |talk: &mut Talk| talk.0.write_all(&encoded(command)).is_ok() && talk.answers();
+        while is_open(&mut stranger) {
+            assert!(begun.elapsed() < PATIENCE, "{command} keeps the connection open");
+        }
+    }
+    known.expect(&encoded("PING"), "+PONG\r\n");
+    // Who forgets the password again is a stranger from then on.
+    known.expect(&encoded("RESET"), "+RESET\r\n");
+    let begun = Instant::now();
+    while known.0.write_all(&encoded("PING")).is_ok() && known.answers() {
+        assert!(begun.elapsed() < PATIENCE);
+    }
 }
 
 #[test]

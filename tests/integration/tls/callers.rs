@@ -3,7 +3,7 @@
 use rcgen::SanType;
 
 use super::listener;
-use crate::support::{Policy, Proxy, Signer, Upstream, dial, last_request, token};
+use crate::support::{Door, Policy, Proxy, Signer, Upstream, dial, get, last_request, token};
 
 const CALLERS: [&str; 3] = [
     "{ name: machine, key: client_certificate.subject, tier: internal }",
@@ -68,6 +68,36 @@ fn token_that_has_the_name_of_a_certificate_is_another_caller() {
     let with_token = format!("authorization: Bearer {}\r\n", token("alice"));
     assert!(ask(&with_token).contains("x-ratelimit-remaining: 8\r\n"));
     assert!(ask("").contains("x-ratelimit-remaining: 7\r\n"));
+}
+
+/// Without any issuer a certificate is the one credential that there is.
+#[test]
+fn certificate_is_the_credential_where_the_policy_knows_no_token() {
+    let signer = Signer::new();
+    let upstream = Upstream::start();
+    let pair = signer.sign("api", &["api.example.com"]);
+    let ca = signer.path("ca.pem");
+    let fields =
+        format!("certificates: [{pair}], client_ca_file: \"{ca}\", client_certificate: optional");
+    let policy = Policy::before(&upstream)
+        .issuers(&[])
+        .callers(&["{ name: machine, key: client_certificate.subject }"])
+        .limits(&["core: { per: caller, rate: 2/hour }"])
+        .routes(&["{ match: { path: /** }, auth: required, limits: [core] }"]);
+    let proxy = Proxy::with_listeners(&listener(&fields), Door::LISTENERS, &[&policy]);
+    let ask = |config| {
+        let mut stream = dial(proxy.address(), &config, "api.example.com").unwrap();
+        last_request(&mut stream, "/", "").unwrap()
+    };
+    for status in [200, 200, 429] {
+        let answer = ask(signer.client_as(signer.identity("robot", &[])));
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{answer}");
+    }
+    assert!(ask(signer.client(&[])).starts_with("HTTP/1.1 401 "));
+    // A proxy that asks shows no certificate of its client.
+    for door in Door::ASKERS {
+        assert_eq!(door.judge(&proxy, &get("/"), "203.0.113.1").status, 401, "{door:?}");
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use tollgate_identity::{AcceptedIssuers, Auth, CallerKey, IdentityRules, Tiers};
 use tollgate_keyword::Keyword;
 use tollgate_yaml::{Check, Node, Spanned, Value, suggest};
 
-use super::{Compiler, WrittenNames, words::Names};
+use super::{Compiler, WrittenNames};
 use crate::{
     Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route,
     file::{AuthMode, RawPolicy, RawRoute},
@@ -23,6 +23,8 @@ pub(super) struct RouteContext<'c> {
     /// Those that are sound.
     pub(super) limits: &'c [Limit],
     pub(super) tiers: &'c Tiers,
+    /// Whether client certificates name callers.
+    pub(super) has_certificates: bool,
     /// Those that say who is calling.
     pub(super) own_headers: &'c [HeaderName],
     /// What the policy says for routes that do not.
@@ -52,7 +54,7 @@ impl Compiler<'_> {
             route.matcher.methods.iter().filter_map(|method| self.method(method)).collect();
         let from = self.networks_in("from", route.matcher.from.as_ref());
         let addresses = self.address_rules(route);
-        let auth = self.auth(route.auth.as_ref(), &names.issuers);
+        let auth = self.auth(route, context);
         let scopes = self.scopes(&route.scopes);
         let auth = match (auth, scopes.is_empty()) {
             // Scopes are a token's: one is needed, unless the route says otherwise.
@@ -264,9 +266,10 @@ impl Compiler<'_> {
         }
     }
 
-    fn auth(&mut self, raw: Option<&Node>, issuers: &Names<'_>) -> Option<Auth> {
+    fn auth(&mut self, route: &RawRoute, context: &RouteContext<'_>) -> Option<Auth> {
         const HELP: &str = "write required, optional, none, or { required: [<issuer>] }";
-        let Some(node) = raw else { return Some(Auth::Optional(AcceptedIssuers::All)) };
+        let issuers = &context.names.issuers;
+        let Some(node) = &route.auth else { return Some(Auth::Optional(AcceptedIssuers::All)) };
         let (mode, accepted) = match &node.value {
             Value::Mapping(entries) => {
                 let [(word, Node { value: Value::Sequence(nodes), .. })] = entries.as_slice()
@@ -292,7 +295,9 @@ impl Compiler<'_> {
                 None
             }
             (Some(AuthMode::Required), accepted) => {
-                if issuers.names.is_empty() {
+                // A certificate has no scopes.
+                let may_have_none = context.has_certificates && route.scopes.is_empty();
+                if issuers.names.is_empty() && !may_have_none {
                     self.refuse(
                         node.span,
                         "no token can be good: the policy knows no issuer",
@@ -347,6 +352,7 @@ impl Compiler<'_> {
         let by_address = has(|key| matches!(key, CallerKey::Address { .. }));
         let by_token = has(|key| matches!(key, CallerKey::Claim(_)));
         let by_key = has(|key| matches!(key, CallerKey::ApiKey(_)));
+        let by_certificate = has(|key| matches!(key, CallerKey::Certificate(_)));
         for (route, raw) in routes.iter().zip(&raw.routes.value) {
             // A limit that denies requests without a caller is explicit about them.
             let needs_caller = route.limits.iter().filter_map(|at| limits.get(*at)).any(|limit| {
@@ -362,8 +368,10 @@ impl Compiler<'_> {
             let keys_at = identity.api_keys_position();
             let has_nameless_token = accepts(0..keys_at) && !by_token;
             let has_nameless_key = accepts(keys_at..keys_at + 1) && !by_key;
+            // A certificate is the one credential that there is.
+            let is_certified = by_certificate && identity.issuer_id(0).is_none();
             match route.auth {
-                Auth::Required(_) if !by_token && !by_key => self.refuse(
+                Auth::Required(_) if !by_token && !by_key && !is_certified => self.refuse(
                     raw.span,
                     "a token is required but names no caller",
                     "add `{ name: user, key: jwt.sub }` to `callers`",
