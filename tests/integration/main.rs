@@ -55,6 +55,8 @@ mod forward_auth;
 
 /// What holds for every proxy that asks.
 mod askers;
+/// What the pages promise, and at each door the test that shows it.
+mod promises;
 
 /// Fields that override the method, and the methods of routes.
 mod method_override;

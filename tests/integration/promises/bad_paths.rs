@@ -1,0 +1,65 @@
+//! Paths that are refused, and spellings of a guarded one, whatever door they come to.
+
+use crate::support::{Door, Policy, Proxy, Upstream, get};
+
+fn proxy(upstream: &Upstream) -> Proxy {
+    let policy = Policy::before(upstream).routes(&[
+        "{ match: { path: /admin/** }, auth: required, limits: [] }",
+        "{ match: { path: /** }, auth: none, limits: [] }",
+    ]);
+    Proxy::with_settings(Door::LISTENERS, &[&policy])
+}
+
+#[test]
+fn path_that_is_refused_is_refused_at_every_door() {
+    let upstream = Upstream::start();
+    let proxy = proxy(&upstream);
+    for target in [
+        "/a%2Fb",
+        "/a%2fb",
+        "/a%5Cb",
+        "/a%00",
+        "/%C0%AE",
+        "/a/%E0%80%AF",
+        "/a/%EF%BC%8E%EF%BC%8E/b",
+        "/a/..%EF%BC%8Fb",
+        "/a/%252e%252e/b",
+        "/a%",
+        "/a%zz",
+        "/a%u002e",
+        "/a/..%252Fb",
+        "/a/..%253B/b",
+        "/a/..%20/b",
+        "/a/..%09/b",
+        "/a/..%3F/b",
+        "/a/..%23b",
+    ] {
+        for door in Door::ALL {
+            let judged = door.judge(&proxy, &get(target), "203.0.113.9");
+            assert_eq!(judged.status, 400, "{door:?} {target}");
+        }
+    }
+    assert_eq!(upstream.count(), 0);
+}
+
+#[test]
+fn spelling_of_a_guarded_path_is_guarded_at_every_door() {
+    let upstream = Upstream::start();
+    let proxy = proxy(&upstream);
+    for target in [
+        "/admin/x",
+        "/%61dmin/x",
+        "//admin/x",
+        "/./admin/x",
+        "/open/../admin/x",
+        "/open/..;/admin/x",
+        "/open/..%3Bx=1/admin/x",
+        "/open/%2e%2e/admin/x",
+    ] {
+        for door in Door::ALL {
+            let status = door.judge(&proxy, &get(target), "203.0.113.9").status;
+            assert!([400, 401].contains(&status), "{door:?} {target} {status}");
+        }
+    }
+    assert_eq!(upstream.count(), 0);
+}
