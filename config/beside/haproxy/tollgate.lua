@@ -8,7 +8,7 @@ local PATIENCE_MS = 5000
 local AWAY = "closed"
 
 -- The fields that the API gets about the caller. Add those of `forward_claims`.
-local CALLER = { "x-tollgate-subject", "x-tollgate-tier", "x-request-id" }
+local CALLER = { "x-tollgate-caller", "x-tollgate-subject", "x-tollgate-tier", "x-request-id" }
 
 -- The fields that the client gets with the API's answer.
 local LIMIT = { "limit", "remaining", "used", "reset", "resource" }

@@ -5,7 +5,10 @@ use http::{HeaderMap, HeaderName};
 use tollgate_upstream::clean_request_of_envoy;
 
 use super::{
-    prepare::{X_TOLLGATE_SUBJECT, X_TOLLGATE_TIER, name_caller, name_method, strip_credentials},
+    prepare::{
+        X_TOLLGATE_CALLER, X_TOLLGATE_SUBJECT, X_TOLLGATE_TIER, name_caller, name_method,
+        strip_credentials,
+    },
     request_state::RequestState,
 };
 
@@ -53,7 +56,8 @@ impl HeadChanges {
         }
         // Also those that the proxy may not have shown.
         let closed = own.into_iter().flat_map(|own| own.closed());
-        let always = [&X_TOLLGATE_SUBJECT, &X_TOLLGATE_TIER].into_iter().chain(closed);
+        let own_names = [&X_TOLLGATE_CALLER, &X_TOLLGATE_SUBJECT, &X_TOLLGATE_TIER];
+        let always = own_names.into_iter().chain(closed);
         let mut removed: Vec<HeaderName> = Vec::new();
         for name in before.keys().chain(always) {
             if !after.contains_key(name) && !removed.contains(name) {

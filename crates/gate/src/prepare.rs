@@ -15,6 +15,7 @@ use super::{
     upgrade,
 };
 
+pub(super) static X_TOLLGATE_CALLER: HeaderName = HeaderName::from_static("x-tollgate-caller");
 pub(super) static X_TOLLGATE_SUBJECT: HeaderName = HeaderName::from_static("x-tollgate-subject");
 pub(super) static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
 
@@ -59,10 +60,10 @@ impl Judge {
         // `clean_request` has removed the client's own fields of these names.
         headers.append(X_REQUEST_ID.clone(), request_id.clone());
         name_caller(headers, state);
+        if let Some(method) = &state.overriding_method {
+            name_method(headers, method);
+        }
         if let Some(trace) = trace {
-            if let Some(method) = &state.overriding_method {
-                name_method(headers, method);
-            }
             trace.write(headers);
         }
         if takes_trailers {
@@ -106,6 +107,9 @@ pub(super) fn name_caller(headers: &mut HeaderMap, state: &RequestState<'_>) {
         if let CallerValue::Claim(subject) = &caller.value {
             headers.append(X_TOLLGATE_SUBJECT.clone(), subject.clone());
         }
+        if let Some(name) = identity.caller_name(&policy.identity) {
+            headers.append(X_TOLLGATE_CALLER.clone(), name);
+        }
     }
     let token = state.identity.as_ref().and_then(|identity| identity.token.as_ref());
     for (name, value) in token.map_or(&[][..], |token| &token.forwarded) {
@@ -113,18 +117,18 @@ pub(super) fn name_caller(headers: &mut HeaderMap, state: &RequestState<'_>) {
     }
 }
 
+/// Has all fields that override the method name the one that the request was judged by, whichever
+/// of them the server reads.
+pub(super) fn name_method(headers: &mut HeaderMap, method: &Method) {
+    let Ok(value) = HeaderValue::from_str(method.as_str()) else { return };
+    for name in &method_override::FIELDS {
+        headers.insert(name.clone(), value.clone());
+    }
+}
+
 /// Whether `TE` accepts trailers.
 fn takes_trailers(headers: &HeaderMap) -> bool {
     let codings = headers.get_all(header::TE).iter();
     let mut codings = codings.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
-    /// Has all fields that override the method name the one that the request was judged by, whichever
-    /// of them the server reads.
-    pub(super) fn name_method(headers: &mut HeaderMap, method: &Method) {
-        let Ok(value) = HeaderValue::from_str(method.as_str()) else { return };
-        for name in &method_override::FIELDS {
-            headers.insert(name.clone(), value.clone());
-        }
-    }
-
     codings.any(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"trailers"))
 }

@@ -83,10 +83,8 @@ impl Identifier {
                 let issuer = rules.issuer_id(position).unwrap_or_default();
                 self.by_name(rules, &format!("{issuer}/{}", assumed.name)).or_else(|error| {
                     // Issuers are called by their names, if they have any.
-                    match rules.issuers.get(position) {
-                        Some(issuer) => {
-                            self.by_name(rules, &format!("{}/{}", issuer.name, assumed.name))
-                        }
+                    match rules.issuer_name(position) {
+                        Some(issuer) => self.by_name(rules, &format!("{issuer}/{}", assumed.name)),
                         None => Err(error),
                     }
                 })

@@ -12,7 +12,7 @@ use quick_cache::{Weighter, sync::Cache};
 use tollgate_clock::Timestamp;
 
 use super::{
-    caller::{CallerValue, ResolvedCaller},
+    caller::ResolvedCaller,
     credential::{Credential, CredentialKind},
     error::IdentityError,
     known_token::KnownToken,
@@ -119,12 +119,11 @@ impl TokenCache {
         rules: &IdentityRules,
         caller: &ResolvedCaller<'_>,
     ) -> Option<usize> {
-        let CallerValue::Claim(value) = &caller.value else { return None };
         let tokens = self.verified.iter().filter(|(key, _)| key.rules == rules.id);
         let tokens = tokens.filter_map(|(_, Entry { token, .. })| {
             let named = token.named.as_ref()?;
             let kind = rules.callers.get(named.rule).map(|rule| &*rule.name);
-            let is_same = named.value == *value
+            let is_same = named.value == caller.value
                 && kind == Some(caller.kind)
                 && Some(token.token.issuer) == caller.issuer;
             is_same.then(|| (token.token.expires_at(), named.tier))

@@ -224,11 +224,20 @@ impl Identifier {
         // Read first: if the secret is replaced meanwhile, the hash is computed again at the next
         // use.
         let hashed_under = self.hasher.version();
+        let value =
+            HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError::NoCaller)?;
+        let resolved = ResolvedCaller {
+            issuer: Some(token.issuer),
+            kind: &caller.name,
+            hash: hash_claim(&self.hasher, issuer, claim, text.as_bytes()),
+            value: CallerValue::Claim(value),
+        };
         Ok(Some(NamedCaller {
             rule,
-            hash: hash_claim(&self.hasher, issuer, claim, text.as_bytes()),
+            hash: resolved.hash,
             hashed_under,
-            value: HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError::NoCaller)?,
+            name: resolved.name_field(rules),
+            value: resolved.value,
             tier: tier(rules, &caller.tier, Some(&token.claims)),
         }))
     }
@@ -250,7 +259,7 @@ impl Identifier {
         let caller = ResolvedCaller {
             issuer: Some(token.token.issuer),
             kind: rules.callers.get(named.rule).map_or("", |caller| &caller.name),
-            value: CallerValue::Claim(named.value.clone()),
+            value: named.value.clone(),
             hash: named.hash,
         };
         Identity {

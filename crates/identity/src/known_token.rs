@@ -2,7 +2,7 @@
 
 use http::{HeaderName, HeaderValue};
 
-use super::jwt::VerifiedToken;
+use super::{caller::CallerValue, jwt::VerifiedToken};
 
 /// A verified token, with the caller that it names under a policy's rules. The caller is looked up
 /// once and cached, since the lookup in the claims costs more than all else about a cached token.
@@ -23,7 +23,9 @@ pub struct KnownToken {
 pub(super) struct NamedCaller {
     /// Position of the rule that named it.
     pub(super) rule: usize,
-    pub(super) value: HeaderValue,
+    pub(super) value: CallerValue,
+    /// Its whole name, as a header's value; none: it cannot be one.
+    pub(super) name: Option<HeaderValue>,
     pub(super) hash: u128,
     /// The version of the secret that it was hashed under.
     pub(super) hashed_under: u32,

@@ -49,6 +49,22 @@ impl IdentityRules {
         self.forwarded.names().chain(self.sources.headers())
     }
 
+    /// The issuer that is a part of its callers' names, as policies call it. None: there is only
+    /// one, or they have API keys.
+    pub fn issuer_in_names(&self, position: usize) -> Option<&str> {
+        let vouching = self.api_keys_position();
+        (vouching > 1 && position < vouching).then(|| self.issuer_name(position)).flatten()
+    }
+
+    /// What policies call the issuer at a position.
+    pub fn issuer_name(&self, position: usize) -> Option<&str> {
+        let named = self.issuers.get(position).map(|issuer| issuer.name.as_str());
+        let introspection = self.introspection.as_ref().map(|found| &*found.name);
+        named
+            .or_else(|| introspection.filter(|_| position == self.introspection_position()))
+            .or_else(|| self.issuer_id(position))
+    }
+
     /// The id of the issuer at a position, which distinguishes its callers from those of others.
     pub fn issuer_id(&self, position: usize) -> Option<&str> {
         match (self.issuers.get(position), &self.introspection, &self.api_keys) {
@@ -66,6 +82,8 @@ impl IdentityRules {
 pub struct Introspection {
     /// Distinguishes its callers from those of issuers.
     pub id: Box<str>,
+    /// Its name in the policy.
+    pub name: Box<str>,
     /// Calls the introspection server.
     pub introspector: Introspector,
     /// What the claims must be.

@@ -125,7 +125,7 @@ fn is_protected(name: &str) -> bool {
 }
 
 /// Fields that a forwarded request gains here and in the gate: room for all is made at once.
-const FIELDS_SET: usize = 8;
+const FIELDS_SET: usize = 9;
 
 fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
     let fields = headers.get_all(header::CONNECTION).iter();

@@ -49,6 +49,8 @@ keywords! {
         OverrideNotPerCaller = "override-not-per-caller",
         /// A limit by what clients choose freely.
         UnverifiedKey = "unverified-key",
+        /// Two callers are one to an upstream.
+        SharedSubject = "shared-subject",
         /// Every address is exempt, or trusted.
         WholeInternet = "whole-internet",
         /// The network of a load balancer may be exempt, and with it every client.
@@ -107,6 +109,7 @@ impl Rule {
                 "The override is for one caller, but the limit does not count per caller."
             }
             Rule::UnverifiedKey => "Clients can choose the key of this limit freely.",
+            Rule::SharedSubject => "An upstream may take one caller for another.",
             Rule::WholeInternet => "Every address is exempt, or trusted.",
             Rule::ExemptBalancer => "All clients may appear to come from an exempt network.",
             Rule::PublicAdmin => {

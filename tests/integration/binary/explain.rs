@@ -213,6 +213,7 @@ would     go to upstream api at SERVER for /open/x?secret=1
           with x-request-id: (a new one)
           with x-tollgate-tier: free
           with x-tollgate-subject: 42
+          with x-tollgate-caller: user:42
           without authorization
 ";
     assert_eq!(printed, expected);

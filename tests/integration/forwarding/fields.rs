@@ -27,6 +27,7 @@ fn hop_by_hop_fields_of_a_request_end_at_the_proxy() {
             "x-forwarded-proto",
             "x-kept",
             "x-request-id",
+            "x-tollgate-caller",
             "x-tollgate-tier",
         ]
     );

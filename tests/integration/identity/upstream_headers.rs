@@ -37,6 +37,43 @@ fn claims_are_sent_in_headers_of_their_own() {
 }
 
 #[test]
+fn callers_of_two_issuers_and_kinds_have_names_of_their_own() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).and_issuer("partner", "https://partner.example.com/");
+    let callers = [
+        "{ name: user, key: jwt.sub }",
+        "{ name: app, key: jwt.client_id }",
+        "{ name: anonymous, key: client.ip }",
+    ];
+    let proxy = Proxy::start(&policy.callers(&callers));
+    let of_partner = json!({ "iss": "https://partner.example.com/", "sub": "42" });
+    for (request, subject, caller) in [
+        (get("/").by("42"), Some("42"), "main/user:42"),
+        (get("/").token(&token_with(&of_partner)), Some("42"), "partner/user:42"),
+        (get("/").token(&token_with(&json!({ "client_id": "42" }))), Some("42"), "main/app:42"),
+        (get("/"), None, "anonymous:127.0.0.1"),
+    ] {
+        let forged = request.field("x-tollgate-caller", "main/user:1");
+        proxy.send(forged.field("x_tollgate_caller", "main/user:1")).assert_status(200);
+        let seen = upstream.last().fields;
+        assert_eq!(seen.one("x-tollgate-caller"), Some(caller));
+        assert_eq!(seen.one("x_tollgate_caller"), None);
+        assert_eq!(seen.one("x-tollgate-subject"), subject, "{caller}");
+    }
+}
+
+#[test]
+fn only_issuer_is_no_part_of_its_callers_names() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    for name in ["42", "größe", "a/b:c"] {
+        proxy.send(get("/").by(name)).assert_status(200);
+        let caller = format!("user:{name}");
+        assert_eq!(upstream.last().fields.one("x-tollgate-caller"), Some(&*caller));
+    }
+}
+
+#[test]
 fn what_a_client_writes_there_never_arrives() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&telling(&upstream));

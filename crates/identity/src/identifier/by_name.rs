@@ -7,8 +7,8 @@ use http::HeaderValue;
 
 use super::{Identifier, by_address, hash_claim};
 use crate::{
-    Caller, CallerKey, CallerValue, IdentityRules, Prefixes, ResolvedCaller, TierSource, address,
-    caller_text::is_caller_text,
+    Caller, CallerKey, CallerValue, Identity, IdentityRules, Prefixes, ResolvedCaller, TierSource,
+    address, caller_text::is_caller_text,
 };
 
 /// A caller that was found by its name.
@@ -70,7 +70,7 @@ impl Identifier {
     ) -> Result<CallerByName<'p>, NameError> {
         let positions = 0..=rules.api_keys_position();
         let of_issuer = |position: usize| {
-            let rest = name.strip_prefix(issuer_name(rules, position)?)?.strip_prefix('/')?;
+            let rest = name.strip_prefix(rules.issuer_name(position)?)?.strip_prefix('/')?;
             Some((position, rest))
         };
         let (issuer, short) = match positions.clone().find_map(of_issuer) {
@@ -102,7 +102,7 @@ impl Identifier {
             (Some(issuer), _) => issuer,
             (None, 1) => vouching.start,
             (None, _) => {
-                let names = vouching.filter_map(|position| issuer_name(rules, position));
+                let names = vouching.filter_map(|position| rules.issuer_name(position));
                 let choices: Vec<String> =
                     names.map(|issuer| format!("{issuer}/{short}")).collect();
                 let choices = choices.join(", ");
@@ -145,9 +145,8 @@ impl ResolvedCaller<'_> {
     /// Writes the name by which [`Identifier::by_name`] finds the caller: `user:42`, with the
     /// issuer before it where several have users.
     pub fn write_name(&self, rules: &IdentityRules, to: &mut String) {
-        let named = self.issuer.filter(|issuer| *issuer != rules.api_keys_position());
-        if let Some(issuer) = named.filter(|_| rules.api_keys_position() > 1) {
-            to.push_str(issuer_name(rules, issuer).unwrap_or_default());
+        if let Some(issuer) = self.issuer.and_then(|issuer| rules.issuer_in_names(issuer)) {
+            to.push_str(issuer);
             to.push('/');
         }
         to.push_str(self.kind);
@@ -155,12 +154,25 @@ impl ResolvedCaller<'_> {
         // Writing to a `String` never fails.
         let _ = write!(to, "{}", self.value);
     }
+
+    /// The same as a header's value. None: it cannot be one.
+    pub(super) fn name_field(&self, rules: &IdentityRules) -> Option<HeaderValue> {
+        let mut name = String::new();
+        self.write_name(rules, &mut name);
+        HeaderValue::from_maybe_shared(name.into_bytes()).ok()
+    }
 }
 
-/// What policies call an issuer.
-fn issuer_name(rules: &IdentityRules, position: usize) -> Option<&str> {
-    let named = rules.issuers.get(position).map(|issuer| issuer.name.as_str());
-    named.or_else(|| rules.issuer_id(position))
+impl Identity<'_> {
+    /// The caller's whole name, for the upstream. None: there is no caller.
+    pub fn caller_name(&self, rules: &IdentityRules) -> Option<HeaderValue> {
+        let caller = self.caller.as_ref()?;
+        let of_token = self.token.as_ref().and_then(|known| known.named.as_ref());
+        match (&caller.value, of_token) {
+            (CallerValue::Claim(_), Some(named)) => named.name.clone(),
+            _ => caller.name_field(rules),
+        }
+    }
 }
 
 /// The tier of callers of a rule, if it does not depend on claims.

@@ -289,9 +289,11 @@ impl Compiler<'_> {
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         let access = Access { allow_http: raw.allow_http, ca_file: raw.ca_file.as_ref() };
         let server = self.issuer_server(&raw.url.value, &raw.url, &access, timeout)?;
+        let name = name.map_or(INTROSPECTION, |name| &name.value);
         Some(Introspection {
             // Not by the URL: callers stay who they are when it moves.
-            id: format!("introspection:{}", name.map_or(INTROSPECTION, |name| &name.value)).into(),
+            id: format!("introspection:{name}").into(),
+            name: name.into(),
             introspector: Introspector::new(server, &raw.client_id.value, &secret?),
             claims: claims?,
             cache,

@@ -5,6 +5,7 @@ mod exempt;
 mod keys;
 mod overrides;
 mod routes;
+mod subjects;
 #[cfg(test)]
 mod tests;
 mod unused;
@@ -33,5 +34,6 @@ impl Compiler<'_> {
         self.warn_of_unused_tiers(raw, policy);
         self.warn_of_free_keys(raw, policy);
         self.warn_of_exempt_networks(raw);
+        self.warn_of_shared_subjects(raw, policy);
     }
 }

@@ -25,6 +25,10 @@ pub(crate) struct RawIdentity {
     #[serde(default)]
     #[schemars(extend("examples" = [[{ "name": "user", "key": "jwt.sub" }]]))]
     pub(crate) callers: Vec<Spanned<RawCaller>>,
+    /// Whether it is meant that callers of several issuers or kinds may have the same
+    /// `X-Tollgate-Subject` at an upstream. `tollgate check` warns of it otherwise. Default: false.
+    #[serde(default)]
+    pub(crate) shared_subjects: bool,
     /// How an invalid token is treated on a route where one is optional: `reject` refuses the
     /// request, `anonymous` treats it as one without a token. Default: reject.
     pub(crate) invalid_token: Option<Spanned<Choice<InvalidToken>>>,
