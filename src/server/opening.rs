@@ -194,7 +194,8 @@ pub(super) async fn open(
                     // It was checked when the session began.
                     tls.check(chain, now).map_err(OpeningError::of_tls)?;
                 }
-                client_chain = Some(Arc::new(ClientChain::read(chain, epoch, now).ok_or(NotGood)?));
+                let chain = ClientChain::read(chain, tls, epoch, now).ok_or(NotGood)?;
+                client_chain = Some(Arc::new(chain));
             }
             let is_tls13 = connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
             let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);

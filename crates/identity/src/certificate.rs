@@ -69,6 +69,14 @@ impl ClientCertificate {
     }
 }
 
+/// The first instant at which a certificate has expired. None: it is malformed.
+pub fn certificate_expiry(der: &[u8]) -> Option<Timestamp> {
+    let (_, certificate) = X509Certificate::from_der(der).ok()?;
+    // It is good during its last second, too.
+    let last = u64::try_from(certificate.validity().not_after.timestamp()).ok()?;
+    Some(Timestamp::from_secs(last.saturating_add(1)))
+}
+
 impl CertificateName {
     /// Its keyword in policies.
     pub fn keyword(self) -> &'static str {

@@ -62,7 +62,7 @@ pub use self::{
     auth_result::AuthResult,
     cache::{TokenCache, TokenCacheKey},
     caller::{Caller, CallerKey, CallerValue, ResolvedCaller},
-    certificate::{CertificateName, ClientCertificate},
+    certificate::{CertificateName, ClientCertificate, certificate_expiry},
     claim_rules::{ClaimRules, RequiredClaim},
     claims::Claims,
     cookies::{AmbiguousCookie, cookie_to_count, unescaped_cookie},

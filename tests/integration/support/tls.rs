@@ -85,8 +85,19 @@ impl Signer {
 
     /// Who a client is that is called so.
     pub(crate) fn identity(&self, common_name: &str, names: &[SanType]) -> ClientIdentity {
+        self.identity_until(4000, common_name, names)
+    }
+
+    /// The same of a certificate that expires with the beginning of a year.
+    pub(crate) fn identity_until(
+        &self,
+        year: i32,
+        common_name: &str,
+        names: &[SanType],
+    ) -> ClientIdentity {
         let key = KeyPair::generate().unwrap();
         let mut params = CertificateParams::default();
+        params.not_after = date_time_ymd(year, 1, 1);
         params.distinguished_name = DistinguishedName::new();
         params.distinguished_name.push(DnType::CommonName, common_name);
         params.subject_alt_names = names.to_vec();

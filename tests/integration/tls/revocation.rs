@@ -4,6 +4,7 @@ use std::{
     fs,
     io::{Read, Write},
     sync::Arc,
+    time::Duration,
 };
 
 use rustls::{ClientConfig, HandshakeKind, pki_types::PrivateKeyDer, version};
@@ -252,6 +253,43 @@ fn open_connection_of_a_certificate_that_was_revoked_gets_no_other_answer() {
     }
     let log = proxy.into_log();
     assert!(log.contains(" 403 ") && log.contains("denied=auth"), "{log}");
+}
+
+/// Longer than until what is fresh is out of date.
+const AGES: Duration = Duration::from_secs(65 * 366 * 86_400);
+
+#[test]
+fn open_connection_is_checked_again_when_a_list_is_out_of_date() {
+    let case = Case::new();
+    case.signer.revoke("crl.pem", &[], (1, FRESH));
+    for (fields, expected) in [("", "HTTP/1.1 403 "), (", crl_expired: accept", "HTTP/1.1 200 ")] {
+        let proxy = case.proxy(&case.listener(fields));
+        let [_, client] = case.clients(&case.robot);
+        let mut stream = dial(proxy.address(), &client, "api.example.com").unwrap();
+        for _ in 0..2 {
+            assert!(request(&mut stream).starts_with("HTTP/1.1 200 "), "{fields}");
+        }
+        proxy.advance(AGES);
+        let answer = request(&mut stream);
+        assert!(answer.starts_with(expected), "{fields}: {answer}");
+    }
+}
+
+#[test]
+fn open_connection_of_a_certificate_that_has_expired_gets_no_other_answer() {
+    let case = Case::new();
+    let pair = case.signer.sign("api", &["api.example.com"]);
+    let ca = case.signer.path("ca.pem");
+    let proxy = case.proxy(&listener(&format!("certificates: [{pair}], client_ca_file: \"{ca}\"")));
+    let short = case.signer.identity_until(FRESH, "robot", &[]);
+    for (identity, expected) in [(&short, "HTTP/1.1 403 "), (&case.other, "HTTP/1.1 200 ")] {
+        let [_, client] = case.clients(identity);
+        let mut stream = dial(proxy.address(), &client, "api.example.com").unwrap();
+        assert!(request(&mut stream).starts_with("HTTP/1.1 200 "));
+        proxy.advance(AGES);
+        let answer = request(&mut stream);
+        assert!(answer.starts_with(expected), "{answer}");
+    }
 }
 
 #[test]

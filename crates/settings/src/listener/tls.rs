@@ -105,6 +105,8 @@ pub struct CurrentTls(ArcSwap<Tls>);
 struct Tls {
     config: Arc<ServerConfig>,
     verifier: Arc<dyn ClientCertVerifier>,
+    /// When the lists of revoked certificates are out of date; none: that makes no difference.
+    lists_until: Option<Timestamp>,
     /// Of each certificate, in the order of the settings.
     validity: Arc<[CertificateValidity]>,
     /// Of all that it was made from, but for clients' certificates.
@@ -156,6 +158,12 @@ impl CurrentTls {
         self.0.load().epoch
     }
 
+    /// From when on a certificate that was good by these rules has to be checked again, as a list of
+    /// revoked certificates is out of date by then. None: never for that.
+    pub fn lists_until(&self) -> Option<Timestamp> {
+        self.0.load().lists_until
+    }
+
     /// Checks a certificate, and those that came with it, by the rules that are in force, and says
     /// which these are.
     ///
@@ -199,6 +207,7 @@ impl CurrentTls {
         self.0.store(Arc::new(Tls {
             config: Arc::new(config),
             verifier: Arc::clone(&newer.verifier),
+            lists_until: newer.lists_until,
             validity: Arc::clone(&newer.validity),
             own: newer.own,
             clients: newer.clients,
@@ -265,6 +274,7 @@ impl Checker<'_> {
         let tls = Tls {
             config: Arc::new(config),
             verifier: clients.verifier,
+            lists_until: clients.until,
             validity,
             own: fingerprint_of(own),
             clients: clients.fingerprint,

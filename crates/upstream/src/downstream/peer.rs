@@ -51,8 +51,8 @@ impl Peer {
     }
 }
 
-/// A client's certificate is no longer valid: it was revoked, or its authority is no longer
-/// trusted.
+/// A client's certificate is no longer valid: it has expired, it was revoked, or its authority is
+/// no longer trusted or has no current list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client's certificate is no longer valid")]
 pub struct NotGood;

@@ -9,6 +9,7 @@ use rustls::{
     pki_types::CertificateDer,
     server::{VerifierBuilderError, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
+use tollgate_clock::Timestamp;
 use tollgate_yaml::{Check, Spanned};
 
 use super::{
@@ -19,6 +20,8 @@ use crate::Checker;
 /// Who may connect.
 pub(super) struct Clients {
     pub(super) verifier: Arc<dyn ClientCertVerifier>,
+    /// When lists of revoked certificates are out of date; none: that makes no difference.
+    pub(super) until: Option<Timestamp>,
     /// Of all that decides about it.
     pub(super) fingerprint: Fingerprint,
 }
@@ -54,7 +57,7 @@ impl Checker<'_> {
                 self.revocation(raw, &[])?;
             }
             let verifier = WebPkiClientVerifier::no_client_auth();
-            return Ok(Clients { verifier, fingerprint: Fingerprint::default() });
+            return Ok(Clients { verifier, until: None, fingerprint: Fingerprint::default() });
         };
         let pem = self.file(file, MAX_PEM_BYTES).ok_or(())?;
         let mut all = digest::Context::new(&digest::SHA256);
@@ -74,6 +77,7 @@ impl Checker<'_> {
             }
         }
         let revocation = self.revocation(raw, &authorities)?;
+        let until = revocation.as_ref().and_then(|revocation| revocation.until);
         let mut builder =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider));
         if may_have_none {
@@ -84,7 +88,7 @@ impl Checker<'_> {
             builder = revocation.apply(builder);
         }
         match builder.build() {
-            Ok(verifier) => Ok(Clients { verifier, fingerprint: fingerprint_of(all) }),
+            Ok(verifier) => Ok(Clients { verifier, until, fingerprint: fingerprint_of(all) }),
             Err(error) => {
                 let (file, help) = match (&error, &raw.crl_file) {
                     (VerifierBuilderError::InvalidCrl(_), Some(crl_file)) => (crl_file, CRL_HELP),

@@ -30,6 +30,8 @@ const MAX_CRL_BYTES: u64 = 32 << 20;
 /// The revoked certificates, and the decision where the state is not known.
 pub(super) struct Revocation {
     lists: Vec<CertificateRevocationListDer<'static>>,
+    /// When the first of them is out of date; none: that makes no difference.
+    pub(super) until: Option<Timestamp>,
     accepts_expired: bool,
     accepts_missing: bool,
 }
@@ -37,7 +39,7 @@ pub(super) struct Revocation {
 impl Revocation {
     /// Has a verifier go by it.
     pub(super) fn apply(self, builder: ClientCertVerifierBuilder) -> ClientCertVerifierBuilder {
-        let Revocation { lists, accepts_expired, accepts_missing } = self;
+        let Revocation { lists, until: _, accepts_expired, accepts_missing } = self;
         let mut builder = builder.with_crls(lists);
         if !accepts_expired {
             builder = builder.enforce_revocation_expiration();
@@ -101,11 +103,12 @@ impl Checker<'_> {
             self.refuse(file, message, help);
             return Err(());
         }
+        let until = known.iter().filter_map(|list| list.next).min().filter(|_| !accepts_expired);
         self.warn_of_stale_lists(file, &known);
         if !accepts_missing {
             self.warn_of_missing_lists(file, &known, authorities);
         }
-        Ok(Some(Revocation { lists, accepts_expired, accepts_missing }))
+        Ok(Some(Revocation { lists, until, accepts_expired, accepts_missing }))
     }
 
     /// From its next update on, newer revocations are missing from a list.
