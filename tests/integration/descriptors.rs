@@ -53,7 +53,7 @@ fn descriptor(text: &str, fields: Value) -> Value {
 
 fn asked(proxy: &Proxy, descriptors: &[Value]) -> Response {
     let question = json!({ "domain": "edge", "descriptors": descriptors });
-    proxy.ask(post("/json", question.to_string()).from_program())
+    proxy.ask(post("/json", question.to_string()).by_program())
 }
 
 /// Status of the response, and of each descriptor its code and what remains.
@@ -165,7 +165,7 @@ fn questions_that_make_no_sense_are_told_so_and_charge_nothing() {
             "hits_addend has to be 0 to",
         ),
     ] {
-        let response = proxy.ask(post("/json", question.to_string()).from_program());
+        let response = proxy.ask(post("/json", question.to_string()).by_program());
         assert_eq!(response.status, 400, "{question}");
         assert!(response.text().contains(expected), "{}", response.text());
     }

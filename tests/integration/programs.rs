@@ -31,7 +31,7 @@ fn proxy() -> Proxy {
 }
 
 fn call(proxy: &Proxy, path: &str, body: &Value) -> Response {
-    proxy.ask(post(path, body.to_string()).from_program())
+    proxy.ask(post(path, body.to_string()).by_program())
 }
 
 /// Charges limits, each written as `limit key` or `limit key cost`.
@@ -60,7 +60,7 @@ fn receipt(response: &Response) -> String {
 
 /// What is used of a limit.
 fn used(proxy: &Proxy, limit: &str, key: &str) -> u64 {
-    let response = proxy.ask(get(&format!("/v1/standing?limit={limit}&key={key}")).from_program());
+    let response = proxy.ask(get(&format!("/v1/standing?limit={limit}&key={key}")).by_program());
     response.assert_status(200);
     response.json()["standings"][0]["used"].as_u64().unwrap()
 }
@@ -125,10 +125,10 @@ fn what_cannot_be_charged_is_told() {
         let media_type = response.field("content-type").unwrap();
         assert!(media_type.starts_with("application/problem+json"), "{media_type}");
     }
-    proxy.ask(post("/v1/charge", "x".repeat(70_000)).from_program()).assert_status(413);
-    proxy.ask(get("/v1/charge").from_program()).assert_status(405).assert_field("allow", "POST");
-    proxy.ask(get("/v1/standing?limit=peak").from_program()).assert_status(400);
-    proxy.ask(get("/v1/standing?limit=peak&key=a&key=b").from_program()).assert_status(400);
+    proxy.ask(post("/v1/charge", "x".repeat(70_000)).by_program()).assert_status(413);
+    proxy.ask(get("/v1/charge").by_program()).assert_status(405).assert_field("allow", "POST");
+    proxy.ask(get("/v1/standing?limit=peak").by_program()).assert_status(400);
+    proxy.ask(get("/v1/standing?limit=peak&key=a&key=b").by_program()).assert_status(400);
     charge(&proxy, &["policy-0/peak a"]).assert_status(200);
     assert_eq!(used(&proxy, "peak", "a"), 1);
 }

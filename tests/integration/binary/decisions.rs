@@ -213,7 +213,7 @@ fn limits_of_the_policy_are_charged_by_name() {
     assert!((3_500_000..=3_600_000).contains(&wait), "{denied:?}");
     assert_eq!(say("TG.STANDING mail eu")[..3], ["3", "3", "0"]);
     // The same counters, whatever the protocol.
-    let standing = send(http, get("/v1/standing?limit=mail&key=eu").from_program()).json();
+    let standing = send(http, get("/v1/standing?limit=mail&key=eu").by_program()).json();
     assert_eq!(standing["standings"][0]["used"], 3);
     assert_eq!(say(&format!("TG.GIVEBACK {receipt}")), ["OK"]);
     assert_eq!(say(&format!("TG.GIVEBACK {receipt}")), ["-ERR the receipt was used before"]);

@@ -1,10 +1,9 @@
-//! Receipts of charges that another store decided than the one that has their counters by now. Issue
-//! 36.
+//! Receipts of charges that another store decided than the one that has their counters by now.
 
 use serde_json::json;
 
-use super::{ALGORITHMS, MEMORY, in_redis, move_callers};
-use crate::support::{Policy, Proxy, Redis, Upstream, eventually, get, post};
+use super::{MEMORY, in_redis, move_callers};
+use crate::support::{Policy, Proxy, Redis, Upstream, eventually, forms_of_algorithms, get, post};
 
 fn proxy(store: &str, policy: &Policy) -> Proxy {
     let settings = format!(
@@ -41,7 +40,7 @@ fn used(proxy: &Proxy) -> u64 {
 #[test]
 fn receipt_from_before_a_move_corrects_the_counter_that_was_carried_over() {
     let upstream = Upstream::start();
-    for algorithm in ALGORITHMS {
+    for algorithm in forms_of_algorithms() {
         let policy = jobs(&upstream, algorithm);
         let [first, second] = [(); 2].map(|()| Redis::start());
         for (current, next) in

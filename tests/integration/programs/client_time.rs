@@ -16,7 +16,7 @@ fn charge_at(proxy: &Proxy, charges: &[&str], at: &Value) -> Response {
 
 fn used_at(proxy: &Proxy, limit: &str, key: &str, at: &str) -> u64 {
     let response =
-        proxy.ask(get(&format!("/v1/standing?limit={limit}&key={key}&at={at}")).from_program());
+        proxy.ask(get(&format!("/v1/standing?limit={limit}&key={key}&at={at}")).by_program());
     response.assert_status(200);
     response.json()["standings"][0]["used"].as_u64().unwrap()
 }
@@ -78,7 +78,7 @@ fn what_is_no_time_is_told() {
     let both = json!({ "charges": written(&["peak a"]), "at": 1, "wait": "1s" });
     call(&proxy, "/v1/charge", &both).assert_status(400);
     for query in ["peak&key=a&at=x", "peak&key=a&at=-1", "slots&key=a&at=1", "peak&key=a&at=1e9"] {
-        proxy.ask(get(&format!("/v1/standing?limit={query}")).from_program()).assert_status(400);
+        proxy.ask(get(&format!("/v1/standing?limit={query}")).by_program()).assert_status(400);
     }
     // Nothing of that was charged.
     assert_eq!(used_at(&proxy, "peak", "a", &in_a_minute.to_string()), 1);

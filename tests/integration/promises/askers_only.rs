@@ -26,6 +26,6 @@ fn only_askers_may_ask_at_any_door() {
         let answer = http2(proxy.asked_at(1), vec![call]).remove(0);
         assert_eq!(answer.headers()["grpc-status"], "7", "{path}");
     }
-    let question = post("/json", "{}").from_program();
+    let question = post("/json", "{}").by_program();
     crate::support::Client::connect(proxy.asked_at(1)).send(&question).assert_status(403);
 }

@@ -63,7 +63,7 @@ impl Request {
     }
 
     /// As a program sends it to a listener for decisions.
-    pub(crate) fn from_program(self) -> Request {
+    pub(crate) fn by_program(self) -> Request {
         self.host("localhost").field("content-type", "application/json")
     }
 

@@ -1,15 +1,12 @@
 //! What is given back of charges that were decided alone: it leaves the counter that has them by
-//! then. Issue 36.
+//! then.
 
 use serde_json::json;
 
 use super::{wait_until_decided, wait_until_undecided, wait_until_written_back};
 use crate::support::{
-    Gremlin, Policy, Proxy, Redis, Response, Signal, Upstream, eventually, get, post,
+    Gremlin, Policy, Proxy, Redis, Response, Signal, Upstream, algorithms, eventually, get, post,
 };
-
-const ALGORITHMS: [&str; 5] =
-    ["fixed_window", "sliding_window", "sliding_log", "token_bucket", "gcra"];
 
 /// A proxy whose connection to Redis breaks when it is told to, and which programs may ask.
 struct Member {
@@ -80,7 +77,7 @@ fn jobs(upstream: &Upstream, algorithm: &str) -> Policy {
 #[test]
 fn receipt_of_a_charge_that_was_decided_alone_gives_back_in_redis_once_it_is_back() {
     let upstream = Upstream::start();
-    for algorithm in ALGORITHMS {
+    for algorithm in algorithms() {
         let redis = Redis::start();
         let [alone, other] = [(); 2].map(|()| Member::start(&redis, &jobs(&upstream, algorithm)));
         alone.receipt(3);
