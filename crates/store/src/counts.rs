@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use tollgate_keyword::Keyword;
+use tollgate_settings::StoreKind;
 
 use super::{NoRoom, Rivals, Unanswered};
 
@@ -73,12 +74,13 @@ impl Counts {
         self.disagreed.add(usize::from(!agrees));
     }
 
-    /// Logs what was not logged yet. It is called about once a second, so that an outage is not
-    /// logged with every request.
-    pub fn report(&self) {
+    /// Logs what was not logged yet of a store of this kind. It is called about once a second, so that
+    /// an outage is not logged with every request.
+    pub(super) fn report(&self, store: &StoreKind) {
+        let is_on_disk = matches!(store, StoreKind::Disk(_));
         for reason in Unanswered::all() {
             let decisions = self.unanswered_for(reason).map_or(0, Total::take_unlogged);
-            match (decisions, reason.is_of_disk()) {
+            match (decisions, is_on_disk || reason.is_of_disk()) {
                 (0, _) => {}
                 (_, true) => tracing::warn!(decisions, %reason, "the disk store did not decide"),
                 (_, false) => tracing::warn!(decisions, %reason, "redis did not decide"),

@@ -72,6 +72,11 @@ pub struct Stores {
 }
 
 impl Stores {
+    /// Logs what was counted and not logged yet.
+    pub fn report_counts(&self) {
+        self.counts.report(&self.settings.current);
+    }
+
     /// The stores that `settings` describe; `memory` has the counters in the process. Stores read
     /// the time from `clock`.
     pub fn new(settings: StoreSettings, memory: MemoryStore, clock: Clock) -> Self {

@@ -31,6 +31,6 @@ pub(super) async fn keep_reporting(
 
 /// Logs the counts that have not been logged yet.
 pub(super) fn report(shared: &Shared) {
-    shared.stores.counts.report();
+    shared.stores.report_counts();
     shared.admission.faults().report();
 }
