@@ -43,6 +43,8 @@ pub(super) struct Pool {
     idle: RefCell<Vec<Idle>>,
     /// All in HTTP/2.
     shared: RefCell<Vec<Rc<http2::Connection>>>,
+    /// Those in HTTP/2 that take no more requests, while they still have some.
+    retired: RefCell<Vec<Weak<http2::Connection>>>,
     /// Connections in HTTP/2 that are being made.
     dialing: Cell<usize>,
     wait_queue: WaitQueue,
@@ -79,6 +81,7 @@ impl Pool {
             protocol,
             idle: RefCell::default(),
             shared: RefCell::default(),
+            retired: RefCell::default(),
             dialing: Cell::new(0),
             wait_queue: WaitQueue::default(),
             giver: OnceCell::new(),
@@ -94,14 +97,14 @@ impl Pool {
         self: &Rc<Self>,
         upstream: &Upstream,
     ) -> Result<CarrierSource, UpstreamError> {
-        if self.wait_queue.is_empty() {
-            if let Some(carrier) = self.free() {
-                return Ok(CarrierSource::Kept(carrier));
-            }
-            // An HTTP/2 connection that is being made will serve other requests, too.
-            if self.wait_queue.len() < self.dialing.get() * MAX_STREAMS {
-                return Box::pin(self.wait(None, upstream)).await;
-            }
+        if self.wait_queue.is_empty()
+            && let Some(carrier) = self.free()
+        {
+            return Ok(CarrierSource::Kept(carrier));
+        }
+        // An HTTP/2 connection that is being made will serve other requests, too.
+        if self.wait_queue.len() < self.dialing.get() * MAX_STREAMS {
+            return Box::pin(self.wait(None, upstream)).await;
         }
         self.claim(upstream).await
     }
@@ -177,7 +180,7 @@ impl Pool {
             {
                 return Poll::Ready(Ok(CarrierSource::Kept(carrier)));
             }
-            if ticket.is_none() && self.dialing.get() == 0 {
+            if ticket.is_none() && self.dialing.get() == 0 && !self.has_room() {
                 // It has come to nothing, or has no room left.
                 match self.member.slots.take(&upstream.bounds, self.claimant()) {
                     SlotOutcome::Slot(slot) => return Poll::Ready(Ok(CarrierSource::New(slot))),
@@ -267,11 +270,25 @@ impl Pool {
         }
     }
 
+    /// Whether a connection in HTTP/2 can take a request. Who is first in line takes it.
+    fn has_room(&self) -> bool {
+        self.shared.borrow().iter().any(|connection| connection.has_room())
+    }
+
     fn claimant(&self) -> Claimant {
         let needs_first_connection = self.protocol == Protocol::Http2
             && self.shared.borrow().is_empty()
-            && self.dialing.get() == 0;
+            && self.dialing.get() == 0
+            && !self.has_retired();
         Claimant { pool: self.id, needs_first_connection }
+    }
+
+    /// Whether a connection is open that takes no more requests, and still has some. A server that
+    /// retires each connection could have any number of them otherwise.
+    fn has_retired(&self) -> bool {
+        let mut retired = self.retired.borrow_mut();
+        retired.retain(|connection| connection.strong_count() > 0);
+        !retired.is_empty()
     }
 
     /// Keeps an unused HTTP/1.1 connection for at most `keep_alive`, unless a request of another
@@ -304,7 +321,9 @@ impl Pool {
             let mut shared = self.shared.borrow_mut();
             let over: Vec<_> = shared.extract_if(.., |connection| is_over(connection)).collect();
             drop(shared);
+            self.retired.borrow_mut().extend(over.iter().map(Rc::downgrade));
             drop(over);
+            self.has_retired();
         }
     }
 

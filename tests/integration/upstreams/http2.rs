@@ -21,7 +21,7 @@ use super::{
 use crate::support::{
     PATIENCE, Proxy, Request as Http1Request, Signal, Upstream,
     frames::{self, Frames},
-    get, post,
+    get, http2, post,
 };
 
 fn before(server: &Fake, fields: &str) -> Proxy {
@@ -59,6 +59,17 @@ fn requests_share_a_connection() {
     for name in ["host", "connection", "transfer-encoding", "upgrade"] {
         assert!(!seen.headers().contains_key(name), "{name}");
     }
+}
+
+#[test]
+fn requests_that_come_at_once_share_the_first_connection() {
+    let server = Fake::http2(&Builder::new(), answer_ok);
+    let policy = before_urls(&[&server.url()], "protocol: h2, retries: off");
+    let proxy = Proxy::with_settings("workers: 1", &[&policy]);
+    let request = || http::Request::get("http://api.example.com/").body(String::new()).unwrap();
+    let answers = http2(proxy.address(), (0..49).map(|_| request()).collect());
+    assert!(answers.iter().all(|answer| answer.status() == 200), "{answers:?}");
+    assert_eq!((server.seen.count(), server.seen.connections()), (49, 1));
 }
 
 #[test]
