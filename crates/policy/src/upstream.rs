@@ -181,6 +181,15 @@ pub struct Ejection {
     pub statuses: Statuses,
     /// The length of the first ejection, which doubles each time, and the longest.
     pub time: RangeInclusive<Duration>,
+    /// How many of the servers may be ejected at once; one of several may always be.
+    pub most_percent: u8,
+}
+
+impl Ejection {
+    /// How many of so many servers may be ejected at once.
+    pub fn most_of(&self, servers: usize) -> usize {
+        (servers * usize::from(self.most_percent) / 100).max(1)
+    }
 }
 
 /// How many requests a server may have, of all workers together.
@@ -334,11 +343,12 @@ impl fmt::Display for HealthCheck {
 
 impl fmt::Display for Ejection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Ejection { failures, statuses, time } = self;
+        let Ejection { failures, statuses, time, most_percent } = self;
         let (shortest, longest) = (time.start(), time.end());
         write!(
             f,
-            "after {failures} failures (statuses {statuses}), for {shortest:?} to {longest:?}"
+            "after {failures} failures (statuses {statuses}), for {shortest:?} to {longest:?}, \
+             {most_percent} % at most"
         )
     }
 }
@@ -354,12 +364,13 @@ impl fmt::Display for Retries {
 }
 
 impl Default for Ejection {
-    /// Five failures in a row, ten seconds, at most five minutes.
+    /// Five failures in a row, ten seconds, at most five minutes, half of the servers.
     fn default() -> Self {
         Ejection {
             failures: NonZeroU32::MIN.saturating_add(4),
             statuses: Statuses::default(),
             time: Duration::from_secs(10)..=Duration::from_secs(300),
+            most_percent: 50,
         }
     }
 }

@@ -2,7 +2,7 @@
 //! trial request.
 //!
 //! Requests read a single atomic, which is zero while the server is not ejected. The caller decides
-//! whether a server may be ejected at all: the last one may not.
+//! whether a server may be ejected at all: the last one may not, nor more than the policy says.
 
 use std::{
     sync::atomic::{AtomicU32, AtomicU64, Ordering},
@@ -134,12 +134,12 @@ impl Record {
     /// Records a failure. Returns the time of the ejection that it causes, if any.
     ///
     /// The caller must hold the group's lock, so that no other server is ejected meanwhile:
-    /// `is_last` returns whether no other is left.
+    /// `is_needed` returns whether it must stay, as no other is left or too many are ejected.
     pub(super) fn fail(
         &self,
         now: Instant,
         rules: &Ejection,
-        is_last: impl FnOnce() -> bool,
+        is_needed: impl FnOnce() -> bool,
     ) -> Option<Duration> {
         match State::decode(self.state.load(Ordering::Relaxed)) {
             State::In => {
@@ -151,7 +151,7 @@ impl Record {
             State::Resting(_) => return None,
             State::Tried(_) => {}
         }
-        if is_last() {
+        if is_needed() {
             self.state.store(State::In.encode(), Ordering::Relaxed);
             return None;
         }

@@ -279,7 +279,7 @@ impl Group {
         let member_set = self.member_set.load();
         let Some(rules) = &member_set.ejection else { return };
         let _judging = self.judging.lock();
-        let left_out = member.record.fail(now, rules, || !member_set.has_another(member));
+        let left_out = member.record.fail(now, rules, || !member_set.can_spare(member, rules));
         if let Some(time) = left_out {
             member.count_ejection();
             let time = humantime::format_duration(time);

@@ -173,14 +173,17 @@ impl Upstreams {
             let (result, again, cost) = match made {
                 Ok(response) => {
                     let status = response.status();
-                    record_health(&member, status, upstream);
+                    // A server may be weary of a client that is too slow with its body.
+                    if status.is_success() || !response.body().awaited_client {
+                        record_health(&member, status, upstream);
+                    }
                     match original.filter(|_| upstream.retries.statuses.contains(status)) {
                         Some(original) => (Ok(response), original.again(), Cost::Sent),
                         None => return Ok(response),
                     }
                 }
-                Err(Failure { error, unsent, is_unanswered, .. }) => {
-                    if error.is_servers_fault() {
+                Err(Failure { error, unsent, is_unanswered, awaited_client, .. }) => {
+                    if error.is_servers_fault() && !awaited_client {
                         member.fail();
                     }
                     match (unsent, original.filter(|_| is_unanswered)) {

@@ -102,6 +102,57 @@ fn no_request_fails_when_a_server_is_gone() {
     assert_eq!(servers[0].count() + servers[2].count(), 30);
 }
 
+/// Gives up each request with a body before that has come, in one of two ways.
+fn impatient(answer: &'static str) -> Upstream {
+    Upstream::scripted_at_head(move |exchange| {
+        if exchange.request.method == "GET" {
+            return exchange.answer_ok();
+        }
+        exchange.write(answer);
+        exchange.close();
+    })
+}
+
+#[test]
+fn slow_upload_is_not_its_servers_fault() {
+    for answer in ["", "HTTP/1.1 503 Slow\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"] {
+        let servers = [impatient(answer), impatient(answer)];
+        let fields = "balance: round_robin, retries: off, \
+                      ejection: { failures: 1, status: [5xx], time: 1h, max_time: 1h }";
+        let proxy = Proxy::start(&before(&servers.each_ref(), fields));
+        for _ in 0..14 {
+            let mut client = proxy.connect();
+            client.write("POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 9\r\n\r\nsome");
+            assert!([502, 503].contains(&client.read().status));
+        }
+        for at in 0..2 {
+            assert_eq!(proxy.server_state(at), "serving", "{answer:?}");
+        }
+        for _ in 0..4 {
+            proxy.get("/").assert_status(200);
+        }
+    }
+}
+
+#[test]
+fn at_most_half_of_the_servers_are_left_out_unless_more_may_be() {
+    for (fields, expected) in [("", 2), (", max_ejected: 80", 4), (", max_ejected: 1", 1)] {
+        let servers: [_; 5] = std::array::from_fn(|_| moody());
+        servers.iter().for_each(|(_, status)| status.store(500, Ordering::SeqCst));
+        let upstreams: Vec<&Upstream> = servers.iter().map(|(server, _)| server).collect();
+        let fields = format!(
+            "balance: round_robin, retries: off, \
+             ejection: {{ failures: 1, status: [5xx], time: 1h, max_time: 1h{fields} }}"
+        );
+        let proxy = Proxy::start(&before(&upstreams, &fields));
+        for _ in 0..30 {
+            proxy.get("/").assert_status(500);
+        }
+        let ejected = (0..5).filter(|at| proxy.server_state(*at) == "ejected").count();
+        assert_eq!(ejected, expected, "{fields}");
+    }
+}
+
 #[test]
 fn last_server_gets_requests_whatever_it_answers() {
     let one = moody();

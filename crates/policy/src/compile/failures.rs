@@ -84,7 +84,9 @@ impl Compiler<'_> {
         if let (true, Some(raw)) = (time.is_empty(), &raw.max_time) {
             self.refuse(raw.span, "`max_time` is shorter than `time`", "write a longer one");
         }
-        Some(Some(Ejection { failures, statuses: statuses?, time }))
+        let most = self.number_or(&raw.max_ejected, 1..=100, defaults.most_percent.into());
+        let most_percent = most.try_into().ok()?;
+        Some(Some(Ejection { failures, statuses: statuses?, time, most_percent }))
     }
 
     pub(super) fn retries(&mut self, node: Option<&Node>) -> Option<Retries> {

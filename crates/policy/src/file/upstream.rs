@@ -145,6 +145,10 @@ pub(crate) struct RawEjection {
     /// The longest ejection, up to a day. Default: 5m, or `time` if that is longer.
     #[schemars(extend("examples" = ["5m"]))]
     pub(crate) max_time: Option<Spanned<String>>,
+    /// How many of the servers may be ejected at once, 1 to 100 percent; one of several may always
+    /// be. Default: 50.
+    #[schemars(range(min = 1, max = 100))]
+    pub(crate) max_ejected: Option<Spanned<u32>>,
 }
 
 /// Requests that wait for a connection to a server.

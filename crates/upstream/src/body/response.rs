@@ -20,6 +20,8 @@ pub struct UpstreamBody {
     source: Source,
     /// The server's request, counted until the body has ended.
     load: Option<Load>,
+    /// Whether more of the client's body was awaited when the response began.
+    pub(crate) awaited_client: bool,
     idle_timeout: Duration,
     /// What it is about to break off with, once what has come before is on its way.
     broken: Option<UpstreamBodyError>,
@@ -43,6 +45,15 @@ impl Source {
             Source::Http1(connection) => Some(&connection.deadline),
             Source::Http2(_, stream) => Some(&stream.deadline),
             Source::Ended | Source::Broken => None,
+        }
+    }
+
+    /// Whether more of the client's body is awaited.
+    pub(crate) fn awaits_client(&self) -> bool {
+        match self {
+            Source::Http1(connection) => connection.awaits_client(),
+            Source::Http2(_, stream) => stream.awaits_client(),
+            Source::Ended | Source::Broken => false,
         }
     }
 
@@ -93,8 +104,9 @@ impl UpstreamBody {
         if let Some(deadline) = source.deadline() {
             deadline.set(idle_timeout);
         }
+        let awaited_client = source.awaits_client();
         let load = Some(load);
-        let mut body = UpstreamBody { source, load, idle_timeout, broken: None };
+        let mut body = UpstreamBody { source, load, awaited_client, idle_timeout, broken: None };
         body.finish_at_end();
         body
     }
@@ -119,10 +131,12 @@ impl UpstreamBody {
     /// returned at the next poll only: by then the client has the head and the body so far.
     fn break_off(&mut self, error: UpstreamBodyError, context: &Context<'_>) {
         // A body of unknown length, such as a stream of events, may be quiet for as long as it
-        // likes; and a client that breaks off its own body breaks the exchange.
+        // likes; and a client that breaks off its own body, or is too slow for the server, breaks
+        // the exchange.
         let is_quiet = matches!(error, UpstreamBodyError::Timeout)
             && self.source.size_hint().exact().is_none();
-        let is_servers_fault = !is_quiet && !self.source.client_has_failed();
+        let is_clients_fault = self.source.client_has_failed() || self.source.awaits_client();
+        let is_servers_fault = !is_quiet && !is_clients_fault;
         self.source = Source::Broken;
         if let Some(load) = self.load.take().filter(|_| is_servers_fault) {
             load.member().fail();

@@ -145,6 +145,11 @@ impl Member {
         self.health.is_good() && self.record.is_clean()
     }
 
+    /// Whether it is left out, or to be tried, because it has failed requests.
+    pub(crate) fn is_ejected(&self) -> bool {
+        !self.record.is_clean()
+    }
+
     /// Whether it may get a request: it is well, and not left out, but perhaps to be tried.
     pub(crate) fn is_usable(&self, now: Instant) -> bool {
         self.health.is_good() && self.record.eligibility(now) != Eligibility::Ejected

@@ -110,9 +110,10 @@ impl MemberSet {
         }
     }
 
-    /// Whether another member is clean, so that this one can be ejected.
-    pub(crate) fn has_another(&self, member: &Member) -> bool {
-        let is_other = |other: &Member| !std::ptr::eq(other, member);
-        self.members.iter().any(|other| is_other(other) && other.is_clean())
+    /// Whether this member can be ejected: another is clean, and no more are ejected than may be.
+    pub(crate) fn can_spare(&self, member: &Member, rules: &Ejection) -> bool {
+        let others = || self.members.iter().filter(|other| !std::ptr::eq(&***other, member));
+        let ejected = others().filter(|other| other.is_ejected()).count();
+        others().any(|other| other.is_clean()) && ejected < rules.most_of(self.members.len())
     }
 }

@@ -158,9 +158,10 @@ impl Connection {
         };
         let is_late = matches!(ended, NoResponse::Late);
         let is_unanswered = is_unanswered && !self.client_has_failed;
+        let awaited_client = body_state.as_deref().is_some_and(BodyState::is_waiting);
         let error = ended.into_error(body_state.as_deref());
         let is_stale = !is_late && is_unanswered;
-        Err(Failure { error, unsent: None, is_unanswered, is_stale })
+        Err(Failure { error, unsent: None, is_unanswered, is_stale, awaited_client })
     }
 
     /// Sends what can be sent, and reads until the response's head is there.
@@ -271,6 +272,11 @@ impl Connection {
     /// What is known of the length of the rest of the body.
     pub(crate) fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+
+    /// Whether more of the client's body is awaited.
+    pub(crate) fn awaits_client(&self) -> bool {
+        self.sending.awaits_body()
     }
 
     /// Whether the client has broken off the body that it sends.

@@ -76,6 +76,11 @@ impl<B: Body<Data = Bytes, Error = RequestBodyError> + Unpin> Sending<B> {
         self.body.is_none() && self.is_written() && self.is_flushed
     }
 
+    /// Whether all that came of the body was sent, and more is to come.
+    pub(super) fn awaits_body(&self) -> bool {
+        self.body.is_some() && self.is_written()
+    }
+
     fn is_written(&self) -> bool {
         self.head.is_empty()
             && self.framed.is_empty()

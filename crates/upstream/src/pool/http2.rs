@@ -238,11 +238,17 @@ impl Permit {
                 (body.timeout(), None, false)
             }
         };
-        Err(Failure { error, unsent, is_unanswered: !body.has_failed(), is_stale })
+        let (is_unanswered, awaited_client) = (!body.has_failed(), body.is_waiting());
+        Err(Failure { error, unsent, is_unanswered, is_stale, awaited_client })
     }
 }
 
 impl OpenStream {
+    /// Whether more of the client's body is awaited.
+    pub(crate) fn awaits_client(&self) -> bool {
+        self.body.is_waiting()
+    }
+
     /// Whether the client has broken off the body that it sends.
     pub(crate) fn client_has_failed(&self) -> bool {
         self.body.has_failed()

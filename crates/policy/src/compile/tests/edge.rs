@@ -97,7 +97,8 @@ fn upstream_is_as_it_is_written() {
     assert_eq!(own.bounds, Bounds { max_connections: 2.try_into().unwrap(), ..bounds });
     assert_eq!((own.keep_alive, own.resolve_every), (SECOND, 60 * SECOND));
     let time = 600 * SECOND..=600 * SECOND;
-    let ejection = Ejection { failures: number(1), statuses: statuses(500..600), time };
+    let ejection =
+        Ejection { failures: number(1), statuses: statuses(500..600), time, ..Ejection::default() };
     assert_eq!(own.ejection, Some(ejection));
     let retries = Retries { attempts: 2, budget_percent: 5, statuses: statuses([503]) };
     assert_eq!(own.retries, retries);
