@@ -6,3 +6,4 @@ pub(crate) mod local;
 pub(crate) mod pending;
 mod refunds;
 pub(crate) mod reseeding;
+pub(crate) mod waiting_refunds;

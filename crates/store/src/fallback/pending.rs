@@ -25,7 +25,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tollgate_limit::{AnyState, Charge, DecidedBy, OwnedCharge};
 
-use super::refunds::Refunds;
+use super::waiting_refunds::Refunds;
 
 /// Most counters with pending charges. What is admitted locally on other counters is not written
 /// back.

@@ -7,52 +7,15 @@
 
 use std::rc::Rc;
 
-use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_limit::{AnyState, Charge, DecidedBy, Outcome, Receipt, Standing};
 
 use super::{
     cache::is_lease,
     pending::{PendingCounter, PendingCounters},
+    waiting_refunds::{Refund, Refunds},
 };
 use crate::{Adjustment, Backend, Store, Stores, Unanswered, adjusted, call_time::CallTime};
-
-/// Most refunds of one counter that wait, apart from those under one receipt, which are added up.
-const MAX_REFUNDS: usize = 64;
-
-/// Units that were given back.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Refund {
-    pub(super) receipt: Receipt,
-    pub(super) units: u32,
-    /// The store that had decided, and has the charge too; none: it was decided here.
-    pub(super) from: Option<DecidedBy>,
-}
-
-/// The refunds of one counter that wait.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Refunds(SmallVec<[Refund; 1]>);
-
-impl Refunds {
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) fn add(&mut self, refund: Refund) {
-        let Refund { receipt, units, from } = refund;
-        let is_full = self.0.len() >= MAX_REFUNDS;
-        let is_same = |own: &&mut Refund| own.receipt == receipt && own.from == from;
-        match self.0.iter_mut().find(is_same) {
-            Some(same) => same.units = same.units.saturating_add(units),
-            None if !is_full => self.0.push(refund),
-            None => tracing::debug!("too many refunds of a counter wait: one was dropped"),
-        }
-    }
-
-    pub(super) fn add_all(&mut self, others: Refunds) {
-        others.0.into_iter().for_each(|refund| self.add(refund));
-    }
-}
 
 impl Store {
     /// Whether another store decides about a charge by now than the one that has decided.
@@ -220,27 +183,14 @@ impl Store {
                     redis.settle_now(charge, adjustment, time).await?;
                     self.settle_cached(charge, adjustment, time.now);
                 }
-                Some(Backend::Memory(memory)) => {
-                    memory.settle(charge, adjustment, time.now);
+                Some(Backend::Memory(_) | Backend::Disk(_)) | None => {
+                    self.settle_at(to, charge, adjustment, time.now);
                 }
-                Some(Backend::Disk(disk)) => {
-                    self.settle_on_disk(disk, charge, adjustment, time.now);
-                }
-                None => {}
             }
         }
         // Only now: what was carried over before had the charge.
-        match from.and_then(|from| self.backend(from)) {
-            Some(Backend::Redis(redis)) => {
-                redis.settle(charge, Adjustment::GiveBack(receipt), time.now);
-            }
-            Some(Backend::Memory(memory)) => {
-                memory.settle(charge, Adjustment::GiveBack(receipt), time.now);
-            }
-            Some(Backend::Disk(disk)) => {
-                self.settle_on_disk(disk, charge, Adjustment::GiveBack(receipt), time.now);
-            }
-            None => {}
+        if let Some(from) = from.filter(|from| *from != to) {
+            self.settle_at(from, charge, Adjustment::GiveBack(receipt), time.now);
         }
         Ok(())
     }

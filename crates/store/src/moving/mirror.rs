@@ -263,7 +263,18 @@ impl Store {
         adjustment: Adjustment,
         now: Timestamp,
     ) {
-        match self.backend(mirror.decided_by()) {
+        self.settle_at(mirror.decided_by(), charge, adjustment, now);
+    }
+
+    /// Applies an adjustment in one store, whichever has decided.
+    pub(crate) fn settle_at(
+        self: &Rc<Self>,
+        at: DecidedBy,
+        charge: &Charge<'_>,
+        adjustment: Adjustment,
+        now: Timestamp,
+    ) {
+        match self.backend(at) {
             Some(Backend::Memory(memory)) => {
                 memory.settle(charge, adjustment, now);
             }

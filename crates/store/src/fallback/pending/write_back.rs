@@ -16,7 +16,7 @@ use super::WriteState;
 use crate::{
     Backend, Store, Unanswered,
     call_time::CallTime,
-    fallback::refunds::Refunds,
+    fallback::waiting_refunds::Refunds,
     redis::{CallOptions, LateReply},
 };
 
