@@ -152,6 +152,10 @@ fn from_upstream(mut response: Response<Body>) -> Response<Body> {
         _ => None,
     };
     clean_response(headers);
+    if status == StatusCode::NO_CONTENT {
+        // RFC 9110 section 8.6. Some clients would wait for the body.
+        headers.remove(header::CONTENT_LENGTH);
+    }
     if let Some(required) = required {
         upgrade::name(headers, required);
     }

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use tollgate_wire::Violation;
+
 use super::http1::ChunkError;
 
 /// Why there is no response from the upstream.
@@ -131,6 +133,9 @@ pub enum RequestBodyError {
     /// It is not as long as its head says.
     #[error("the body is not as long as its content-length says")]
     Length,
+    /// A trailer is one that HTTP/1.1 does not have.
+    #[error(transparent)]
+    Trailers(#[from] Violation),
     /// The exchange that it was part of is over.
     #[error("the rest of the body is not needed")]
     Abandoned,

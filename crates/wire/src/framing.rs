@@ -392,6 +392,14 @@ impl Message {
     }
 }
 
+/// Checks the value of a `content-length` field that no framing depends on.
+///
+/// # Errors
+/// [`Violation::BadLength`].
+pub(super) fn check_length(value: &[u8]) -> Result<(), Violation> {
+    content_length(value).map(drop)
+}
+
 impl Length {
     /// The length after a `content-length` field with this value.
     fn and_content(self, value: &[u8]) -> Result<Self, Violation> {

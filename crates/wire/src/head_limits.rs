@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header, request::Parts};
 
-use super::Violation;
+use super::{Violation, framing::check_length};
 
 /// How large a request head may be; trailers are held to the same, save the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,6 +76,14 @@ fn target_bytes(target: &Uri) -> usize {
     target.path_and_query().map_or(0, |target| target.as_str().len())
 }
 
+/// Holds the trailers of HTTP/2 to what its heads are held to on their way to HTTP/1.1.
+///
+/// # Errors
+/// A field that HTTP/1.1 does not have.
+pub fn check_trailers(trailers: &HeaderMap) -> Result<(), Violation> {
+    check_fields(trailers)
+}
+
 /// What a field may not be on its way to HTTP/1.1, though it came through as one of HTTP/2.
 fn check_fields(headers: &HeaderMap) -> Result<(), Violation> {
     for (name, value) in headers {
@@ -90,8 +98,9 @@ fn check_fields(headers: &HeaderMap) -> Result<(), Violation> {
         }
     }
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
-    let first = lengths.next();
-    match lengths.all(|length| Some(length) == first) {
+    let Some(first) = lengths.next() else { return Ok(()) };
+    check_length(first.as_bytes())?;
+    match lengths.all(|length| length == first) {
         true => Ok(()),
         false => Err(Violation::RepeatedLength),
     }

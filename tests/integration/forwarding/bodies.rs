@@ -6,6 +6,18 @@ use super::plain;
 use crate::support::{Policy, Proxy, Request, Signal, Upstream, get, http2, post};
 
 #[test]
+fn response_without_content_declares_none() {
+    let upstream = Upstream::answering("HTTP/1.1 204 No Content\r\ncontent-length: 0\r\n\r\n");
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    for method in ["GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS"] {
+        let response = proxy.send(Request::new(method, "/"));
+        response.assert_status(204);
+        assert_eq!(response.field("content-length"), None, "{method}");
+        assert_eq!(response.field("transfer-encoding"), None, "{method}");
+    }
+}
+
+#[test]
 fn body_of_known_length_keeps_its_length() {
     let upstream = Upstream::start();
     let proxy = plain(&upstream);

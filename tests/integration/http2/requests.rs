@@ -38,6 +38,46 @@ fn whitespace_around_a_value_does_not_reach_the_upstream() {
 }
 
 #[test]
+fn length_that_is_no_number_is_refused() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    for length in ["", "9223372036854775808", "9999999999999999999"] {
+        for (flags, fields) in [(0, &POST), (END_STREAM, &GET)] {
+            let mut frames = Frames::open(proxy.address());
+            let fields = [&fields[..], &[("content-length", length)]].concat();
+            frames.write(head(1, flags, &fields));
+            let status = frames.read_status(1);
+            // One that declares content and has none is refused before it is looked at.
+            let is_refused = status == Some(400) || status.is_none() && flags == END_STREAM;
+            assert!(is_refused, "{length:?}: {status:?}");
+        }
+    }
+    assert_eq!(upstream.count(), 0);
+    assert!(proxy.into_log().contains(" 400 "), "what is refused is logged");
+}
+
+#[test]
+fn trailers_pass_the_check_of_fields() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    for trailer in [("x-sum", " 1"), ("x-sum", "1\t"), ("x\"sum", "1"), ("x-sum", "1")] {
+        let mut frames = Frames::open(proxy.address());
+        frames.write(head(1, 0, &POST));
+        frames.write(frame(DATA, 0, 1, "hello"));
+        frames.write(frame(HEADERS, END_HEADERS | END_STREAM, 1, block(&[trailer])));
+        let status = frames.read_status(1);
+        match trailer {
+            ("x-sum", "1") => assert_eq!(status, Some(200)),
+            _ => assert!([Some(400), None].contains(&status), "{trailer:?}: {status:?}"),
+        }
+    }
+    let whole: Vec<_> =
+        upstream.requests().into_iter().filter(|seen| !seen.body.is_empty()).collect();
+    assert_eq!(whole.len(), 1, "{whole:?}");
+    assert_eq!(whole[0].trailers.one("x-sum"), Some("1"));
+}
+
+#[test]
 fn te_trailers_and_host_beside_authority_are_fine() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&Policy::before(&upstream));

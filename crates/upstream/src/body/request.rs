@@ -16,6 +16,7 @@ use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
 use tollgate_clock::deadline::{Arrears, Deadline, Ticker};
 use tollgate_policy::{OwnHeaders, Upstream};
+use tollgate_wire::head_limits::check_trailers;
 
 use super::trailers::{may_be_a_trailer, with_trailers};
 use crate::{RequestBodyError, UpstreamError, downstream::Pace};
@@ -327,6 +328,12 @@ impl Body for RequestBody {
             body.state.failed.set(true);
             body.state.too_large.set(true);
             return Poll::Ready(Some(Err(RequestBodyError::TooLarge)));
+        }
+        if let Poll::Ready(Some(Ok(frame))) = &polled
+            && let Some(Err(violation)) = frame.trailers_ref().map(check_trailers)
+        {
+            body.state.failed.set(true);
+            return Poll::Ready(Some(Err(violation.into())));
         }
         match polled {
             Poll::Ready(Some(Err(_))) => body.state.failed.set(true),

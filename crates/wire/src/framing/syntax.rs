@@ -94,6 +94,10 @@ fn has_control(value: &[u8]) -> bool {
     value.iter().fold(false, |any, &byte| any | is_control(byte))
 }
 
+/// The longest body that can be declared: many servers have it in a signed number of 64 bits, and
+/// the protocol engine answers some greater ones in words of its own.
+const MAX_LENGTH: u64 = i64::MAX as u64;
+
 pub(super) fn content_length(value: &[u8]) -> Result<Length, Violation> {
     let digits = trim(value);
     if digits.is_empty() {
@@ -103,7 +107,7 @@ pub(super) fn content_length(value: &[u8]) -> Result<Length, Violation> {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
         number.checked_mul(10)?.checked_add(digit)
     });
-    let bytes = number.ok_or(Violation::BadLength)?;
+    let bytes = number.filter(|bytes| *bytes <= MAX_LENGTH).ok_or(Violation::BadLength)?;
     Ok(Length::Content { bytes, digits: digits.len() })
 }
 

@@ -21,7 +21,7 @@ pub enum Violation {
     /// Several lengths that are not the same digits (6.3).
     #[error("content-length fields that differ")]
     RepeatedLength,
-    /// Not one plain decimal number that fits 64 bits (RFC 9110 8.6).
+    /// Not one plain decimal number that fits 63 bits (RFC 9110 8.6).
     #[error("content-length is not a number")]
     BadLength,
     /// A line that begins with whitespace: a folded field (5.2), or a space before the first (2.2).
