@@ -1,6 +1,6 @@
 //! The guard of a request whose handling may end early, because its client goes away or a panic
-//! ends it. The access log still gets a line and, if only the response's head has the cost, the
-//! exchange continues without the client.
+//! ends it. The access log still gets a line and, if only the response's head has the cost or
+//! the request counts as in flight, the exchange continues without the client.
 
 use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
 
@@ -149,7 +149,8 @@ pub(super) struct RequestGuard<'g, 'p> {
     pub(super) leases: Option<HeldLeases>,
     /// None: the line was already begun.
     pub(super) line: Option<RequestLine<'g>>,
-    /// The exchange with the upstream that is waited for, if its response names the cost.
+    /// The exchange with the upstream that is waited for, if its response names the cost or ends a
+    /// lease.
     exchange: Option<DetachedExchange>,
     /// Runs the exchange to its end if the client goes away.
     abandoned: &'g Rc<Abandoned>,
@@ -176,8 +177,9 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         ClientBody { max_bytes: self.state.max_body(), received, may_be_slow, ..body }
     }
 
-    /// Sends the request and waits for the head of the response: where only that names the cost, in
-    /// a form that can go on without the client.
+    /// Sends the request and waits for the head of the response: where only that names the cost, or
+    /// the request counts as in flight until the upstream has answered, in a form that can go on
+    /// without the client.
     pub(super) async fn send(
         &mut self,
         upstreams: &Rc<Upstreams>,
@@ -185,7 +187,8 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         destination: Destination<'_>,
         outgoing: Outgoing,
     ) -> TimedReply {
-        if !self.state.tally.as_ref().is_some_and(Tally::awaits_cost) {
+        let awaits_cost = self.state.tally.as_ref().is_some_and(Tally::awaits_cost);
+        if !awaits_cost && self.leases.is_none() {
             return exchange(upstreams, destination, outgoing).await;
         }
         let position = destination.upstream.position;

@@ -5,7 +5,10 @@ use std::sync::Arc;
 use super::{ONE, begin, proxy};
 use crate::{
     limits::MICROSECOND,
-    support::{HOUR, MINUTE, Policy, Proxy, Request, Signal, Upstream, get, http2, http2_given_up},
+    support::{
+        HOUR, MINUTE, Policy, Proxy, Request, Signal, Upstream, eventually, get, http2,
+        http2_given_up,
+    },
 };
 
 #[test]
@@ -76,17 +79,38 @@ fn requests_of_http_2_count_by_stream() {
 }
 
 #[test]
-fn client_that_goes_away_before_the_answer_counts_no_longer() {
-    let upstream = Upstream::silent();
+fn client_that_goes_away_before_the_answer_counts_until_the_server_has_answered() {
+    let (asked, go) = (Signal::default(), Signal::default());
+    let upstream = Upstream::held(&asked, &go);
     let proxy = proxy(&upstream, ONE);
-    for number in 1..=3 {
-        let client = begin(&proxy, &get("/").by("alice"));
-        upstream.wait_for(number);
+    let client = begin(&proxy, &get("/").by("alice"));
+    upstream.wait_for(1);
+    drop(client);
+    proxy.wait_until_logged(" 499 ");
+    for _ in 0..8 {
+        let again = begin(&proxy, &get("/").by("alice"));
+        drop(again);
         proxy.get_as("alice").assert_status(429);
-        drop(client);
-        proxy.wait_until_logged_times(" 499 ", number);
-        assert_eq!(proxy.used("alice", "inflight"), 0);
     }
+    assert_eq!(upstream.count(), 1, "the server works on one request at once");
+    go.open();
+    eventually("the slot is free", || (proxy.used("alice", "inflight") == 0).then_some(()));
+    proxy.get_as("alice").assert_status(200);
+}
+
+#[test]
+fn client_that_closes_its_side_counts_until_its_response_has_ended() {
+    let (asked, go) = (Signal::default(), Signal::default());
+    let upstream = Upstream::held(&asked, &go);
+    let proxy = proxy(&upstream, ONE);
+    let mut client = begin(&proxy, &get("/").by("alice"));
+    upstream.wait_for(1);
+    client.end();
+    proxy.get_as("alice").assert_status(429);
+    go.open();
+    client.read().assert_status(200);
+    client.assert_closed();
+    assert_eq!(proxy.used("alice", "inflight"), 0);
 }
 
 #[test]
@@ -125,30 +149,23 @@ fn client_that_goes_away_in_its_upload_counts_no_longer() {
     proxy.get_as("alice").assert_status(429);
     drop(client);
     proxy.wait_until_logged("POST / route=/** ");
-    assert_eq!(proxy.used("alice", "inflight"), 0);
+    eventually("the slot is free", || (proxy.used("alice", "inflight") == 0).then_some(()));
 }
 
 #[test]
-fn stream_of_http_2_that_is_given_up_counts_no_longer() {
-    let asked = Signal::default();
-    let upstream = {
-        let asked = asked.clone();
-        Upstream::scripted(move |exchange| {
-            asked.open();
-            exchange.wait_for_close();
-        })
-    };
+fn stream_of_http_2_that_is_given_up_counts_until_the_server_has_answered() {
+    let (asked, go) = (Signal::default(), Signal::default());
+    let upstream = Upstream::held(&asked, &go);
     let proxy = Arc::new(proxy(&upstream, "inflight: { per: client.ip, concurrent: 1 }"));
     let request = http::Request::get("http://api.example.com/").body(String::new()).unwrap();
-    let of_request = Arc::clone(&proxy);
-    let is_asked = move || {
-        asked.wait();
-        of_request.get("/").assert_status(429);
-    };
+    let is_asked = move || asked.wait();
     let of_log = Arc::clone(&proxy);
     let is_gone = move || of_log.wait_until_logged(" 499 ");
     http2_given_up(proxy.address(), request, (is_asked, is_gone));
-    assert_eq!(proxy.used("alice", "inflight"), 0);
+    proxy.get("/").assert_status(429);
+    go.open();
+    eventually("the slot is free", || (proxy.used("alice", "inflight") == 0).then_some(()));
+    assert_eq!(upstream.count(), 1);
 }
 
 #[test]
