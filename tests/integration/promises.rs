@@ -70,7 +70,7 @@ const PROMISES: &[Promise] = &[
     // Paths.
     Promise {
         page: "docs/policy.md",
-        words: "The path that is matched is the path that is forwarded",
+        words: "**What is forwarded** is the normal form",
         at: &[
             (
                 FRONT,
@@ -89,12 +89,12 @@ const PROMISES: &[Promise] = &[
     },
     Promise {
         page: "docs/policy.md",
-        words: "An encoded slash, a backslash and NUL are refused",
+        words: "An encoded slash, a backslash and control characters are refused",
         at: REFUSED_PATHS,
     },
     Promise {
         page: "docs/policy.md",
-        words: "there, one with dot segments or repeated slashes is refused as well",
+        words: "there such an escape is 400, and so is a path with dot segments or repeated slashes",
         at: &[
             (FRONT, Not("what comes in here is forwarded in its normal form")),
             (
@@ -114,6 +114,20 @@ const PROMISES: &[Promise] = &[
     Promise {
         page: "docs/policy.md",
         words: "overlong UTF-8, which only ever hides a character",
+        at: REFUSED_PATHS,
+    },
+    Promise {
+        page: "docs/policy.md",
+        words: "make no difference between a character and its escape",
+        at: &[
+            (FRONT, By("promises::bad_paths::character_is_its_escape_at_every_door")),
+            (ASKERS, By("promises::bad_paths::character_is_its_escape_at_every_door")),
+            NO_PATH,
+        ],
+    },
+    Promise {
+        page: "docs/policy.md",
+        words: "`%00` to `%1F`, `%7F`, and these characters themselves",
         at: REFUSED_PATHS,
     },
     Promise { page: "docs/policy.md", words: "`%u002e` | 400 | servers differ", at: REFUSED_PATHS },
@@ -474,6 +488,9 @@ const EXPLANATIONS: &[&str] = &[
     "| `/a/../b`",
     "| `/a;x=1/b`",
     "| `%2F` | 400",
+    "| `/a/%7euser`",
+    "| `/a%40b`",
+    "In a pattern, ",
     "| `/a/.../b`",
     "- `Host` must be",
     "- A POST needs",

@@ -287,10 +287,8 @@ mod tests {
         assert_eq!(asked.hosts, ["tollgate.internal", "10.0.0.7"]);
         assert_eq!(
             decisions("address: 127.0.0.1:1, protocol: redis, hosts: [a.example]").unwrap_err(),
-            [
-                "3:66 `protocol: redis` has no hosts: remove it: no browser can send commands of that \
-              protocol"
-            ]
+            ["3:62 `protocol: redis` has no hosts: remove it: no browser can send commands of \
+                 that protocol"]
         );
     }
 

@@ -25,6 +25,10 @@ fn path_that_is_refused_is_refused_at_every_door() {
         "/a/..%EF%BC%8Fb",
         "/a/%252e%252e/b",
         "/a%",
+        "/a%0A",
+        "/a%0d",
+        "/a%1F",
+        "/a%7f",
         "/a%zz",
         "/a%u002e",
         "/a/..%252Fb",
@@ -62,4 +66,27 @@ fn spelling_of_a_guarded_path_is_guarded_at_every_door() {
         }
     }
     assert_eq!(upstream.count(), 0);
+}
+
+/// Routes and counters take a character and its escape for one.
+#[test]
+fn character_is_its_escape_at_every_door() {
+    let upstream = Upstream::start();
+    let policy =
+        Policy::before(&upstream).limits(&["items: { per: path.id, rate: 1/hour }"]).routes(&[
+            "{ match: { path: \"/users/@me\" }, auth: required, limits: [] }",
+            "{ match: { path: \"/users/{id}\" }, auth: none, limits: [] }",
+            "{ match: { path: \"/items/{id}\" }, auth: none, limits: [items] }",
+        ]);
+    let proxy = Proxy::with_settings(Door::LISTENERS, &[&policy]);
+    for (number, door) in Door::ALL.into_iter().enumerate() {
+        let status = |target: &str| door.judge(&proxy, &get(target), "203.0.113.9").status;
+        for target in ["/users/@me", "/users/%40me", "/users/%40m%65"] {
+            assert!([400, 401].contains(&status(target)), "{door:?} {target}");
+        }
+        assert_eq!(status("/users/a%40b"), 200, "{door:?}");
+        let spelled = ["%40", "@", "%3a", "%3A", ":"].map(|mark| format!("/items/{number}{mark}b"));
+        let statuses = spelled.map(|target| status(&target));
+        assert_eq!(statuses, [200, 429, 200, 429, 429], "{door:?}");
+    }
 }
