@@ -14,12 +14,15 @@ mod violation;
 use std::mem;
 
 use self::syntax::{
-    check_coding, check_target, content_length, line_end, line_feed, split_chunk_size, split_field,
-    split_request_line, text,
+    check_coding, check_target, line_end, line_feed, split_chunk_size, split_field,
+    split_request_line, text, trim,
 };
 pub use self::violation::{Violation, ViolationKind};
 
-use super::HeadLimits;
+use super::{
+    HeadLimits,
+    content_length::{ContentLength, content_length},
+};
 
 /// Empty lines that may stand before a request line: RFC 9112 2.2 asks for one, for old clients
 /// that end a body with one; hyper takes any number.
@@ -392,18 +395,11 @@ impl Message {
     }
 }
 
-/// Checks the value of a `content-length` field that no framing depends on.
-///
-/// # Errors
-/// [`Violation::BadLength`].
-pub(super) fn check_length(value: &[u8]) -> Result<(), Violation> {
-    content_length(value).map(drop)
-}
-
 impl Length {
     /// The length after a `content-length` field with this value.
     fn and_content(self, value: &[u8]) -> Result<Self, Violation> {
-        let content = content_length(value)?;
+        let ContentLength { bytes, digits } = content_length(trim(value))?;
+        let content = Self::Content { bytes, digits };
         match self {
             Self::Unsaid => Ok(content),
             Self::Content { .. } if self == content => Ok(content),

@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, Uri, header, request::Parts};
 
-use super::{Violation, framing::check_length};
+use super::{Violation, content_length::content_length};
 
 /// How large a request head may be; trailers are held to the same, save the target.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -99,7 +99,7 @@ fn check_fields(headers: &HeaderMap) -> Result<(), Violation> {
     }
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let Some(first) = lengths.next() else { return Ok(()) };
-    check_length(first.as_bytes())?;
+    content_length(first.as_bytes())?;
     match lengths.all(|length| length == first) {
         true => Ok(()),
         false => Err(Violation::RepeatedLength),

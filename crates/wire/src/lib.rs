@@ -17,6 +17,7 @@
 //! - [`target::Host`]: the host that a request is for.
 
 pub mod accept;
+mod content_length;
 pub mod envoy;
 pub mod forward_auth;
 pub mod frames;

@@ -3,7 +3,7 @@
 use http::Uri;
 use memchr::memchr3;
 
-use super::{CHUNK_SIZE_DIGITS, LINE_END, Length, Version, Violation};
+use super::{CHUNK_SIZE_DIGITS, LINE_END, Version, Violation};
 
 /// A line without its end.
 pub(super) fn text(line: &[u8]) -> &[u8] {
@@ -92,23 +92,6 @@ fn bad_name(text: &[u8]) -> Violation {
 fn has_control(value: &[u8]) -> bool {
     let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
     value.iter().fold(false, |any, &byte| any | is_control(byte))
-}
-
-/// The longest body that can be declared: many servers have it in a signed number of 64 bits, and
-/// the protocol engine answers some greater ones in words of its own.
-const MAX_LENGTH: u64 = i64::MAX as u64;
-
-pub(super) fn content_length(value: &[u8]) -> Result<Length, Violation> {
-    let digits = trim(value);
-    if digits.is_empty() {
-        return Err(Violation::BadLength);
-    }
-    let number = digits.iter().try_fold(0_u64, |number, &byte| {
-        let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
-        number.checked_mul(10)?.checked_add(digit)
-    });
-    let bytes = number.filter(|bytes| *bytes <= MAX_LENGTH).ok_or(Violation::BadLength)?;
-    Ok(Length::Content { bytes, digits: digits.len() })
 }
 
 /// RFC 9112 6.3: a request whose last coding is not chunked has no length, and that MUST be a 400.
