@@ -127,15 +127,15 @@ impl Exchange {
         self.served.get()
     }
 
-    /// Serves one request, at its client's pace. A panic on the way is that request's 500 and
-    /// affects no other.
+    /// Serves one request, which counts as in flight already, at its client's pace. A panic on the way
+    /// is that request's 500 and affects no other.
     async fn respond(
         self: Rc<Self>,
         request: Request<ClientBody>,
         framing: Result<(), Violation>,
         pace: ClientPace,
+        in_flight: InFlight,
     ) -> Result<Response<Body>, Infallible> {
-        let in_flight = InFlight::new(&self.in_flight);
         let question = Question::of(request.uri().path(), &self.peer);
         let mut response = match question.filter(|_| framing.is_ok()) {
             None => self.guarded(pin!(self.gate.handle(request, &self.peer, framing))).await,

@@ -16,7 +16,7 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tollgate_clock::deadline::Ticker;
-use tollgate_upstream::downstream::Writing;
+use tollgate_upstream::downstream::{Interim, Writing};
 use tollgate_wire::{
     frames::{self, Frames},
     framing::{Framing, Phase},
@@ -53,8 +53,14 @@ enum Check {
         framing: Rc<RefCell<Framing>>,
         /// Requests that the engine has handed on.
         dispatched: Rc<Cell<u64>>,
+        /// Requests whose response has not ended.
+        in_flight: Rc<Cell<usize>>,
+        /// Whether the client has sent its last request, which the engine does not know yet.
+        is_half_closed: Rc<Cell<bool>>,
         /// Whether the engine has asked for bytes that have not come.
         is_awaited: Rc<Cell<bool>>,
+        /// Interim responses, which the engine knows nothing of.
+        interim: Rc<Interim>,
         /// The first line of a head that is not complete or was refused, as much of it as there
         /// was.
         line: Vec<u8>,
@@ -63,6 +69,17 @@ enum Check {
         frames: Rc<RefCell<Frames>>,
         ticker: Rc<Ticker>,
     },
+}
+
+/// What is shared of an HTTP/1 connection, beside the bytes.
+#[derive(Clone, Default)]
+pub(super) struct Reading {
+    /// Whether the engine has asked for bytes that have not come.
+    pub(super) is_awaited: Rc<Cell<bool>>,
+    /// Whether the client has sent its last request, which the engine does not know yet.
+    pub(super) is_half_closed: Rc<Cell<bool>>,
+    /// Where interim responses go.
+    pub(super) interim: Rc<Interim>,
 }
 
 /// How far a connection is on its way to being closed.
@@ -104,17 +121,26 @@ impl Socket {
         }
     }
 
-    /// Has every byte pass `framing` first; `dispatched` counts the requests that were handed on.
-    /// What is returned says whether the engine has asked for bytes that have not come.
+    /// Has every byte pass `framing` first; `dispatched` counts the requests that were handed on,
+    /// and `in_flight` those whose response has not ended.
     pub(super) fn check_http1(
         &mut self,
         framing: Rc<RefCell<Framing>>,
         dispatched: Rc<Cell<u64>>,
-    ) -> Rc<Cell<bool>> {
-        let is_awaited = Rc::new(Cell::new(false));
-        let shared = Rc::clone(&is_awaited);
-        self.check = Check::Http1 { framing, dispatched, is_awaited, line: Vec::new() };
-        shared
+        in_flight: Rc<Cell<usize>>,
+    ) -> Reading {
+        let reading = Reading::default();
+        let Reading { is_awaited, is_half_closed, interim } = reading.clone();
+        self.check = Check::Http1 {
+            framing,
+            dispatched,
+            in_flight,
+            is_half_closed,
+            is_awaited,
+            interim,
+            line: Vec::new(),
+        };
+        reading
     }
 
     /// Ready when more has come than was read, be it bytes, the end or an error. What is left to
@@ -154,6 +180,16 @@ impl Socket {
             Check::Http1 { line, .. } => std::mem::take(line),
             Check::None | Check::Http2 { .. } => Vec::new(),
         }
+    }
+
+    /// Whether a client that sends nothing more may still wait for a response. It gets that first:
+    /// the engine would take it for gone.
+    fn is_half_closed(&self) -> bool {
+        let Check::Http1 { framing, in_flight, is_half_closed, .. } = &self.check else {
+            return false;
+        };
+        is_half_closed.set(in_flight.get() > 0 && framing.borrow().is_between());
+        is_half_closed.get()
     }
 
     /// Has bytes that were read pass the check, and takes back those that may not go on. False if
@@ -232,6 +268,26 @@ impl Socket {
         Poll::Ready(Ok(()))
     }
 
+    /// Writes the interim responses that wait, before what the engine writes next.
+    fn poll_interim(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let Check::Http1 { interim, .. } = &self.check else { return Poll::Ready(Ok(())) };
+        let mut heads = interim.heads().borrow_mut();
+        while !heads.is_empty() {
+            let written = Pin::new(&mut self.stream).poll_write(context, &heads);
+            self.writing.note(&written);
+            let written = ready!(written)?.min(heads.len());
+            heads.drain(..written);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Says whether the engine has nothing left to write.
+    fn set_between(&self, is_between: bool) {
+        if let Check::Http1 { interim, .. } = &self.check {
+            interim.set_between(is_between);
+        }
+    }
+
     /// Writes the last bytes, shuts down, and reads what the client still sends until it closes
     /// too: it may have sent more than was read, even where it seems to be between two requests.
     fn poll_close(&mut self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -299,6 +355,9 @@ impl AsyncRead for Socket {
             }
             ready!(read)?;
             socket.has_ended = buffer.filled().len() == before;
+            if socket.has_ended && socket.is_half_closed() {
+                return Poll::Pending;
+            }
             if socket.pass(buffer, before)? {
                 return Poll::Ready(Ok(()));
             }
@@ -325,6 +384,8 @@ impl AsyncWrite for Socket {
         if !matches!(self.closing, Closing::No) {
             return Poll::Ready(Ok(bytes.len()));
         }
+        self.set_between(false);
+        ready!(self.poll_interim(context))?;
         let written = Pin::new(&mut self.stream).poll_write(context, bytes);
         self.writing.note(&written);
         written
@@ -335,10 +396,15 @@ impl AsyncWrite for Socket {
         context: &mut Context<'_>,
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let Socket { stream, check, writing, write_buffer, closing, .. } = self.get_mut();
-        if !matches!(closing, Closing::No) {
+        let socket = self.get_mut();
+        if !matches!(socket.closing, Closing::No) {
             return Poll::Ready(Ok(slices.iter().map(|slice| slice.len()).sum()));
         }
+        if let Check::Http1 { .. } = socket.check {
+            socket.set_between(false);
+            ready!(socket.poll_interim(context))?;
+        }
+        let Socket { stream, check, writing, write_buffer, .. } = socket;
         if let Check::Http2 { .. } = check {
             return write_buffer.poll_write(context, slices, stream, writing);
         }
@@ -355,7 +421,13 @@ impl AsyncWrite for Socket {
         match self.check {
             // `poll_send` does it.
             Check::Http2 { .. } => Poll::Ready(Ok(())),
-            Check::None | Check::Http1 { .. } => Pin::new(&mut self.stream).poll_flush(context),
+            Check::None => Pin::new(&mut self.stream).poll_flush(context),
+            Check::Http1 { .. } => {
+                ready!(self.poll_interim(context))?;
+                // The engine flushes when it has written all that it had.
+                self.set_between(true);
+                Pin::new(&mut self.stream).poll_flush(context)
+            }
         }
     }
 

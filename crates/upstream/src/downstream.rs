@@ -8,6 +8,7 @@ mod client_chain;
 mod faults;
 mod handshakes;
 mod in_flight;
+mod interim;
 mod pace;
 mod peer;
 mod writing;
@@ -18,6 +19,7 @@ pub use self::{
     faults::{Fault, Faults},
     handshakes::{Handshake, HandshakeFailure, Handshakes},
     in_flight::InFlight,
+    interim::Interim,
     pace::{PART_BYTES, Pace},
     peer::{NotGood, Peer},
     writing::Writing,

@@ -87,6 +87,7 @@ impl Outbound {
                     sent: body.sent.clone(),
                     is_head: head.method == Method::HEAD,
                     may_switch: false,
+                    interim: body.interim.clone(),
                     body: (!is_empty).then(|| Box::new(RequestBody::new(body, upstream))),
                 };
                 let original = is_repeatable.then(|| Original::Http1(message.again()));

@@ -100,6 +100,7 @@ impl Upstreams {
             sent: None,
             is_head: head.method == Method::HEAD,
             may_switch: true,
+            interim: None,
         };
         // It belongs to no pool, so that it is closed after its only response.
         let connection = Connection::new(stream, slot, self.ticker.deadline(), Weak::new());

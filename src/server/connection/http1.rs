@@ -17,14 +17,17 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, StatusCode, Version, header};
 use http_body_util::BodyExt;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{io::AsyncWriteExt, time::timeout};
 use tollgate_clock::deadline::{Deadline, TICK};
 use tollgate_response::Rejection;
-use tollgate_upstream::{ClientBody, downstream::Fault};
+use tollgate_upstream::{
+    ClientBody,
+    downstream::{Fault, InFlight},
+};
 use tollgate_wire::framing::{Framing, Phase};
 
 use super::{
@@ -32,7 +35,7 @@ use super::{
     read_rate::ReadRate,
     step::{Reader, Step},
 };
-use crate::server::socket::{CLOSE_TIMEOUT, Socket};
+use crate::server::socket::{CLOSE_TIMEOUT, Reading, Socket};
 
 /// How long a connection is idle before its buffers are given back. To make them again takes an
 /// eighth of the instructions of a request, which busy connections are to be spared.
@@ -63,7 +66,9 @@ enum ConnectionEnd {
 pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: Deadline) {
     let limits = exchange.gate.shared().limits.head;
     let framing = Rc::new(RefCell::new(Framing::new(limits)));
-    let is_awaited = socket.check_http1(Rc::clone(&framing), Rc::clone(&exchange.served));
+    let (served, in_flight) = (Rc::clone(&exchange.served), Rc::clone(&exchange.in_flight));
+    let Reading { is_awaited, is_half_closed, interim } =
+        socket.check_http1(Rc::clone(&framing), served, in_flight);
     let writing = socket.writing();
     let ticker = Rc::clone(deadline.ticker());
     let service = service_fn(|request: Request<_>| {
@@ -72,10 +77,15 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         let exchange = Rc::clone(&exchange);
         let ticker = Rc::clone(&ticker);
         let writing = Rc::clone(&writing);
-        let request = request.map(ClientBody::from);
+        // HTTP/1.0 has no interim responses.
+        let interim = (request.version() == Version::HTTP_11).then(|| Rc::clone(&interim));
+        let request = request.map(|body| ClientBody { interim, ..ClientBody::from(body) });
+        // Before the engine reads on: it may find the end of what the client sends.
+        let in_flight = InFlight::new(&exchange.in_flight);
         async move {
             let pace = ClientPace::Http1(writing);
-            let mut response = Rc::clone(&exchange).respond(request, verdict, pace).await?;
+            let response = Rc::clone(&exchange).respond(request, verdict, pace, in_flight);
+            let mut response = response.await?;
             exchange.keep_tunnel(&mut response);
             if ticker.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(header::CONNECTION, CLOSE.clone());
@@ -116,6 +126,10 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
                 Poll::Ready(Ok(())) => return Poll::Ready(ConnectionEnd::Closed),
                 Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEnd::Broken),
                 Poll::Pending => {}
+            }
+            if exchange.in_flight.get() == 0 && is_half_closed.replace(false) {
+                // The engine is to read the end that was kept from it.
+                context.waker().wake_by_ref();
             }
             let framing = framing.borrow();
             let number = exchange.served.get();

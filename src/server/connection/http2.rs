@@ -18,7 +18,7 @@ use tollgate_response::Body;
 use tollgate_settings::Limits;
 use tollgate_upstream::{
     ClientBody,
-    downstream::{Fault, Pace, Writing},
+    downstream::{Fault, InFlight, Pace, Writing},
 };
 use tollgate_wire::{
     frames::{Frames, Phase},
@@ -139,7 +139,9 @@ async fn respond(
     let limits = &exchange.gate.shared().limits;
     let verdict = limits.head.check(&head, limits.http2.header_list as usize);
     let request = Request::from_parts(head, ClientBody::at_pace(body, &pace));
-    let mut response = exchange.respond(request, verdict, ClientPace::Http2(pace)).await?;
+    let in_flight = InFlight::new(&exchange.in_flight);
+    let pace = ClientPace::Http2(pace);
+    let mut response = exchange.respond(request, verdict, pace, in_flight).await?;
     // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
     response.headers_mut().remove(header::CONNECTION);
     Ok(response)

@@ -122,8 +122,9 @@ fn read<'s>(reads: impl IntoIterator<Item = &'s [u8]>, expected: Expected) -> Ou
     for bytes in reads {
         buffer.extend_from_slice(bytes);
         to_come -= bytes.len();
-        if body.is_none() {
+        while body.is_none() {
             match heads.take(&mut buffer, expected) {
+                Ok(Some(head)) if head.is_interim() => {}
                 Ok(Some(ResponseHead { response, length, is_persistent })) => {
                     outcome.framing = match length {
                         BodyLength::Bytes(bytes) => Framing::Bytes(bytes),
@@ -135,7 +136,7 @@ fn read<'s>(reads: impl IntoIterator<Item = &'s [u8]>, expected: Expected) -> Ou
                     outcome.after_head = buffer.len() + to_come;
                     body = Some(length);
                 }
-                Ok(None) => {}
+                Ok(None) => break,
                 Err(error) => {
                     // Which mistake is found first depends on what has come.
                     let (HeadError::Malformed(_) | HeadError::Unsound) = error;

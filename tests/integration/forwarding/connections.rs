@@ -1,7 +1,9 @@
 //! Connections to the upstream: kept, made anew, given up.
 
 use super::plain;
-use crate::support::{Policy, Proxy, Request, Signal, Upstream, delete, get, http2, options, post};
+use crate::support::{
+    Client, Policy, Proxy, Request, Signal, Upstream, delete, get, http2, options, post,
+};
 
 #[test]
 fn one_connection_serves_request_after_request() {
@@ -149,6 +151,70 @@ fn given_up(asked: &Signal, given_up: &Signal, begun: &'static str) -> Upstream 
         exchange.wait_for_close();
         given_up.open();
     })
+}
+
+#[test]
+fn interim_responses_go_on_to_clients_that_know_them() {
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nx-ratelimit-limit: 9\r\n\r\n";
+    let go = Signal::default();
+    let of_upstream = go.clone();
+    let upstream = Upstream::scripted(move |exchange| {
+        exchange.write(format!("HTTP/1.1 100 Continue\r\n\r\n{hint}{hint}"));
+        of_upstream.wait();
+        exchange.write("HTTP/1.1 199 Odd\r\n\r\n");
+        exchange.answer_ok();
+    });
+    let proxy = plain(&upstream);
+    let mut client = proxy.connect();
+    client.write(get("/").to_bytes());
+    for _ in 0..2 {
+        let interim = client.read_head();
+        interim.assert_status(103).assert_field("link", "</a.css>");
+        assert_eq!(interim.field("x-ratelimit-limit"), None);
+    }
+    go.open();
+    client.read_head().assert_status(199);
+    assert_eq!(client.read().assert_status(200).text(), "ok");
+    // The next request, and one of HTTP/1.0.
+    client.write(get("/").to_bytes());
+    for status in [103, 103, 199] {
+        client.read_head().assert_status(status);
+    }
+    client.read().assert_status(200);
+    client.write("GET / HTTP/1.0\r\n\r\n");
+    client.read().assert_status(200);
+}
+
+#[test]
+fn client_that_closes_its_side_gets_its_response() {
+    let go = Signal::default();
+    let of_upstream = go.clone();
+    let upstream = Upstream::scripted(move |exchange| {
+        of_upstream.wait();
+        exchange.answer_ok();
+    });
+    let proxy = plain(&upstream);
+    let requests = [
+        "GET / HTTP/1.1\r\nhost: a\r\n\r\n",
+        "GET / HTTP/1.0\r\n\r\n",
+        "POST / HTTP/1.1\r\nhost: a\r\ncontent-length: 2\r\n\r\nhi",
+    ];
+    let mut clients: Vec<Client> = requests
+        .iter()
+        .map(|request| {
+            let mut client = proxy.connect();
+            client.write(request);
+            client.end();
+            client
+        })
+        .collect();
+    upstream.wait_for(requests.len());
+    go.open();
+    for client in &mut clients {
+        assert_eq!(client.read().assert_status(200).text(), "ok");
+        client.assert_closed();
+    }
+    assert_eq!(proxy.logged_times(" 499 "), 0);
 }
 
 #[test]

@@ -3,12 +3,14 @@
 use std::{
     fmt,
     net::{Shutdown, SocketAddr, TcpStream},
+    time::Duration,
 };
 
 use bytes::Bytes;
 use http_body_util::{BodyExt, Full};
 use hyper::client::conn::http2;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use socket2::SockRef;
 use tokio::time::timeout;
 
 use super::{
@@ -142,9 +144,12 @@ impl Client {
         self.read_answer_to("GET")
     }
 
-    /// A whole response to a request with this method.
+    /// A whole response to a request with this method, without the interim ones before it.
     pub(crate) fn read_answer_to(&mut self, method: &str) -> Response {
         let mut response = self.read_head();
+        while (102..200).contains(&response.status) {
+            response = self.read_head();
+        }
         let length = response.length(method);
         (response.body, response.trailers) = self.wire.read_body(length);
         response
@@ -194,6 +199,14 @@ impl Client {
     pub(crate) fn assert_closed(&mut self) {
         let rest = self.wire.read_to_end();
         assert_eq!(String::from_utf8_lossy(&rest), "", "after\n{}", self.written);
+    }
+}
+
+impl Drop for Client {
+    /// Goes away in a way that the proxy notices at once. One that only closes its side may still wait
+    /// for a response.
+    fn drop(&mut self) {
+        let _ = SockRef::from(self.wire.stream()).set_linger(Some(Duration::ZERO));
     }
 }
 

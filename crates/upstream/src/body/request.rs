@@ -19,7 +19,10 @@ use tollgate_policy::{OwnHeaders, Upstream};
 use tollgate_wire::head_limits::check_trailers;
 
 use super::trailers::{may_be_a_trailer, with_trailers};
-use crate::{RequestBodyError, UpstreamError, downstream::Pace};
+use crate::{
+    RequestBodyError, UpstreamError,
+    downstream::{Interim, Pace},
+};
 
 /// A client's body, as it comes.
 pub struct ClientBody {
@@ -35,6 +38,8 @@ pub struct ClientBody {
     pub pace: Option<Rc<Pace>>,
     /// It is a conversation: no average rate is required.
     pub may_be_slow: bool,
+    /// Where interim responses go; none: the client gets none.
+    pub interim: Option<Rc<Interim>>,
 }
 
 impl ClientBody {
@@ -53,6 +58,7 @@ impl From<Incoming> for ClientBody {
             sent: None,
             pace: None,
             may_be_slow: false,
+            interim: None,
         }
     }
 }
@@ -199,7 +205,8 @@ impl BodyState {
 impl RequestBody {
     /// The client's body.
     pub(crate) fn new(body: ClientBody, upstream: &Upstream) -> Self {
-        let ClientBody { incoming, max_bytes, received, sent, pace, may_be_slow } = body;
+        let ClientBody { incoming, max_bytes, received, sent, pace, may_be_slow, interim: _ } =
+            body;
         let room = max_bytes.unwrap_or(u64::MAX);
         // Only trailers are looked at for them.
         let own = match incoming.is_end_stream() {

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Response};
+use http::{HeaderName, HeaderValue, Response, StatusCode};
 use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tollgate_clock::deadline::Deadline;
@@ -25,6 +25,8 @@ use super::{
 use crate::{
     ExchangeError, RequestBody, RequestBodyError, Stream, UpstreamBodyError, UpstreamError,
     body::{BodyState, Timing},
+    clean_response,
+    downstream::Interim,
     failure::Failure,
     pool::Pool,
     slots::Slot,
@@ -55,6 +57,8 @@ pub(crate) struct Connection {
     send_has_failed: bool,
     /// The client has broken off the body of the latest request.
     client_has_failed: bool,
+    /// Where interim responses to the latest request go.
+    interim: Option<Rc<Interim>>,
     /// Not its owner: unused connections are the pool's.
     pool: Weak<Pool>,
 }
@@ -73,12 +77,15 @@ pub(crate) struct Message {
     pub(crate) is_head: bool,
     /// The server may switch to another protocol.
     pub(crate) may_switch: bool,
+    /// Where interim responses go; none: the client gets none.
+    pub(crate) interim: Option<Rc<Interim>>,
 }
 
 impl Message {
     /// The request again, which has no body.
     pub(crate) fn again(&self) -> Message {
-        Message { head: self.head.clone(), body: None, sent: None, ..*self }
+        let (head, interim) = (self.head.clone(), self.interim.clone());
+        Message { head, body: None, sent: None, interim, ..*self }
     }
 }
 
@@ -112,6 +119,7 @@ impl Connection {
             keep_alive: Duration::ZERO,
             send_has_failed: false,
             client_has_failed: false,
+            interim: None,
             pool,
         })
     }
@@ -127,7 +135,7 @@ impl Connection {
             let error = UpstreamError::Exchange(ExchangeError::Closed);
             return Err(Failure { is_stale: true, ..Failure::unsent(error, message) });
         }
-        let Message { head, mut body, length, sent, is_head, may_switch } = message;
+        let Message { head, mut body, length, sent, is_head, may_switch, interim } = message;
         if let Some(sent) = sent {
             sent.set(true);
         }
@@ -138,6 +146,7 @@ impl Connection {
         self.sending = Sending::new(head, body, length);
         self.send_has_failed = false;
         self.client_has_failed = false;
+        self.interim = interim;
         self.deadline.set(upstream.response_timeout);
         let expected = Expected { is_head, may_switch };
         let mut heads = HeadReader::default();
@@ -187,10 +196,13 @@ impl Connection {
                 Poll::Ready(Err(error)) => return Poll::Ready(Err(NoResponse::Read(error))),
                 Poll::Pending => break,
             }
-            match heads.take(&mut self.read, expected) {
-                Ok(Some(head)) => return Poll::Ready(Ok(head)),
-                Ok(None) => {}
-                Err(error) => return Poll::Ready(Err(NoResponse::Head(error))),
+            loop {
+                match heads.take(&mut self.read, expected) {
+                    Ok(Some(head)) if head.is_interim() => self.pass_on(head.response),
+                    Ok(Some(head)) => return Poll::Ready(Ok(head)),
+                    Ok(None) => break,
+                    Err(error) => return Poll::Ready(Err(NoResponse::Head(error))),
+                }
             }
         }
         // The deadline runs from the last progress of the request's body, see `RequestBody`. A
@@ -198,6 +210,16 @@ impl Connection {
         match self.deadline.poll_passed(context) {
             true => Poll::Ready(Err(NoResponse::Late)),
             false => Poll::Pending,
+        }
+    }
+
+    /// Passes an interim response on. Only this proxy says whether to go on with a body.
+    fn pass_on(&self, mut interim: Response<()>) {
+        if let Some(client) = &self.interim
+            && interim.status() != StatusCode::CONTINUE
+        {
+            clean_response(interim.headers_mut());
+            client.push(interim);
         }
     }
 

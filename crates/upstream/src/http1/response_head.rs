@@ -47,6 +47,14 @@ pub struct ResponseHead {
     pub is_persistent: bool,
 }
 
+impl ResponseHead {
+    /// Whether another head follows for the same request.
+    pub fn is_interim(&self) -> bool {
+        let status = self.response.status();
+        status.is_informational() && status != StatusCode::SWITCHING_PROTOCOLS
+    }
+}
+
 /// Why a head cannot be passed on.
 #[derive(Debug)]
 pub enum HeadError {
@@ -66,7 +74,8 @@ pub struct Expected {
 }
 
 impl HeadReader {
-    /// Takes the response's head out of what was read; none if it is not complete yet.
+    /// Takes the next head out of what was read, that of an interim response or the response's own;
+    /// none if it is not complete yet.
     ///
     /// # Errors
     /// It cannot be passed on.
@@ -75,23 +84,21 @@ impl HeadReader {
         read: &mut BytesMut,
         expected: Expected,
     ) -> Result<Option<ResponseHead>, HeadError> {
-        loop {
-            let Some(end) = self.end_of_head(read)? else { return Ok(None) };
-            if self.is_too_large(end) {
-                return Err(HeadError::Unsound);
-            }
-            let head = read.split_to(end).freeze();
-            self.pass(end);
-            let head = parse(&head, expected)?;
-            match head.response.status().as_u16() {
-                101 if !expected.may_switch => return Err(HeadError::Unsound),
-                100 | 102..=199 => self.interim += 1,
-                _ => return Ok(Some(head)),
-            }
-            if self.interim > MAX_INTERIM {
-                return Err(HeadError::Unsound);
-            }
+        let Some(end) = self.end_of_head(read)? else { return Ok(None) };
+        if self.is_too_large(end) {
+            return Err(HeadError::Unsound);
         }
+        let head = read.split_to(end).freeze();
+        self.pass(end);
+        let head = parse(&head, expected)?;
+        if head.response.status() == StatusCode::SWITCHING_PROTOCOLS && !expected.may_switch {
+            return Err(HeadError::Unsound);
+        }
+        self.interim += u32::from(head.is_interim());
+        if self.interim > MAX_INTERIM {
+            return Err(HeadError::Unsound);
+        }
+        Ok(Some(head))
     }
 
     /// Where the head ends that was read; none if its end was not. Line ends are looked at here: a

@@ -16,8 +16,10 @@ fn read_by(
     for piece in text.as_bytes().chunks(size) {
         read.extend_from_slice(piece);
         left -= piece.len();
-        if let Some(head) = reader.take(&mut read, expected)? {
-            return Ok(Some((head, left + read.len())));
+        while let Some(head) = reader.take(&mut read, expected)? {
+            if !head.is_interim() {
+                return Ok(Some((head, left + read.len())));
+            }
         }
     }
     Ok(None)

@@ -147,6 +147,7 @@ pub(super) fn ours(case: &Case) -> Outcome {
         sent: None,
         is_head: case.is_head,
         may_switch: false,
+        interim: None,
     };
     let outcome = RefCell::new(Outcome::default());
     let used = RefCell::new(None);
