@@ -19,12 +19,13 @@ pub use self::report::{
 use tollgate_gate::Shared;
 use tollgate_identity::NameError;
 use tollgate_limit::Charge;
-use tollgate_store::{NotReset, Store};
+use tollgate_store::{NotReset, Store, StoreError};
 
 use self::{
     found::{OwnCounters, find},
     report::Answer,
 };
+use crate::decisions::{note_reset, of_reset};
 
 /// Which counters are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -83,6 +84,9 @@ pub enum CallerError {
     /// Some counters may not be reset.
     #[error("{0}: some counters may not be reset; try again")]
     NotReset(#[from] NotReset),
+    /// Receipts from before may still be taken.
+    #[error("{0}: the counters were reset, but not their receipts; try again")]
+    NotMarked(#[from] StoreError),
     /// The system does not let it.
     #[error("cannot query the store: {0}")]
     System(#[from] std::io::Error),
@@ -123,7 +127,13 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
         }
         keys.sort_unstable_by_key(|key| key.entry);
         keys.dedup();
+        let now = shared.clock.now();
+        let rows = found.iter().flat_map(|own| own.rows(now));
+        let named: Vec<_> = rows.filter(|row| row.limit.is_named()).collect();
+        let named: Vec<Charge<'_>> = named.iter().map(|row| row.charge).collect();
+        keys.extend(named.iter().map(|charge| of_reset(charge.key)));
         store.reset(&keys).await?;
+        note_reset(&named, store, now).await?;
         Ok(ResetReport::of(&found))
     })?;
     shared.forget_standings();

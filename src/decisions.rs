@@ -23,8 +23,11 @@ mod table;
 mod throttle;
 mod whole_body;
 
-pub(crate) use self::question::Question;
 pub use self::{
     engine::{Engine, Served, Session},
     listener::{Accounting, DecisionListener, Drained},
+};
+pub(crate) use self::{
+    named_limits::{note_reset, of_reset},
+    question::Question,
 };

@@ -127,7 +127,7 @@ fn log(asker: &Asker, query: &CallerQuery, why: &str, result: &Result<ResetRepor
             let caller = report.caller.as_str();
             tracing::info!(by, token, caller, limits, why, "counters of a caller were reset");
         }
-        Err(error @ CallerError::NotReset(_)) => {
+        Err(error @ (CallerError::NotReset(_) | CallerError::NotMarked(_))) => {
             let caller = query.caller.as_str();
             let limits = query.limit.as_deref().unwrap_or("all");
             tracing::warn!(%error, by, token, caller, limits, why, "a reset failed");
@@ -147,7 +147,7 @@ fn refused(error: &CallerError) -> Response<Full<Bytes>> {
             StatusCode::UNPROCESSABLE_ENTITY
         }
         CallerError::Policy { .. } | CallerError::Limit { .. } => StatusCode::NOT_FOUND,
-        CallerError::NotReset(_) => StatusCode::SERVICE_UNAVAILABLE,
+        CallerError::NotReset(_) | CallerError::NotMarked(_) => StatusCode::SERVICE_UNAVAILABLE,
         CallerError::System(_) => StatusCode::INTERNAL_SERVER_ERROR,
     };
     message(status, &error.to_string())

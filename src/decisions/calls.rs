@@ -4,8 +4,10 @@
 //! Each call has its line in the log, and its charges are counted like those of requests.
 
 mod call;
+mod reason;
+mod reset;
 
-use std::{sync::Arc, time::Instant};
+use std::time::Instant;
 
 use http::{HeaderMap, StatusCode};
 use tollgate_clock::Timestamp;
@@ -20,12 +22,13 @@ use tollgate_response::Rejection;
 use tollgate_store::Adjustment;
 
 use super::named_limits::{
-    ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, RedeemRequest, Redemption, redeem,
-    sign,
+    Asker, ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, RedeemRequest, Redemption,
+    redeem, sign,
 };
 
-pub(super) use self::call::{
-    Answer, Call, CallAnswer, CallError, DENIED, DeniedCall, Operation, WindowStanding,
+pub(super) use self::{
+    call::{Answer, Call, CallAnswer, CallError, DENIED, DeniedCall, Operation, WindowStanding},
+    reason::Reason,
 };
 
 /// Answers a call of a program.
@@ -42,29 +45,29 @@ pub(super) async fn answer(gate: &Gate, call: Call<'_>, program: Program<'_>) ->
 
 async fn carry_out(call: Call<'_>, head: &CallHead<'_, '_>) -> Result<CallAnswer, CallError> {
     let (policies, now) = (&head.snapshot.policies, head.arrival.now);
-    let hasher = &head.gate.shared().identifier.hasher;
+    let asker = asker_of(head);
     Ok(match call {
         Call::Charge(charges, time) => {
-            let plan = NamedPlan::of(policies, hasher, charges, time.at(), now)?;
+            let plan = NamedPlan::of(policies, asker, charges, time.at(), now)?;
             charge(head, plan, time).await
         }
         Call::Standing(limit, key, at) => {
             let query = [NamedCharge { limit, key, cost: Some(0) }];
-            let plan = NamedPlan::of(policies, hasher, &query, at, now)?;
+            let plan = NamedPlan::of(policies, asker, &query, at, now)?;
             peek(head, plan, at).await
         }
         Call::Settle(receipt, limit, cost) => {
-            let request = RedeemRequest { receipt, part: Part::Units, limit };
-            correct(head, request, cost).await?
+            let request = RedeemRequest { receipt, part: Part::Units, limit, cost };
+            correct(head, request).await?
         }
         Call::Release(receipt) => {
-            let request = RedeemRequest { receipt, part: Part::Slots, limit: None };
-            correct(head, request, 0).await?
+            let request = RedeemRequest { receipt, part: Part::Slots, limit: None, cost: 0 };
+            correct(head, request).await?
         }
-        Call::Reset(limit, key) => {
+        Call::Reset(limit, key, why) => {
             let counters = [NamedCharge { limit, key, cost: Some(0) }];
-            let plan = NamedPlan::of(policies, hasher, &counters, None, now)?;
-            let answer = reset(head.gate, &plan).await;
+            let plan = NamedPlan::of(policies, asker, &counters, None, now)?;
+            let answer = reset::reset(head, &plan, limit, why).await;
             end_uncharged(head, Some(plan.policy), answer)
         }
     })
@@ -122,14 +125,13 @@ async fn peek<'p>(
 async fn correct(
     head: &CallHead<'_, '_>,
     request: RedeemRequest<'_>,
-    cost: u32,
 ) -> Result<CallAnswer, CallError> {
     let (shared, now) = (head.gate.shared(), head.arrival.now);
     let store = head.gate.store();
     let policies = &head.snapshot.policies;
-    let hasher = &shared.identifier.hasher;
+    let cost = request.cost;
     let Redemption { policy, charges: all, at } =
-        redeem(request, policies, hasher, store, now).await?;
+        redeem(request, policies, asker_of(head), store, now).await?;
     let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
     let peek = async || match at {
         None => store.peek_latest(&charges, now).await,
@@ -168,13 +170,8 @@ async fn correct(
     Ok(end_uncharged(head, Some(policy), answer))
 }
 
-async fn reset(gate: &Gate, named: &NamedPlan<'_>) -> Result<Answer, CallError> {
-    let keys: Vec<_> = named.plan.charges.iter().map(|charge| charge.key).collect();
-    gate.store().reset(&keys).await?;
-    // A crash must not bring the counters back; and writing them must not hold up a worker.
-    let stores = Arc::clone(&gate.shared().stores);
-    let _ = tokio::task::spawn_blocking(move || stores.save()).await;
-    Ok(Answer::default())
+fn asker_of<'g>(head: &CallHead<'g, '_>) -> Asker<'g> {
+    Asker { identifier: &head.gate.shared().identifier, address: head.program.address }
 }
 
 /// Ends a call that was about limits with this answer.

@@ -7,7 +7,7 @@ use tollgate_gate::{Gate, Program};
 use tollgate_wire::resp::{Arguments, Replies, parse_integer};
 
 use super::{
-    calls::{Answer, Call, CallAnswer, CallError, WindowStanding, answer},
+    calls::{Answer, Call, CallAnswer, CallError, Reason, WindowStanding, answer},
     named_limits::{ChargeTime, MAX_WAIT, NamedCharge, ReceiptError, parse_instant},
 };
 
@@ -31,6 +31,7 @@ pub(super) enum NamedCommand {
     Reset {
         limit: String,
         key: Vec<u8>,
+        why: Reason,
     },
     /// It is not written as it has to be.
     Mistaken(Mistake),
@@ -51,8 +52,10 @@ pub(super) enum Mistake {
     At,
     #[error("syntax error: write either WAIT or AT")]
     WaitAndAt,
-    #[error("a name of a limit is text")]
+    #[error("a name of a limit, a receipt and a reason are text")]
     Text,
+    #[error("syntax error: write WHY and one line of at most 500 characters")]
+    Why,
 }
 
 /// What a command came to.
@@ -75,9 +78,7 @@ impl NamedCommand {
             b"tg.giveback" => exactly(arguments, 2, "tg.giveback")
                 .and_then(|()| Ok(NamedCommand::GiveBack { receipt: text(arguments.at(1))? })),
             b"tg.standing" => read_standing(arguments),
-            _ => exactly(arguments, 3, "tg.reset").and_then(|()| {
-                Ok(NamedCommand::Reset { limit: text(arguments.at(1))?, key: key(arguments) })
-            }),
+            _ => read_reset(arguments),
         };
         read.unwrap_or_else(NamedCommand::Mistaken)
     }
@@ -96,8 +97,8 @@ impl NamedCommand {
             NamedCommand::Standing { limit, key, at } => {
                 answered(gate, Call::Standing(limit, key, *at), program).await
             }
-            NamedCommand::Reset { limit, key } => {
-                answered(gate, Call::Reset(limit, key), program).await
+            NamedCommand::Reset { limit, key, why } => {
+                answered(gate, Call::Reset(limit, key, why), program).await
             }
             NamedCommand::Mistaken(mistake) => return Err(format!("ERR {mistake}")),
         };
@@ -224,6 +225,19 @@ fn read_standing(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
         _ => return Err(Mistake::Arguments("tg.standing")),
     };
     Ok(NamedCommand::Standing { limit: text(arguments.at(1))?, key: key(arguments), at })
+}
+
+/// `TG.RESET limit key [WHY text]`.
+fn read_reset(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
+    let why = match (arguments.len(), arguments.at(3)) {
+        (3, _) => Reason::default(),
+        (5, Some(option)) if option.eq_ignore_ascii_case(b"why") => {
+            Reason::parse(&text(arguments.at(4))?).map_err(|_| Mistake::Why)?
+        }
+        (5, _) => return Err(Mistake::Why),
+        _ => return Err(Mistake::Arguments("tg.reset")),
+    };
+    Ok(NamedCommand::Reset { limit: text(arguments.at(1))?, key: key(arguments), why })
 }
 
 fn instant(value: &[u8]) -> Result<Timestamp, Mistake> {

@@ -6,14 +6,18 @@
 mod charges;
 mod client_time;
 mod descriptors;
+mod marks;
 mod plan;
 mod receipt;
 
+pub(crate) use self::marks::{note_reset, of_reset};
 pub(super) use self::{
+    charges::Asker,
     client_time::instant_of,
-    descriptors::{Afterwards, DescriptorError, DescriptorPlan},
+    descriptors::{Afterwards, DescriptorError, DescriptorPart, DescriptorPlan},
+    marks::Part,
     plan::NamedPlan,
-    receipt::{Part, ReceiptCharge, RedeemRequest, Redemption, redeem, sign},
+    receipt::{ReceiptCharge, RedeemRequest, Redemption, redeem, sign},
 };
 pub(super) use self::{
     client_time::{ChargeTime, MAX_WAIT, parse_instant},

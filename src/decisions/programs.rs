@@ -12,7 +12,9 @@ use tollgate_response::{Body, problem};
 use tollgate_upstream::{ClientBody, downstream::Peer};
 
 use super::{
-    calls::{Answer, Call, CallAnswer, CallError, DENIED, Operation, WindowStanding, answer},
+    calls::{
+        Answer, Call, CallAnswer, CallError, DENIED, Operation, Reason, WindowStanding, answer,
+    },
     named_limits::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
     origin::check_origin,
     whole_body::{WholeBodyError, whole},
@@ -63,6 +65,7 @@ struct ReleaseCall {
 struct ResetCall {
     limit: String,
     key: String,
+    why: Option<String>,
 }
 
 /// What a query for a standing asks.
@@ -187,8 +190,10 @@ async fn decide(
             answer(gate, Call::Release(&receipt), program).await
         }
         Operation::Reset => {
-            let ResetCall { limit, key } = read(body).await?;
-            answer(gate, Call::Reset(&limit, key.as_bytes()), program).await
+            let ResetCall { limit, key, why } = read(body).await?;
+            let why = Reason::parse(why.as_deref().unwrap_or_default());
+            let why = why.map_err(|error| bad(format!("`why`: {error}.")))?;
+            answer(gate, Call::Reset(&limit, key.as_bytes(), &why), program).await
         }
     })
 }

@@ -148,7 +148,6 @@ def try_limits(channel, tally):
         ("no domain", [descriptor(user)], ""),
         ("no descriptor", [], "edge"),
         ("too many descriptors", [descriptor(user)] * 65, "edge"),
-        ("too many hits", [descriptor(user, hits_addend=2**40)], "edge"),
     ]:
         code = code_of(lambda: ask(*arguments, domain=domain))
         expect(tally, f"rls: {what}", code, "INVALID_ARGUMENT")

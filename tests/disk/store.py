@@ -49,10 +49,11 @@ class Proxy:
         self.write_policy(limits)
 
     def write_policy(self, limits):
-        """The limits, each `per: key`."""
+        """The limits, each `per: key`, with the keys of the test."""
+        keyed = {"per": "key", "verified": True}
         policy = {
             "version": 1,
-            "limits": {name: {"per": "key"} | limit for name, limit in limits.items()},
+            "limits": {name: keyed | limit for name, limit in limits.items()},
             "upstreams": {"api": {"servers": ["http://127.0.0.1:9"]}},
             "identity": {"callers": [{"name": "anonymous", "key": "client.ip"}]},
             "routes": [{"match": {"path": "/**"}, "upstream": "api", "auth": "none", "limits": []}],

@@ -160,14 +160,108 @@ fn questions_that_make_no_sense_are_told_so_and_charge_nothing() {
             json!({ "domain": "edge", "descriptors": [descriptor("user=7", json!({ "hitsAddend": "x" }))] }),
             "invalid digit",
         ),
-        (
-            json!({ "domain": "edge", "descriptors": [descriptor("user=7", json!({ "hitsAddend": 1_u64 << 40 }))] }),
-            "hits_addend has to be 0 to",
-        ),
     ] {
         let response = proxy.ask(post("/json", question.to_string()).by_program());
         assert_eq!(response.status, 400, "{question}");
         assert!(response.text().contains(expected), "{}", response.text());
     }
     assert_eq!(hits(&proxy, "user=7", 0), (200, 5));
+}
+
+#[test]
+fn hits_past_the_largest_limit_are_saturated() {
+    let proxy = proxy();
+    for many in [1_u64 << 31, 1 << 40, u64::MAX] {
+        assert_eq!(hits(&proxy, "user=7", many), (429, 5), "{many}: nothing is charged");
+    }
+    assert_eq!(hits(&proxy, "done=7", 3 << 30), (429, 0), "what has happened is charged");
+    assert_eq!(hits(&proxy, "done=7", 0).0, 429);
+    assert_eq!(given_back(&proxy, "user=7", u64::MAX), 5);
+}
+
+/// One counter, charged by descriptors with room and by such as have happened.
+fn shared() -> Proxy {
+    let policy = Policy::before(&Upstream::start())
+        .limits(&["both: { per: descriptor.user, rate: 5/minute }"])
+        .section(
+            "rls:\n\
+             \x20 - { domain: edge, when: { key: [user] }, limits: [both] }\n\
+             \x20 - { domain: edge, when: { key: [user, done] }, limits: [both], charge: always }",
+        );
+    Proxy::with_settings(ASKABLE, &[&policy])
+}
+
+#[test]
+fn what_has_happened_and_what_is_admitted_may_share_a_counter() {
+    let admitted = |hits: u64| descriptor("user=7", json!({ "hitsAddend": hits }));
+    let happened = |hits: u64| descriptor("user=7 done=a", json!({ "hitsAddend": hits }));
+    for is_first in [true, false] {
+        let ask = |proxy: &Proxy, happened: Value, admitted: Value| {
+            let both = if is_first { [happened, admitted] } else { [admitted, happened] };
+            asked(proxy, &both).status
+        };
+        let proxy = shared();
+        assert_eq!(ask(&proxy, happened(2), admitted(2)), 200, "{is_first}");
+        assert_eq!(hits(&proxy, "user=7", 0), (200, 1), "{is_first}");
+        // Alone it does not fit.
+        assert_eq!(ask(&proxy, happened(1), admitted(2)), 429, "{is_first}");
+        assert_eq!(hits(&proxy, "user=7", 0), (200, 0), "only what has happened is charged");
+        // Beside what has happened it does not fit.
+        let proxy = shared();
+        assert_eq!(ask(&proxy, happened(4), admitted(2)), 429, "{is_first}");
+        assert_eq!(hits(&proxy, "user=7", 0), (200, 1), "only what has happened is charged");
+    }
+}
+
+/// A store with little room for what clients choose.
+fn small(upstream: &Upstream, verified: &str) -> Proxy {
+    let policy = Policy::before(upstream)
+        .limits(&[
+            "core: { per: client.ip, rate: 100/hour }",
+            &format!("per-user: {{ per: descriptor.user, rate: 5/hour{verified} }}"),
+            &format!(
+                "per-both: {{ per: [descriptor.remote_address, descriptor.user], rate: 5/hour{verified} }}"
+            ),
+        ])
+        .routes(&["{ match: { path: /** }, limits: [core] }"])
+        .section(
+            "rls:\n\
+             \x20 - { domain: edge, when: { key: [user] }, limits: [per-user] }\n\
+             \x20 - { domain: edge, when: { key: [remote_address, user] }, limits: [per-both] }",
+        );
+    let settings = format!(
+        "{ASKABLE}\nstore: {{ memory: {{ max_keys: 1000 }}, unverified_keys: {{ percent: 50, per_address: 100 }} }}"
+    );
+    Proxy::with_settings(&settings, &[&policy])
+}
+
+#[test]
+fn values_of_descriptors_fill_no_more_than_their_room() {
+    let upstream = Upstream::start();
+    let proxy = small(&upstream, "");
+    let passed = |text: &dyn Fn(u32) -> String| {
+        (0..600).filter(|number| hits(&proxy, &text(*number), 1).0 == 200).count()
+    };
+    assert_eq!(passed(&|number| format!("user={number}")), 100, "as many as one asker may make");
+    for client in 0..3 {
+        let made = passed(&|number| format!("remote_address=203.0.113.{client} user={number}"));
+        assert_eq!(made, 100, "{client}");
+    }
+    proxy.get("/").assert_status(200);
+    assert_eq!(hits(&proxy, "user=0", 1).0, 200, "those that are there go on");
+    let vouched = small(&upstream, ", verified: true");
+    let made = (0..600).filter(|number| hits(&vouched, &format!("user={number}"), 1).0 == 200);
+    assert_eq!(made.count(), 600);
+}
+
+#[test]
+fn values_of_descriptors_are_bounded_in_redis_too() {
+    let redis = Redis::start();
+    let settings = format!(
+        "{ASKABLE}\nstore: {{ redis: {{ url: \"{}\", clock: proxy }}, deadline: 10s, unverified_keys: {{ new_per_minute: 50 }} }}",
+        redis.url()
+    );
+    let proxy = Proxy::with_settings(&settings, &[&policy()]);
+    let made = (0..80).filter(|number| hits(&proxy, &format!("user={number}"), 1).0 == 200);
+    assert_eq!(made.count(), 50);
 }

@@ -295,6 +295,129 @@ fn keys_may_have_rates_of_their_own() {
 }
 
 #[test]
+fn longest_receipt_is_taken() {
+    let long = |number: usize| format!("{}-{number}", "n".repeat(50));
+    let rates = "rate: [100/minute, 100/hour, 100/day, 100/week]";
+    let limits: Vec<String> =
+        (0..8).map(|number| format!("{}: {{ per: key, {rates} }}", long(number))).collect();
+    let limits: Vec<&str> = limits.iter().map(String::as_str).collect();
+    let policy = Policy::before(&Upstream::start()).limits(&limits);
+    let proxy = Proxy::with_settings(ASKABLE, &[&policy]);
+    let charges: Vec<String> = (0..8).map(|number| format!("{} a", long(number))).collect();
+    let charges: Vec<&str> = charges.iter().map(String::as_str).collect();
+    let receipt = receipt(&charge(&proxy, &charges));
+    assert!(receipt.len() > 4096, "{}", receipt.len());
+    let settled = call(&proxy, "/v1/settle", &json!({ "receipt": receipt, "give_back": true }));
+    settled.assert_status(200);
+    assert_eq!(settled.json()["standings"][31]["used"], 0);
+}
+
+#[test]
+fn receipt_ends_with_a_reset_of_its_counter() {
+    for limit in [
+        "peak: { per: key, rate: 10/day, align: epoch }",
+        "peak: { per: key, rate: 10/day, algorithm: gcra }",
+    ] {
+        let proxy =
+            Proxy::with_settings(ASKABLE, &[&Policy::before(&Upstream::start()).limits(&[limit])]);
+        let before = receipt(&charge(&proxy, &["peak a 5"]));
+        let other = receipt(&charge(&proxy, &["peak b 5"]));
+        proxy.advance(SECOND);
+        let reset = || {
+            call(&proxy, "/v1/reset", &json!({ "limit": "peak", "key": "a" })).assert_status(200);
+            proxy.advance(SECOND);
+        };
+        let settle = |receipt: &str| {
+            let body = json!({ "receipt": receipt, "give_back": true });
+            call(&proxy, "/v1/settle", &body).status
+        };
+        reset();
+        let after = receipt(&charge(&proxy, &["peak a 5"]));
+        assert_eq!((settle(&before), used(&proxy, "peak", "a")), (410, 5), "{limit}");
+        assert_eq!((settle(&other), settle(&after)), (200, 200), "{limit}");
+        assert_eq!(used(&proxy, "peak", "a"), 0, "{limit}");
+        let again = receipt(&charge(&proxy, &["peak a 5"]));
+        proxy.advance(SECOND);
+        reset();
+        assert_eq!(settle(&again), 410, "{limit}");
+    }
+}
+
+#[test]
+fn receipt_is_taken_once_though_the_process_ends_in_the_last_minute_of_a_window() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("counters");
+    let settings =
+        format!("{ASKABLE}\nstore: {{ disk: {{ path: {}, flush: 10ms }} }}", path.display());
+    let policy = Policy::before(&Upstream::start()).limits(&["jobs: { per: key, rate: 5/minute }"]);
+    let settle = |proxy: &Proxy, receipt: &str| {
+        call(proxy, "/v1/settle", &json!({ "receipt": receipt, "give_back": true })).status
+    };
+    let first = Proxy::with_settings(&settings, &[&policy]);
+    let receipt = receipt(&charge(&first, &["jobs a"]));
+    first.advance(40 * SECOND);
+    assert_eq!(settle(&first, &receipt), 200);
+    first.stores().disk().unwrap().finish();
+    drop(first);
+    let second = Proxy::with_settings(&settings, &[&policy]);
+    assert_eq!(settle(&second, &receipt), 409);
+}
+
+#[test]
+fn settlement_locks_no_counter_for_years() {
+    let policy = Policy::before(&Upstream::start()).limits(&[
+        "slow: { per: key, rate: 10/day, algorithm: gcra }",
+        "bucket: { per: key, rate: 10/day, algorithm: token_bucket }",
+        "daily: { per: key, rate: 10/day }",
+    ]);
+    let proxy = Proxy::with_settings(ASKABLE, &[&policy]);
+    let settle = |receipt: &str, cost: u64| {
+        call(&proxy, "/v1/settle", &json!({ "receipt": receipt, "cost": cost }))
+    };
+    for limit in ["slow", "bucket"] {
+        let receipt = receipt(&charge(&proxy, &[&format!("{limit} a")]));
+        for cost in [u64::from(u32::MAX), 1 << 31, 1_001] {
+            settle(&receipt, cost).assert_status(400);
+        }
+        settle(&receipt, 1_000).assert_status(200);
+        assert_eq!(used(&proxy, limit, "a"), 1_000);
+    }
+    let receipt = receipt(&charge(&proxy, &["daily a"]));
+    settle(&receipt, 1 << 31).assert_status(400);
+    settle(&receipt, (1 << 31) - 1).assert_status(200);
+}
+
+#[test]
+fn settled_receipts_leave_no_counters() {
+    let settings = format!("{ASKABLE}\nstore: {{ memory: {{ max_keys: 40 }} }}");
+    let proxy = Proxy::with_settings(&settings, &[&policy()]);
+    for _ in 0..100 {
+        let receipt = receipt(&charge(&proxy, &["daily a"]));
+        let settle = json!({ "receipt": receipt, "give_back": true });
+        call(&proxy, "/v1/settle", &settle).assert_status(200);
+        call(&proxy, "/v1/settle", &settle).assert_status(409);
+    }
+    assert_eq!(proxy.stores().memory.len(), 1);
+    charge(&proxy, &["daily b"]).assert_status(200);
+}
+
+#[test]
+fn keys_fill_no_more_than_their_room() {
+    let settings = format!(
+        "{ASKABLE}\nstore: {{ memory: {{ max_keys: 1000 }}, unverified_keys: {{ per_address: 100 }} }}"
+    );
+    let proxy = Proxy::with_settings(&settings, &[&policy()]);
+    let passed = |key: &dyn Fn(u32) -> String| {
+        let charged =
+            |number: &u32| charge(&proxy, &[&format!("peak {}", key(*number))]).status == 200;
+        (0..300).filter(charged).count()
+    };
+    assert_eq!(passed(&|number| format!("made-up-{number}")), 100, "as many as one asker may make");
+    assert_eq!(passed(&|number| format!("192.0.2.{number}")), 256, "each is a client of its own");
+    charge(&proxy, &["peak another"]).assert_status(429);
+}
+
+#[test]
 fn calls_are_in_the_log_and_among_the_denials() {
     let settings = format!("{ASKABLE}\naccess_log: {{ format: json }}");
     let proxy = Proxy::with_settings(&settings, &[&policy()]);

@@ -46,6 +46,7 @@ impl BuiltInLimit {
             position: usize::MAX,
             resource: HeaderValue::from_static(name),
             per,
+            verified: false,
             rates: Vec::new(),
             overrides: Overrides::default(),
             cost: Cost::ONE,

@@ -113,6 +113,9 @@ pub enum Origin {
         /// Keyed hash of the client that chose: its verified caller, else its address.
         by: u128,
     },
+    /// The proxy, which marks something: that a receipt was used, or when a counter was reset.
+    /// Marks have room of their own.
+    Mark,
 }
 
 /// How a charge is decided if the store does not respond.

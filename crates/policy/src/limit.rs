@@ -19,6 +19,9 @@ pub struct Limit {
     pub resource: HeaderValue,
     /// What a counter is kept for.
     pub per: Per,
+    /// Whether the keys of programs and the values of descriptors are vouched for: clients choose
+    /// none of them.
+    pub verified: bool,
     /// Whether clients choose the hosts and paths of its requests.
     pub open: OpenParts,
     /// What each tier may use, by the tier's position.

@@ -61,6 +61,7 @@ impl Rejection {
                     | NoRoom::Part
                     | NoRoom::Addresses
                     | NoRoom::Networks
+                    | NoRoom::Marks
                     | NoRoom::Unverified,
                 )
                 | StoreError::Unanswered(_),

@@ -28,6 +28,9 @@ keywords! {
         /// may.
         #[error("the client has used too many counters by values of its own choice in a minute")]
         Minute = "minute",
+        /// Marks of used receipts fill the room that they have.
+        #[error("marks of used receipts fill the room that they have")]
+        Marks = "marks",
     }
 }
 
@@ -35,7 +38,9 @@ impl NoRoom {
     /// Advice for the operator.
     pub(super) fn advice(self) -> &'static str {
         match self {
-            NoRoom::Full | NoRoom::Addresses | NoRoom::Networks => "raise store.memory.max_keys",
+            NoRoom::Full | NoRoom::Addresses | NoRoom::Networks | NoRoom::Marks => {
+                "raise store.memory.max_keys"
+            }
             NoRoom::Part => {
                 "one caller or address has very many counters: check what its limits count `per`"
             }
@@ -58,7 +63,7 @@ impl NoRoom {
     /// A limit may be open only then.
     pub(super) fn is_for_all(self) -> bool {
         match self {
-            NoRoom::Full | NoRoom::Addresses | NoRoom::Networks => true,
+            NoRoom::Full | NoRoom::Addresses | NoRoom::Networks | NoRoom::Marks => true,
             NoRoom::Part | NoRoom::Unverified | NoRoom::Client | NoRoom::Minute => false,
         }
     }

@@ -8,6 +8,7 @@ use tollgate_limit::Standing;
 use tollgate_response::Account;
 use tollgate_store::{NotReset, StoreError};
 
+use super::reason::Reason;
 use crate::decisions::named_limits::{ChargeTime, NamedCharge, NamedError, ReceiptError};
 
 /// What a program asks for.
@@ -21,8 +22,8 @@ pub(in crate::decisions) enum Call<'r> {
     Release(&'r str),
     /// How this limit stands for this key; at the program's instant, if there is one.
     Standing(&'r str, &'r [u8], Option<Timestamp>),
-    /// Make the counters of this limit and this key as never used.
-    Reset(&'r str, &'r [u8]),
+    /// Make the counters of this limit and this key as never used, for this reason.
+    Reset(&'r str, &'r [u8], &'r Reason),
 }
 
 /// What a program gets.
@@ -154,14 +155,18 @@ impl CallError {
         match self {
             CallError::Named(NamedError::NoLimit(_)) => StatusCode::NOT_FOUND,
             CallError::Receipt(ReceiptError::Used) => StatusCode::CONFLICT,
-            CallError::Receipt(ReceiptError::Ended | ReceiptError::Gone) => StatusCode::GONE,
+            CallError::Receipt(ReceiptError::Ended | ReceiptError::Reset | ReceiptError::Gone) => {
+                StatusCode::GONE
+            }
+            // Others are served.
+            CallError::Store(StoreError::NoRoom(reason)) if reason.is_clients_fault() => DENIED,
             CallError::Store(_)
             | CallError::NotReset(_)
             | CallError::Receipt(ReceiptError::Store(_)) => StatusCode::SERVICE_UNAVAILABLE,
             CallError::Named(_)
-            | CallError::Receipt(ReceiptError::Forged | ReceiptError::Nothing(_)) => {
-                StatusCode::BAD_REQUEST
-            }
+            | CallError::Receipt(
+                ReceiptError::Forged | ReceiptError::Nothing(_) | ReceiptError::Cost { .. },
+            ) => StatusCode::BAD_REQUEST,
         }
     }
 }

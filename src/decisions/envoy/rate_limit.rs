@@ -11,7 +11,7 @@ use tollgate_gate::{
     Arrival, CallHead, Gate, Program, rate_limit_fields,
     tally::{DecidedCharge, Tally},
 };
-use tollgate_limit::{Charge, Standing, Verdict};
+use tollgate_limit::{Charge, Outcome, Standing, Verdict};
 use tollgate_policy::{HeaderFamily, HeaderProfile, Policy};
 use tollgate_response::{Account, Body, GrpcCode, Rejection, call_error, call_response};
 use tollgate_store::{Adjustment, StoreError};
@@ -24,7 +24,9 @@ use tollgate_wire::envoy::{
 };
 
 use super::Fault;
-use crate::decisions::named_limits::{Afterwards, DescriptorError, DescriptorPlan};
+use crate::decisions::named_limits::{
+    Afterwards, Asker, DescriptorError, DescriptorPart, DescriptorPlan,
+};
 
 /// The path of the method.
 pub(super) const PATH: &str = "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
@@ -106,7 +108,8 @@ pub(super) async fn rate_limit(
         snapshot,
         request_id: &gate.request_ids().of(&parts.headers, peer.is_trusted),
     };
-    match DescriptorPlan::of(&snapshot.policies, &shared.identifier.hasher, request, now) {
+    let asker = Asker { identifier: &shared.identifier, address: peer.address };
+    match DescriptorPlan::of(&snapshot.policies, asker, request, now) {
         Ok(Some(plan)) => charge(&head, plan).await,
         Ok(None) => RateLimitAnswer {
             answer: Ok(answer_with(vec![unlimited(); request.descriptors.len()])),
@@ -127,6 +130,7 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> Rat
     let now = head.arrival.now;
     let decision = store.charge(&plan.charges, now).await;
     let mut standings: Vec<Option<Standing>> = vec![None; plan.charges.len()];
+    let mut is_overdrawn = false;
     let tally = decision.map(|decision| {
         let is_allowed = decision.verdict == Verdict::Allow;
         let tally = Tally::charged(plan, decision, now, store.unsettled());
@@ -134,18 +138,24 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> Rat
             // What has happened is counted whatever becomes of the others.
             let is_due = is_allowed || matches!(later, Afterwards::Take(_));
             let Some(own) = tally.at(at).filter(|_| is_due) else { continue };
-            let standing = correct(head, policy, &own, later, tally.store_time(now));
-            if let Some(place) = standings.get_mut(at) {
-                *place = standing;
-            }
+            let Some(place) = standings.get_mut(at) else { continue };
+            *place = correct(head, policy, &own, *place, later, tally.store_time(now)).or(*place);
+        }
+        is_overdrawn = is_allowed && has_overdrawn(&tally, &parts, &standings);
+        if is_overdrawn {
+            give_back(head, policy, &tally, &mut standings);
         }
         tally
     });
     call.conclude(tally, who, now);
     let answer = match (call.rejection(), call.tally()) {
+        // Others are served: Envoy must not let this one pass as if nobody had answered.
+        (Some(Rejection::Store(StoreError::NoRoom(reason))), _) if reason.is_clients_fault() => {
+            Ok(answer_with(parts.iter().map(DescriptorPart::without_room).collect()))
+        }
         (Some(Rejection::Store(error)), _) => Err((*error).into()),
         (_, Some(tally)) => {
-            let mut answer = response_of(tally, &parts, &standings, now);
+            let mut answer = response_of(tally, &parts, &standings, is_overdrawn, now);
             let mut fields = HeaderMap::new();
             let profile = policy.responses.headers;
             let is_named = profile.families().contains(&HeaderFamily::Ietf)
@@ -169,19 +179,22 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> Rat
     RateLimitAnswer { account: call.end(status), answer }
 }
 
-/// Takes or gives back hits that need not fit, when the store's clock has `time`. Returns how the
-/// limit stands then.
+/// Takes or gives back hits that need not fit, when the store's clock has `time`, and after earlier
+/// ones have brought the limit to a `standing`. Returns how it stands then; none if that is not
+/// known, or there was nothing to do.
 fn correct(
     head: &CallHead<'_, '_>,
     policy: &Policy,
     own: &DecidedCharge<'_, '_>,
+    standing: Option<Standing>,
     later: Afterwards,
     time: Timestamp,
 ) -> Option<Standing> {
+    let outcome = Outcome { standing: standing.unwrap_or(*own.standing()), ..*own.outcome };
     let (adjustment, units) = match later {
         Afterwards::Take(units) => (Adjustment::Take, units),
         Afterwards::GiveBack(units) => {
-            let receipt = own.charge.quota.open_receipt(own.standing(), units, time)?;
+            let receipt = own.charge.quota.open_receipt(&outcome.standing, units, time)?;
             (Adjustment::GiveBack(receipt), units)
         }
     };
@@ -190,33 +203,84 @@ fn correct(
     }
     let charge = Charge { cost: units, ..*own.charge };
     let now = head.arrival.now;
-    let standing = head.gate.store().settle(&charge, own.outcome, adjustment, now);
+    let standing = head.gate.store().settle(&charge, &outcome, adjustment, now);
     head.count_adjustment(policy, own.planned.limit, adjustment, units);
     standing
 }
 
-/// The answer for each descriptor.
+/// Whether hits that have happened are more than an enforced limit allows: then the request is
+/// denied.
+fn has_overdrawn(
+    tally: &Tally<'_>,
+    parts: &[DescriptorPart],
+    standings: &[Option<Standing>],
+) -> bool {
+    let happened = parts.iter().filter(|part| part.has_happened).flat_map(|part| &part.charges);
+    happened.into_iter().any(|at| {
+        let standing = standings.get(*at).copied().flatten();
+        let is_over = standing.is_some_and(|standing| standing.used > standing.limit);
+        is_over && tally.at(*at).is_some_and(|own| own.planned.role.is_enforced())
+    })
+}
+
+/// Gives back what was admitted of a request that is denied by what has happened: all descriptors
+/// are charged or none.
+fn give_back(
+    head: &CallHead<'_, '_>,
+    policy: &Policy,
+    tally: &Tally<'_>,
+    standings: &mut [Option<Standing>],
+) {
+    for (at, place) in standings.iter_mut().enumerate() {
+        let Some(own) = tally.at(at) else { continue };
+        let Some(receipt) = own.outcome.receipt else { continue };
+        let adjustment = Adjustment::GiveBack(receipt);
+        let now = head.arrival.now;
+        let outcome = Outcome { standing: place.unwrap_or(*own.standing()), ..*own.outcome };
+        *place = head.gate.store().settle(own.charge, &outcome, adjustment, now).or(*place);
+        head.count_adjustment(policy, own.planned.limit, adjustment, own.charge.cost);
+    }
+}
+
+/// The answer for each descriptor. If what has happened `is_overdrawn`, nothing else was charged.
 fn response_of(
     tally: &Tally<'_>,
-    parts: &[impl AsRef<[usize]>],
+    parts: &[DescriptorPart],
     standings: &[Option<Standing>],
+    is_overdrawn: bool,
     now: Timestamp,
 ) -> RateLimitResponse {
-    let counted = |at: &usize| {
+    let counted = |at: &usize, has_happened: bool| {
         let own = tally.at(*at)?;
         let standing = standings.get(*at).copied().flatten().unwrap_or(*own.standing());
-        let is_over = standing.used > standing.limit;
-        let has_room = !own.planned.role.is_enforced() || (own.outcome.fits() && !is_over);
+        let has_room = match own.planned.role.is_enforced() {
+            false => true,
+            true if has_happened => standing.used <= standing.limit,
+            // It was given back where hits that have happened leave no room for it.
+            true if is_overdrawn => standing.remaining >= own.charge.cost,
+            true => own.outcome.fits(),
+        };
         Some(CounterStanding { own, standing, has_room })
     };
-    let status = |part: &[usize]| {
+    let status = |part: &DescriptorPart| {
+        let all = part.charges.iter().filter_map(|at| counted(at, part.has_happened));
         // What denies comes first, then what has the least left.
-        let tightest = part.iter().filter_map(counted).min_by_key(|it| {
+        let tightest = all.min_by_key(|it| {
             (it.has_room, std::cmp::Reverse(it.standing.retry), it.standing.remaining)
         });
         tightest.map_or_else(unlimited, |it| it.status(tally.store_time(now)))
     };
-    answer_with(parts.iter().map(|part| status(part.as_ref())).collect())
+    answer_with(parts.iter().map(status).collect())
+}
+
+impl DescriptorPart {
+    /// The status if there is no room for its counters.
+    fn without_room(&self) -> DescriptorStatus {
+        match self.charges.is_empty() {
+            true => unlimited(),
+            false => DescriptorStatus { code: Code::OverLimit.into(), ..unlimited() },
+        }
+    }
 }
 
 /// A descriptor without a limit.

@@ -1,9 +1,12 @@
 //! The charges of a limit that is asked for by name.
 
+use std::{net::IpAddr, str};
+
 use tollgate_clock::Timestamp;
 use tollgate_gate::charge_plan::{ChargePlan, ChargeRole, PlannedLimit};
-use tollgate_limit::{Key, Origin};
-use tollgate_policy::{Allowance, Enforcement, KeyValue, Limit};
+use tollgate_identity::{Identifier, Prefixes, canonical};
+use tollgate_limit::{Hashing, Key, Origin};
+use tollgate_policy::{Allowance, Enforcement, KeyPart, KeyValue, Limit};
 
 /// What is asked of a limit.
 #[derive(Clone, Copy)]
@@ -14,13 +17,79 @@ pub(super) struct ChargeTerms {
     pub(super) cost: u32,
     /// When.
     pub(super) now: Timestamp,
+    /// Who may have made up the counters.
+    pub(super) origin: Origin,
+}
+
+/// Who asks, and how what is named becomes keys.
+#[derive(Clone, Copy)]
+pub(in crate::decisions) struct Asker<'a> {
+    /// Hashes keys.
+    pub(in crate::decisions) identifier: &'a Identifier,
+    /// The address that the question comes from.
+    pub(in crate::decisions) address: IpAddr,
+}
+
+/// What Envoy fills with the client's address, and with its network.
+const REMOTE_ADDRESS: &str = "remote_address";
+const MASKED_ADDRESS: &str = "masked_remote_address";
+
+impl<'a> Asker<'a> {
+    pub(super) fn hasher(&self) -> &'a Hashing {
+        &self.identifier.hasher
+    }
+
+    /// Who may have made up a counter that a program names by this key. The client is the asker; of
+    /// a key that is an address, that address.
+    pub(super) fn origin_of_key(&self, limit: &Limit, key: &[u8]) -> Origin {
+        let address = || str::from_utf8(key).ok()?.parse().ok();
+        match limit.verified {
+            true => Origin::Verified,
+            false => self.chosen_by(address()),
+        }
+    }
+
+    /// Who may have made up a counter for a descriptor with these entries. The client is the asker;
+    /// where Envoy tells an address, that address.
+    pub(super) fn origin_of_descriptor<'d>(
+        &self,
+        limit: &Limit,
+        mut entries: impl Iterator<Item = (&'d str, &'d str)>,
+    ) -> Origin {
+        if limit.verified {
+            return Origin::Verified;
+        }
+        let address = entries.find_map(|(key, value)| match key {
+            REMOTE_ADDRESS => value.parse().ok(),
+            MASKED_ADDRESS => value.split_once('/')?.0.parse().ok(),
+            _ => None,
+        });
+        let is_address = |part: &KeyPart| match part {
+            KeyPart::Descriptor(name) => [REMOTE_ADDRESS, MASKED_ADDRESS].contains(&&**name),
+            _ => false,
+        };
+        match address.map(canonical) {
+            Some(IpAddr::V4(_)) if limit.per.parts.iter().all(is_address) => Origin::Address,
+            address => self.chosen_by(address),
+        }
+    }
+
+    /// Who may have made up a counter that a receipt is for.
+    pub(super) fn origin_of_receipt(&self, limit: &Limit) -> Origin {
+        if limit.verified { Origin::Verified } else { self.chosen_by(None) }
+    }
+
+    fn chosen_by(&self, address: Option<IpAddr>) -> Origin {
+        let address = address.unwrap_or(self.address);
+        Origin::Chosen { by: self.identifier.hash_address(address, Prefixes::default()) }
+    }
 }
 
 /// Adds the charges of one limit, on the counters of one owner, which has what `is_for` says.
 pub(super) fn add<'p>(
     plan: &mut ChargePlan<'p>,
     limit: &'p Limit,
-    ChargeTerms { owner, cost, now }: ChargeTerms,
+    ChargeTerms { owner, cost, now, origin }: ChargeTerms,
     is_for: impl Fn(&KeyValue) -> bool,
 ) {
     let mut overrides = limit.overrides.0.iter();
@@ -38,7 +107,6 @@ pub(super) fn add<'p>(
         let key = Key::new(owner, owner, allowance.id);
         // A slot is held or not.
         let units = if allowance.quota.holds_leases() { cost.min(1) } else { cost };
-        // Only who may ask makes up keys.
-        plan.add(planned, planned.charge(key, units, Origin::Verified));
+        plan.add(planned, planned.charge(key, units, origin));
     }
 }

@@ -3,11 +3,11 @@
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_gate::{charge_plan::ChargePlan, hash_descriptor};
-use tollgate_limit::{Hashing, Stance};
+use tollgate_limit::Stance;
 use tollgate_policy::{DescriptorCharge, DescriptorRule, KeyValue, Policies, Policy, Wanted};
 use tollgate_wire::envoy::rate_limit::{RateLimitDescriptor, RateLimitRequest};
 
-use super::charges::{ChargeTerms, add};
+use super::charges::{Asker, ChargeTerms, add};
 
 /// Why descriptors cannot be planned: Envoy has to ask otherwise.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,9 +20,6 @@ pub(in crate::decisions) enum DescriptorError {
         "a request has to have 1 to {MAX_DESCRIPTORS} descriptors, with up to {MAX_ENTRIES} entries each"
     )]
     Number,
-    /// A number of hits is out of range.
-    #[error("hits_addend has to be 0 to {MAX_HITS}")]
-    Hits,
 }
 
 /// Descriptors of a request.
@@ -31,7 +28,7 @@ const MAX_DESCRIPTORS: usize = 64;
 /// Entries of a descriptor.
 const MAX_ENTRIES: usize = 32;
 
-/// Hits of a descriptor: what a limit can be.
+/// The most hits of a descriptor, which more count as: what a limit can be.
 const MAX_HITS: u32 = i32::MAX as u32;
 
 /// Planned charges of descriptors.
@@ -40,12 +37,21 @@ pub(in crate::decisions) struct DescriptorPlan<'p> {
     pub(in crate::decisions) policy: &'p Policy,
     /// All charges that have to fit.
     pub(in crate::decisions) plan: ChargePlan<'p>,
-    /// For each descriptor, the positions of its charges in the plan.
-    pub(in crate::decisions) parts: Vec<SmallVec<[usize; 2]>>,
+    /// The charges of each descriptor.
+    pub(in crate::decisions) parts: Vec<DescriptorPart>,
     /// What is corrected once the charges are taken: the position of a charge, and the hits.
     pub(in crate::decisions) afterwards: Vec<(usize, Afterwards)>,
     /// The first descriptor that has limits, as denials name it.
     pub(in crate::decisions) who: String,
+}
+
+/// The charges of a descriptor.
+#[derive(Clone, Debug, Default)]
+pub(in crate::decisions) struct DescriptorPart {
+    /// Their positions in the plan.
+    pub(in crate::decisions) charges: SmallVec<[usize; 2]>,
+    /// Whether its hits have happened: they are taken whatever becomes of the rest.
+    pub(in crate::decisions) has_happened: bool,
 }
 
 /// What is done with hits that need not fit.
@@ -64,7 +70,7 @@ impl<'p> DescriptorPlan<'p> {
     /// [`DescriptorError`].
     pub(in crate::decisions) fn of(
         policies: &'p Policies,
-        hasher: &Hashing,
+        asker: Asker<'_>,
         request: &RateLimitRequest,
         now: Timestamp,
     ) -> Result<Option<DescriptorPlan<'p>>, DescriptorError> {
@@ -79,9 +85,8 @@ impl<'p> DescriptorPlan<'p> {
         }
         let hits = descriptors.iter().map(|own| {
             let hits = own.hits_addend.unwrap_or_else(|| u64::from((*hits_addend).max(1)));
-            u32::try_from(hits).ok().filter(|hits| *hits <= MAX_HITS).ok_or(DescriptorError::Hits)
+            u32::try_from(hits).unwrap_or(MAX_HITS).min(MAX_HITS)
         });
-        let hits = hits.collect::<Result<Vec<u32>, _>>()?;
         let has_domain =
             |policy: &&Policy| policy.descriptors.iter().any(|rule| *rule.domain == **domain);
         let Some(policy) = policies.iter().find(has_domain) else { return Ok(None) };
@@ -100,30 +105,31 @@ impl<'p> DescriptorPlan<'p> {
                 .iter()
                 .find(|rule| *rule.domain == **domain && rule.matches(pairs(descriptor)));
             let part = rule.map(|rule| {
-                planned.add_descriptor(rule, descriptor, hits, hasher, &mut counters, now)
+                planned.add_descriptor(rule, descriptor, hits, asker, &mut counters, now)
             });
             planned.parts.push(part.unwrap_or_default());
         }
         Ok(Some(planned))
     }
 
-    /// Adds the charges of a descriptor. Returns their positions.
+    /// Adds the charges of a descriptor.
     fn add_descriptor(
         &mut self,
         rule: &'p DescriptorRule,
         descriptor: &RateLimitDescriptor,
         hits: u32,
-        hasher: &Hashing,
+        asker: Asker<'_>,
         counters: &mut Vec<Counter>,
         now: Timestamp,
-    ) -> SmallVec<[usize; 2]> {
+    ) -> DescriptorPart {
         if self.who.is_empty() {
             let entries = pairs(descriptor).map(|(key, value)| format!("{key} {value}"));
             self.who = entries.collect::<Vec<String>>().join(", ");
         }
-        let mut part = SmallVec::new();
+        let has_happened = rule.charge == DescriptorCharge::Always;
+        let mut part = DescriptorPart { charges: SmallVec::new(), has_happened };
         for limit in rule.limits.iter().filter_map(|at| self.policy.limits.get(*at)) {
-            let owner = hash_descriptor(hasher, &limit.per, pairs(descriptor));
+            let owner = hash_descriptor(asker.hasher(), &limit.per, pairs(descriptor));
             let units = hits.saturating_mul(limit.cost.default).min(MAX_HITS);
             let (cost, later) = match (descriptor.is_negative_hits, rule.charge) {
                 (true, _) => (0, Some(Afterwards::GiveBack(units))),
@@ -139,6 +145,9 @@ impl<'p> DescriptorPlan<'p> {
                     for charge in self.plan.charges.get_mut(range.clone()).into_iter().flatten() {
                         charge.cost = charge.cost.saturating_add(cost).min(MAX_HITS);
                     }
+                    if !has_happened {
+                        self.enforce(range.clone());
+                    }
                     range
                 }
                 None => {
@@ -149,9 +158,11 @@ impl<'p> DescriptorPlan<'p> {
                         }
                         _ => false,
                     };
-                    add(&mut self.plan, limit, ChargeTerms { owner, cost, now }, is_for);
+                    let origin = asker.origin_of_descriptor(limit, pairs(descriptor));
+                    let terms = ChargeTerms { owner, cost, now, origin };
+                    add(&mut self.plan, limit, terms, is_for);
                     let charges = first..self.plan.charges.len();
-                    if rule.charge == DescriptorCharge::Always {
+                    if has_happened {
                         // What has happened denies nothing else.
                         for charge in
                             self.plan.charges.get_mut(charges.clone()).into_iter().flatten()
@@ -166,9 +177,21 @@ impl<'p> DescriptorPlan<'p> {
                 }
             };
             self.afterwards.extend(range.clone().filter_map(|at| Some((at, later?))));
-            part.extend(range);
+            part.charges.extend(range);
         }
         part
+    }
+
+    /// Has charges deny what does not fit, as their limit says: a descriptor needs them to fit.
+    fn enforce(&mut self, range: std::ops::Range<usize>) {
+        let planned = self.plan.limits.get(range.clone()).into_iter().flatten();
+        let charges = self.plan.charges.get_mut(range).into_iter().flatten();
+        for (planned, charge) in planned.zip(charges) {
+            charge.stance = match planned.role.is_enforced() {
+                true => Stance::Enforce,
+                false => Stance::Observe,
+            };
+        }
     }
 }
 

@@ -3,11 +3,10 @@
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_gate::{charge_plan::ChargePlan, hash_named_key};
-use tollgate_limit::Hashing;
 use tollgate_policy::{KeyValue, Limit, Policies, Policy, Wanted};
 
 use super::{
-    charges::{ChargeTerms, add},
+    charges::{Asker, ChargeTerms, add},
     client_time::MAX_AHEAD,
 };
 
@@ -67,7 +66,7 @@ const MAX_CHARGES: usize = 8;
 const MAX_KEY: usize = 256;
 
 /// The most that a charge can cost.
-const MAX_COST: u32 = i32::MAX as u32;
+pub(super) const MAX_COST: u32 = i32::MAX as u32;
 
 /// Planned charges of a program.
 pub(in crate::decisions) struct NamedPlan<'p> {
@@ -85,7 +84,7 @@ impl<'p> NamedPlan<'p> {
     /// [`NamedError`].
     pub(in crate::decisions) fn of(
         policies: &'p Policies,
-        hasher: &Hashing,
+        asker: Asker<'_>,
         charges: &[NamedCharge<'_>],
         at: Option<Timestamp>,
         now: Timestamp,
@@ -111,15 +110,16 @@ impl<'p> NamedPlan<'p> {
             if charge.cost.is_some_and(|cost| cost > MAX_COST) {
                 return Err(NamedError::Cost(name()));
             }
-            let owner = hash_named_key(hasher, charge.key);
+            let owner = hash_named_key(asker.hasher(), charge.key);
             if seen.contains(&(limit.position, owner)) {
                 return Err(NamedError::Twice(name()));
             }
             seen.push((limit.position, owner));
             let cost = charge.cost.unwrap_or(limit.cost.default);
             let is_for = |own: &KeyValue| matches!(&own.value, Wanted::Text(key) if key.as_bytes() == charge.key);
-            let time = at.unwrap_or(now);
-            add(&mut plan, limit, ChargeTerms { owner, cost, now: time }, is_for);
+            let origin = asker.origin_of_key(limit, charge.key);
+            let terms = ChargeTerms { owner, cost, now: at.unwrap_or(now), origin };
+            add(&mut plan, limit, terms, is_for);
             if at.is_some() && plan.charges.iter().any(|charge| charge.quota.holds_leases()) {
                 return Err(NamedError::SlotAt(name()));
             }

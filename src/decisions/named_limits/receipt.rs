@@ -2,21 +2,25 @@
 //!
 //! A receipt is signed under the counters' secret, so every proxy that shares the counters takes
 //! it, and nobody can make one up. It is bound to the windows that were charged, ends with the last
-//! of them, and is used once: a counter of its own, of one unit, is charged when it is shown.
+//! of them or with a reset of their counters, and is used once. Both are marks in the store
+//! (`marks`).
 
-use std::{rc::Rc, time::Duration};
+use std::rc::Rc;
 
 use aws_lc_rs::{hmac, rand};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use tollgate_clock::Timestamp;
 use tollgate_gate::tally::{DecidedCharge, Tally};
-use tollgate_limit::{
-    Align, Charge, DecidedBy, Fallback, FixedWindow, Hashing, Key, LimitId, Origin, Quota, Scope,
-    Verdict, WhenFull,
-};
+use tollgate_limit::{Charge, DecidedBy, Hashing, Key, Verdict};
 use tollgate_policy::{Allowance, Limit, Policies, Policy};
 use tollgate_store::{Store, StoreError};
+
+use super::{
+    charges::Asker,
+    marks::{self, Part},
+    plan::MAX_COST,
+};
 
 /// Why a receipt is not taken.
 #[derive(Debug, thiserror::Error)]
@@ -30,6 +34,17 @@ pub(in crate::decisions) enum ReceiptError {
     /// It was shown before.
     #[error("the receipt was used before")]
     Used,
+    /// A counter was reset since.
+    #[error("the receipt has ended, as its counter was reset")]
+    Reset,
+    /// A cost is out of range.
+    #[error("the cost for limit `{limit}` has to be 0 to {most}")]
+    Cost {
+        /// The limit.
+        limit: Box<str>,
+        /// Units.
+        most: u32,
+    },
     /// The policy has changed since.
     #[error("the receipt is of a limit that is not in force any more")]
     Gone,
@@ -48,6 +63,9 @@ struct Written {
     p: Box<str>,
     /// Makes it distinct.
     n: [u8; 16],
+    /// When it was made, by the clock of the store. Those of earlier releases do not say.
+    #[serde(default)]
+    w: u64,
     /// When it ends.
     e: u64,
     /// What was taken.
@@ -74,15 +92,6 @@ struct ReceiptEntry {
     d: u8,
 }
 
-/// The part of a receipt that is redeemed. Each is used once.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(in crate::decisions) enum Part {
-    /// Units of rates.
-    Units,
-    /// Slots of limits with `concurrent`.
-    Slots,
-}
-
 /// What a receipt is shown for.
 #[derive(Clone, Copy)]
 pub(in crate::decisions) struct RedeemRequest<'r> {
@@ -90,6 +99,8 @@ pub(in crate::decisions) struct RedeemRequest<'r> {
     pub(in crate::decisions) part: Part,
     /// Only this limit; none: all.
     pub(in crate::decisions) limit: Option<&'r str>,
+    /// What is to have been charged in the end.
+    pub(in crate::decisions) cost: u32,
 }
 
 /// What a receipt was made for, once it is redeemed.
@@ -111,11 +122,15 @@ pub(in crate::decisions) struct ReceiptCharge<'p> {
 
 const VERSION: u8 = 1;
 const MAC_BYTES: usize = 32;
-/// Longer texts are none of ours.
-const MAX_TEXT: usize = 4096;
+/// Longer texts are none of ours: 8 charges of limits with 4 windows, and the longest names, come to
+/// less.
+const MAX_TEXT: usize = 16 * 1024;
 
-/// The kinds of parts that are hashed here: those of receipts, and of signatures.
-const RECEIPT: u8 = b'R';
+/// How many times what a limit allows at once may be taken of it by a settlement, where what is
+/// owed is worked off: else one settlement could lock a counter for years.
+const MOST_OWED: u32 = 100;
+
+/// The kind of parts that are hashed here: those of signatures.
 const SIGNATURE: u8 = b'S';
 
 /// A receipt for what a tally has taken, as of `now`, or at the program's instant; none: it has
@@ -135,6 +150,7 @@ pub(in crate::decisions) fn sign(
     let written = Written {
         p: (*policy.name).into(),
         n: nonce,
+        w: if at.is_some() { now } else { tally.store_time(now) }.as_micros(),
         e: ends.as_micros(),
         t: taken,
         at: at.map(Timestamp::as_micros),
@@ -143,7 +159,7 @@ pub(in crate::decisions) fn sign(
     bytes.extend(serde_json::to_vec(&written).ok()?);
     let mac = hmac::sign(&signing_key(hasher), &bytes);
     bytes.extend_from_slice(mac.as_ref());
-    Some(URL_SAFE_NO_PAD.encode(bytes))
+    Some(URL_SAFE_NO_PAD.encode(bytes)).filter(|text| text.len() <= MAX_TEXT)
 }
 
 fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<ReceiptEntry> {
@@ -176,13 +192,14 @@ fn end_of(own: &DecidedCharge<'_, '_>, now: Timestamp) -> Timestamp {
 /// # Errors
 /// [`ReceiptError`].
 pub(in crate::decisions) async fn redeem<'p>(
-    RedeemRequest { receipt, part, limit }: RedeemRequest<'_>,
+    request: RedeemRequest<'_>,
     policies: &'p Policies,
-    hasher: &Hashing,
+    asker: Asker<'_>,
     store: &Rc<Store>,
     now: Timestamp,
 ) -> Result<Redemption<'p>, ReceiptError> {
-    let written = verified(receipt, hasher).ok_or(ReceiptError::Forged)?;
+    let RedeemRequest { receipt, part, limit, cost } = request;
+    let written = verified(receipt, asker.hasher()).ok_or(ReceiptError::Forged)?;
     let at = written.at.map(Timestamp::from_micros);
     let ends = Timestamp::from_micros(written.e);
     if at.is_none() && ends <= now {
@@ -190,7 +207,8 @@ pub(in crate::decisions) async fn redeem<'p>(
     }
     let policy = policies.iter().find(|policy| *policy.name == *written.p);
     let policy = policy.ok_or(ReceiptError::Gone)?;
-    let all = written.t.iter().map(|taken| redeemed(taken, policy).ok_or(ReceiptError::Gone));
+    let all =
+        written.t.iter().map(|taken| redeemed(taken, policy, asker).ok_or(ReceiptError::Gone));
     let mut all = all.collect::<Result<Vec<_>, _>>()?;
     all.retain(|own| {
         own.charge.quota.holds_leases() == (part == Part::Slots)
@@ -202,14 +220,19 @@ pub(in crate::decisions) async fn redeem<'p>(
             Part::Slots => "release: no limit in it has `concurrent`",
         }));
     }
-    let quota = once(at.unwrap_or(now), ends);
-    let charge = [use_of(&written.n, part, &quota, hasher)];
+    all.iter().try_for_each(|own| own.check_cost(cost))?;
+    let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
+    let made = Timestamp::from_micros(written.w);
+    if marks::was_reset_since(&charges, made, store, now).await {
+        return Err(ReceiptError::Reset);
+    }
+    let quota = marks::once(at.unwrap_or(now), ends);
+    let used = [marks::of_use(&written.n, part, &quota, asker.hasher())];
     let decision = match at {
-        None => store.charge(&charge, now).await,
+        None => store.charge(&used, now).await,
         Some(at) => {
-            let decision = store.charge_at(&charge, at, now);
+            let decision = store.charge_at(&used, at, now);
             // Not before: the counter of an earlier use may be dropped as soon as it has ended.
-            let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
             if store.client_timed().has_ended(&charges, ends) {
                 return Err(ReceiptError::Ended);
             }
@@ -222,26 +245,20 @@ pub(in crate::decisions) async fn redeem<'p>(
     }
 }
 
-/// One unit until a receipt ends.
-fn once(from: Timestamp, ends: Timestamp) -> Quota {
-    let length = Duration::from_secs(ends.saturating_since(from).as_secs() + 1);
-    Quota::FixedWindow(FixedWindow { limit: 1, align: Align::FirstRequest(length) })
-}
-
-/// A charge of the counter that each part of a receipt has for itself.
-fn use_of<'q>(nonce: &[u8; 16], part: Part, quota: &'q Quota, hasher: &Hashing) -> Charge<'q> {
-    let kind: &[u8] = match part {
-        Part::Units => b"units",
-        Part::Slots => b"slots",
-    };
-    let hash = hasher.hash([(RECEIPT, nonce.as_slice()), (RECEIPT, kind)]);
-    Charge {
-        scope: Scope::Shared,
-        origin: Origin::Verified,
-        fallback: Fallback::Closed,
-        full: WhenFull::Closed,
-        // The length may be another one when it is shown again, and must not make another counter.
-        ..Charge::new(Key::new(hash, hash, LimitId::new("", "receipt", "once", 0)), quota, 1)
+impl ReceiptCharge<'_> {
+    /// # Errors
+    /// A settlement cannot cost so much.
+    fn check_cost(&self, cost: u32) -> Result<(), ReceiptError> {
+        let quota = self.charge.quota;
+        let most = match quota.refill_time() {
+            Some(_) => quota.capacity().saturating_mul(MOST_OWED).min(MAX_COST),
+            None => MAX_COST,
+        };
+        let most = most.max(self.charge.cost);
+        match cost > most {
+            true => Err(ReceiptError::Cost { limit: self.limit.name.clone(), most }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -259,7 +276,11 @@ fn signing_key(hasher: &Hashing) -> hmac::Key {
 }
 
 /// A charge as it was, by the policy that is in force now: its rate may be another one.
-fn redeemed<'p>(taken: &ReceiptEntry, policy: &'p Policy) -> Option<ReceiptCharge<'p>> {
+fn redeemed<'p>(
+    taken: &ReceiptEntry,
+    policy: &'p Policy,
+    asker: Asker<'_>,
+) -> Option<ReceiptCharge<'p>> {
     let limit = policy.limits.iter().find(|limit| limit.name == taken.l && limit.is_named())?;
     let of_overrides = limit.overrides.0.iter().map(|own| &own.allowances);
     let mut allowances = limit.rates.iter().chain(of_overrides).flatten();
@@ -268,6 +289,7 @@ fn redeemed<'p>(taken: &ReceiptEntry, policy: &'p Policy) -> Option<ReceiptCharg
     let key = Key { owner: taken.o, entry: taken.k };
     let charge = Charge {
         scope: limit.scope(),
+        origin: asker.origin_of_receipt(limit),
         fallback: limit.fallback,
         full: limit.full,
         ..Charge::new(key, &allowance.quota, taken.c)

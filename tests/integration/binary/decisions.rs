@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{Folder, Running, assert_exit, send, text};
-use crate::support::{PATIENCE, Upstream, free_address, get};
+use crate::support::{PATIENCE, Upstream, free_address, get, post};
 
 const VECTORS: &str = include_str!("../../decisions/vectors.txt");
 
@@ -424,4 +424,27 @@ fn listeners_of_both_protocols_are_handed_over() {
     let output = second.finish();
     assert_exit(&output, 0);
     assert!(!text(&output.stderr).contains("not listened at any more"), "{output:?}");
+}
+
+#[test]
+fn resets_of_programs_are_logged_with_who_asked_and_why() {
+    let (_folder, mut running, http, redis) = serve_named();
+    let mut talk = Talk::with(redis);
+    assert_eq!(talk.say(&encoded("TG.RESET mail eu WHY ticket-7")), ["OK"]);
+    let line = running.wait_for_event("counters of a key were reset");
+    for part in
+        ["by=\"127.0.0.1\"", "asked_by=\"redis\"", "limit=\"mail\"", "why=\"ticket-7\"", "key=\""]
+    {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert!(!line.contains("eu"), "the key is hashed: {line}");
+    let body = r#"{"limit": "mail", "key": "eu", "why": "a double run"}"#;
+    send(http, post("/v1/reset", body)).assert_status(200);
+    let line = running.wait_for_event("a double run");
+    assert!(line.contains("asked_by=\"http\"") && line.contains("limit=\"mail\""), "{line}");
+    let body = r#"{"limit": "mail", "key": "eu", "why": "two\nlines"}"#;
+    send(http, post("/v1/reset", body)).assert_status(400);
+    let told = talk.say(&encoded("TG.RESET mail eu WHEN now"));
+    assert!(told[0].starts_with("-ERR syntax error: write WHY"), "{told:?}");
+    assert_eq!(talk.say(&encoded("TG.RESET mail eu")), ["OK"]);
 }

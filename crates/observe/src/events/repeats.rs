@@ -37,8 +37,13 @@ const SUMMARY_PAUSE: Duration = Duration::from_secs(10);
 const MAX_KINDS: usize = 1000;
 
 /// What an operator does, file by file and line by line, is logged in full.
-const WHOLE: [&str; 4] =
-    ["tollgate::reload", "tollgate_preview::diff", "tollgate::cli", "tollgate::admin::callers"];
+const WHOLE: [&str; 5] = [
+    "tollgate::reload",
+    "tollgate_preview::diff",
+    "tollgate::cli",
+    "tollgate::admin::callers",
+    "tollgate::decisions::calls::reset",
+];
 
 /// The target of the events that report what was left out.
 const TALLY: &str = "tollgate_observe::events";

@@ -49,6 +49,10 @@ impl Compiler<'_> {
         let asked = |part: &KeyPart| matches!(part, KeyPart::Key | KeyPart::Descriptor(_));
         if let Some(part) = per.as_ref().and_then(|per| per.parts.iter().find(|part| asked(part))) {
             self.refuse_what_programs_ignore(raw, part, cost.as_ref());
+        } else if let (Some(verified), Some(_)) = (&raw.verified, &per) {
+            let message = "`verified` goes with `per: key` and `descriptor.<key>`";
+            let help = "remove it; who chooses other keys is known";
+            self.refuse(verified.span, message, help);
         }
         let enforcement = self.enforcement(raw);
         let fallback = self.keyword_or_default(raw.on_store_error.as_ref());
@@ -58,6 +62,7 @@ impl Compiler<'_> {
             position: 0,
             resource: HeaderValue::from_str(&name.value).ok()?,
             per: per?,
+            verified: raw.verified.as_ref().is_some_and(|verified| verified.value),
             open: OpenParts::default(),
             rates: rates?,
             overrides: Overrides::default(),

@@ -33,6 +33,7 @@ impl Compiler<'_> {
         self.warn_of_unused_limits(raw, policy);
         self.warn_of_unused_tiers(raw, policy);
         self.warn_of_free_keys(raw, policy);
+        self.warn_of_unsaid_keys(raw, policy);
         self.warn_of_exempt_networks(raw);
         self.warn_of_shared_subjects(raw, policy);
     }

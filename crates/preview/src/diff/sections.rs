@@ -234,7 +234,7 @@ pub(super) fn limits(old: &Policy, new: &Policy) -> Vec<Change> {
     old.limits.iter().filter_map(pair).flatten().collect()
 }
 
-fn limit_fields(limit: &Limit) -> [(&'static str, String); 7] {
+fn limit_fields(limit: &Limit) -> [(&'static str, String); 8] {
     // Named one by one, so that a new field cannot be forgotten here.
     let Limit {
         name: _,      // the same: limits are found by it
@@ -246,6 +246,7 @@ fn limit_fields(limit: &Limit) -> [(&'static str, String); 7] {
         overrides: _, // windows, access
         // What a limit is counted per is part of the keys that `windows` compares.
         per: Per { on_missing, parts: _, ipv4_prefix: _, ipv6_prefix: _ },
+        verified,
         cost,
         refund,
         count_when,
@@ -262,6 +263,7 @@ fn limit_fields(limit: &Limit) -> [(&'static str, String); 7] {
         ("on store error", fallback.keyword().to_owned()),
         ("on store full", words::when_full(*full).to_owned()),
         ("on missing", on_missing.keyword().to_owned()),
+        ("verified", if *verified { "yes" } else { "no" }.to_owned()),
     ]
 }
 

@@ -27,9 +27,15 @@ pub(super) type Tag = u16;
 /// The first tag of a client.
 const FIRST_CLIENT: Tag = RANKS as Tag - 1;
 
+/// The tag of [`Origin::Mark`], which has no rank.
+const MARK: Tag = Tag::MAX - 1;
+
 /// How many clients are distinguished, by a part of a hash: a client shares its bound with one in
 /// this many others. So the memory for the bounds is fixed.
-const CLIENTS: usize = (Tag::MAX - FIRST_CLIENT) as usize;
+const CLIENTS: usize = (MARK - FIRST_CLIENT) as usize;
+
+/// The fewest marks that any store may have.
+const FEWEST_MARKS: usize = 100_000;
 
 /// The part of the store, one in this many, that addresses leave to verified callers, and networks
 /// to addresses.
@@ -47,6 +53,9 @@ struct SharedRoom {
     /// How many counters each rank may have together with those behind it.
     ceilings: [usize; RANKS],
     taken: [AtomicUsize; RANKS],
+    /// Marks that there are, and may be: they take no room from counters.
+    marks: AtomicUsize,
+    max_marks: usize,
     per_address: u32,
     /// How many counters of [`Origin::Chosen`] each client has.
     by_client: Box<[AtomicU32]>,
@@ -65,6 +74,8 @@ impl Room {
         let shared = SharedRoom {
             ceilings: [max_keys, addresses, networks, chosen.min(networks)],
             taken: Default::default(),
+            marks: AtomicUsize::new(0),
+            max_marks: max_keys.max(FEWEST_MARKS),
             per_address,
             by_client: (0..CLIENTS).map(|_| AtomicU32::new(0)).collect(),
         };
@@ -98,6 +109,9 @@ impl Room {
     pub(super) fn admit(&self, needs: &[Tag]) -> Result<(), NoRoom> {
         let mut needed = [0; RANKS];
         for tag in needs {
+            if *tag == MARK && self.shared.marks.load(Ordering::Relaxed) >= self.shared.max_marks {
+                return Err(NoRoom::Marks);
+            }
             if let Some(needed) = needed.get_mut(rank(*tag)) {
                 *needed += 1;
             }
@@ -125,6 +139,9 @@ impl Room {
     /// Whether the room for counters of this tag is half used. Then there is none to spare for
     /// counters that may never be needed.
     pub(super) fn is_half_full(&self, tag: Tag) -> bool {
+        if tag == MARK {
+            return self.shared.marks.load(Ordering::Relaxed) >= self.shared.max_marks / 2;
+        }
         let mut ceilings = self.shared.ceilings.iter().enumerate().take(rank(tag) + 1);
         let half = self.shared.per_address / 2;
         ceilings.any(|(rank, ceiling)| self.taken_from(rank) >= ceiling / 2)
@@ -134,7 +151,7 @@ impl Room {
     /// Counts a new counter.
     pub(super) fn add(&self, tag: Tag) {
         self.own.fetch_add(1, Ordering::Relaxed);
-        if let Some(taken) = self.shared.taken.get(rank(tag)) {
+        if let Some(taken) = self.shared.taken_by(tag) {
             taken.fetch_add(1, Ordering::Relaxed);
         }
         if let Some(made) = self.made_by(tag) {
@@ -153,7 +170,7 @@ impl Room {
         self.remove_resident();
         // Counters that are on disk are counted some time after the start, and may be gone before.
         let less = |count: usize| count.checked_sub(1);
-        if let Some(taken) = self.shared.taken.get(rank(tag)) {
+        if let Some(taken) = self.shared.taken_by(tag) {
             let _ = taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         }
         if let Some(made) = self.made_by(tag) {
@@ -178,6 +195,10 @@ impl Room {
         let mut taken = [0; RANKS];
         for (tag, count) in by_tag.iter().enumerate() {
             let tag = Tag::try_from(tag).unwrap_or(Tag::MAX);
+            if tag == MARK {
+                self.shared.marks.store(*count as usize, Ordering::Relaxed);
+                continue;
+            }
             if let Some(taken) = taken.get_mut(rank(tag)) {
                 *taken += *count as usize;
             }
@@ -200,6 +221,13 @@ impl Room {
     }
 }
 
+impl SharedRoom {
+    /// How many counters of a tag's rank there are, or marks.
+    fn taken_by(&self, tag: Tag) -> Option<&AtomicUsize> {
+        if tag == MARK { Some(&self.marks) } else { self.taken.get(rank(tag)) }
+    }
+}
+
 /// Why a counter is refused if the ceiling of a rank is reached.
 const REFUSALS: [NoRoom; RANKS] =
     [NoRoom::Full, NoRoom::Addresses, NoRoom::Networks, NoRoom::Unverified];
@@ -211,6 +239,7 @@ pub(super) fn tag(origin: Origin) -> Tag {
         Origin::Address => 1,
         Origin::Network => 2,
         Origin::Chosen { by } => FIRST_CLIENT + (by % CLIENTS as u128) as Tag,
+        Origin::Mark => MARK,
     }
 }
 
@@ -219,8 +248,9 @@ pub(super) fn is_verified(tag: Tag) -> bool {
     tag == 0
 }
 
+/// The rank of a tag; none, a number past the last one, for marks.
 fn rank(tag: Tag) -> usize {
-    usize::from(tag.min(FIRST_CLIENT))
+    if tag == MARK { RANKS } else { usize::from(tag.min(FIRST_CLIENT)) }
 }
 
 #[cfg(test)]
@@ -302,6 +332,16 @@ mod tests {
     }
 
     #[test]
+    fn marks_have_room_of_their_own() {
+        let room = room();
+        assert_eq!(fill(&room, |_| Origin::Mark), (FEWEST_MARKS as u128, NoRoom::Marks));
+        assert_eq!((room.len(), fill(&room, |_| Origin::Verified)), (0, (80, NoRoom::Full)));
+        room.remove(tag(Origin::Mark));
+        assert_eq!(room.admit(&[tag(Origin::Mark)]), Ok(()));
+        assert_eq!(room.len(), 80);
+    }
+
+    #[test]
     fn stores_that_share_a_room_fill_it_together() {
         let room = room();
         let other = room.beside();
@@ -315,7 +355,7 @@ mod tests {
     #[test]
     fn no_tag_is_that_of_a_free_slot() {
         for by in [0, CLIENTS as u128 - 1, u128::MAX] {
-            assert!((FIRST_CLIENT..Tag::MAX).contains(&tag(Origin::Chosen { by })), "{by}");
+            assert!((FIRST_CLIENT..MARK).contains(&tag(Origin::Chosen { by })), "{by}");
         }
     }
 }

@@ -8,7 +8,30 @@ use crate::{
     Chooser, Enforcement, KeyPart, Limit, Policy, Route, compile::Compiler, file::RawPolicy,
 };
 
+/// What Envoy fills with the client's address, and its network: a client does not choose them.
+const ADDRESSES: [&str; 2] = ["remote_address", "masked_remote_address"];
+
 impl Compiler<'_> {
+    /// Keys of programs and descriptors of Envoy are mostly what clients have sent.
+    pub(super) fn warn_of_unsaid_keys(&mut self, raw: &RawPolicy, policy: &Policy) {
+        for (limit, (_, raw)) in policy.limits.iter().zip(raw.limits.iter()) {
+            let is_asked = |part: &&KeyPart| match part {
+                KeyPart::Descriptor(name) => !ADDRESSES.contains(&&**name),
+                part => part.chooser() == Chooser::Program,
+            };
+            let Some(part) = limit.per.parts.iter().find(is_asked) else { continue };
+            if raw.verified.is_some() {
+                continue;
+            }
+            let message = format!(
+                "who chooses `{part}` is not said: its counters have the room of `unverified_keys`"
+            );
+            let help = "write `verified: true` if no client can make up values, as where there is \
+                        one for each of your accounts; else `verified: false`";
+            self.warn(Rule::UnverifiedKey, raw.per.span, message, help);
+        }
+    }
+
     pub(super) fn warn_of_free_keys(&mut self, raw: &RawPolicy, policy: &Policy) {
         for (at, (limit, (_, raw))) in policy.limits.iter().zip(raw.limits.iter()).enumerate() {
             let Some(part) = free_part(limit).filter(|_| !is_bounded(at, policy)) else { continue };
