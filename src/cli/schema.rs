@@ -141,6 +141,8 @@ mod tests {
         }
     }
 
+    const PATHS: &str = "upstreams: { a: { servers: [http://h], paths: { WORD } } }";
+
     /// Fields that take one of several words: where one is written, the kind of file, the part of
     /// its schema, the field.
     const WORDS: &[(&str, Kind, &str, &str)] = &[
@@ -176,6 +178,12 @@ mod tests {
         ("upstreams: { a: { servers: [http://h], WORD } }", Kind::Policy, "upstream", "protocol"),
         ("upstreams: { a: { servers: [http://h], WORD } }", Kind::Policy, "upstream", "balance"),
         ("paths: { WORD }", Kind::Policy, "paths_section", "encoded_slash"),
+        (PATHS, Kind::Policy, "upstream_paths_section", "framework"),
+        (PATHS, Kind::Policy, "upstream_paths_section", "case"),
+        (PATHS, Kind::Policy, "upstream_paths_section", "trailing_slash"),
+        (PATHS, Kind::Policy, "upstream_paths_section", "matrix_params"),
+        (PATHS, Kind::Policy, "upstream_paths_section", "suffix"),
+        (PATHS, Kind::Policy, "upstream_paths_section", "path_info"),
         ("cors: { origins: [https://a.test], WORD }", Kind::Policy, "cors_section", "preflight"),
         ("access_log: { WORD }", Kind::Settings, "access_log_section", "format"),
         ("access_log: { WORD }", Kind::Settings, "access_log_section", "only"),

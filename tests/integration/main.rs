@@ -17,6 +17,9 @@ mod floors;
 /// Which route a request takes, and that no spelling of it takes another.
 mod routing;
 
+/// What an upstream's framework takes for the path of a route takes that route.
+mod readings;
+
 /// Networks that routes name: which requests they match, and which clients they let in.
 mod networks;
 

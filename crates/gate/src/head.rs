@@ -116,12 +116,12 @@ impl<'r> Head<'r> {
         }
     }
 
-    /// The path that the upstream of a route is asked for, before the route rewrites it: what the
-    /// route's pattern spells out is spelled so, and the rest is in normal form.
+    /// What the upstream of a route is asked for, before the route rewrites it: a path, and perhaps
+    /// a query that is written otherwise.
     pub(super) fn path_for(&self, route: &Route) -> Cow<'_, str> {
-        match self.plain {
-            None => Cow::Borrowed(&self.path),
-            Some(_) => route.path.spell(&self.path),
+        match self.plain.is_none() && route.reading.is_literal() {
+            true => Cow::Borrowed(&self.path),
+            false => route.path.spell(&self.path, route.reading),
         }
     }
 
@@ -130,7 +130,7 @@ impl<'r> Head<'r> {
     pub(super) fn target(&self, sources: &TokenSources, route: &Route) -> Target {
         let query = self.uri.query().map(|query| sources.strip_query(query));
         let spelled = self.path_for(route);
-        let path = route.rewrite.rewrite(&spelled);
+        let path = route.rewrite.rewrite(&spelled, route.reading);
         let is_unchanged = self.form == Form::Origin
             && matches!(self.path, Cow::Borrowed(_))
             && path == self.path

@@ -36,7 +36,10 @@ impl KeyBuilder<'_, '_, '_> {
             }
             Wanted::Network(network) => network.contains(&client.address),
             Wanted::Host(pattern) => head.host().is_some_and(|host| pattern.matches(host)),
-            Wanted::Path(pattern) => context.route.is_some() && pattern.matches(head.plain_path()),
+            Wanted::Path(pattern) => {
+                let reading = context.route.map(|route| route.reading);
+                reading.is_some_and(|reading| pattern.takes(head.plain_path(), reading))
+            }
             Wanted::Claim { value, issuer } => {
                 // A key has fields, not claims.
                 let keys_at = context.policy.identity.api_keys_position();

@@ -22,6 +22,7 @@ mod networks;
 mod notes;
 mod open;
 mod overrides;
+mod path_reading;
 mod private;
 mod quotas;
 mod rates;
@@ -237,6 +238,7 @@ impl Compiler<'_> {
             names: &names,
             hosts: &hosts,
             limits: &limits,
+            upstreams: &upstreams,
             tiers: &tiers,
             has_certificates: identity.as_ref().is_some_and(names_certificates),
             own_headers: &own,

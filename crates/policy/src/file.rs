@@ -35,7 +35,8 @@ pub(super) use self::{
     responses::{DENIED_STATUSES, RawResponses},
     route::{RawHeaderEdits, RawRoute},
     upstream::{
-        RawEjection, RawHealthCheck, RawQueue, RawRetries, RawServer, RawUpstream, RawUpstreamTls,
+        RawEjection, RawHealthCheck, RawQueue, RawRetries, RawServer, RawUpstream,
+        RawUpstreamPaths, RawUpstreamTls,
     },
 };
 

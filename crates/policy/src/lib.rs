@@ -28,6 +28,7 @@ mod matcher;
 mod networks;
 mod overrides;
 mod own_headers;
+mod path_reading;
 mod published;
 mod rate;
 mod rewrite;
@@ -56,6 +57,9 @@ pub use self::{
     networks::{AddressRefusal, AddressRules, Networks},
     overrides::{Override, Overrides},
     own_headers::OwnHeaders,
+    path_reading::{
+        Framework, LetterCase, MatrixParams, PathInfo, PathReading, Suffix, TrailingSlash,
+    },
     rate::{Period, Rate, RateError},
     rewrite::{HeaderEdits, PathRewrite},
     upstream::{
@@ -250,6 +254,8 @@ pub struct Route {
     pub position: usize,
     /// The path pattern, for its parameters.
     pub path: PathPattern,
+    /// How the servers of its upstream read paths.
+    pub reading: PathReading,
     /// The methods that it takes, HEAD with GET; empty: all.
     pub methods: Vec<Method>,
     /// Which client addresses it lets in.

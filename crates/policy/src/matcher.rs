@@ -4,18 +4,22 @@
 //! Patterns match whole segments: `/repos/{owner}/*` two segments after `repos`, `/search/**`
 //! `search` itself and everything below it. A slash at the end of a path makes no difference, so
 //! that `/login/` is not a way around the limits of `/login`. Candidates are found by their first
-//! segment, so a thousand routes cost no more than a few.
+//! segment, so a thousand routes cost no more than a few. What the servers behind a route take for
+//! the same path, it takes as well: see [`PathReading`].
 
 mod overlap;
+mod reading;
+mod router;
 
-use std::{borrow::Cow, collections::HashMap, net::IpAddr};
+use std::{borrow::Cow, net::IpAddr};
 
 use http::Method;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form, with_reserved_decoded};
+use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form};
 
-use super::Networks;
+pub use self::router::Router;
+use super::{Networks, PathReading};
 
 /// A path pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -94,11 +98,15 @@ impl PathPattern {
 
     /// Whether `path`, in its plain form, matches.
     pub fn matches(&self, path: &str) -> bool {
+        self.matches_by(path, |literal, segment| literal == segment)
+    }
+
+    fn matches_by(&self, path: &str, is_same: impl Fn(&str, &str) -> bool) -> bool {
         let mut rest = segments(path);
         for expected in &self.segments {
             match (expected, rest.next()) {
                 (Segment::Any(_), Some(_)) => {}
-                (Segment::Literal(literal), Some(segment)) if **literal == *segment => {}
+                (Segment::Literal(literal), Some(segment)) if is_same(literal, segment) => {}
                 _ => return false,
             }
         }
@@ -114,26 +122,6 @@ impl PathPattern {
     /// Whether the pattern has a `{name}`.
     pub fn has_parameter(&self, name: &str) -> bool {
         self.segments.iter().any(|segment| segment.is_parameter(name))
-    }
-
-    /// A matching `path`, in its normal form, in which the segments that the pattern spells out
-    /// have their reserved characters decoded.
-    ///
-    /// A server that matches paths before it decodes them takes `/users/%40me` for
-    /// `/users/{id}`, although the route is `/users/@me`: so it gets the latter.
-    pub fn spell<'p>(&self, path: &'p str) -> Cow<'p, str> {
-        let is_literal = |at: usize| matches!(self.segments.get(at), Some(Segment::Literal(_)));
-        // The piece before the first slash is empty.
-        let spelled =
-            |(at, piece): (usize, &'p str)| match at.checked_sub(1).is_some_and(is_literal) {
-                true => with_reserved_decoded(piece),
-                false => Cow::Borrowed(piece),
-            };
-        let mut pieces = path.split('/').enumerate().map(spelled);
-        match pieces.clone().any(|piece| matches!(piece, Cow::Owned(_))) {
-            true => Cow::Owned(pieces.by_ref().collect::<Vec<_>>().join("/")),
-            false => Cow::Borrowed(path),
-        }
     }
 
     fn first_literal(&self) -> Option<&str> {
@@ -249,6 +237,8 @@ pub struct Matcher {
     pub methods: Vec<Method>,
     /// Client addresses in any of these; empty: every address.
     pub from: Networks,
+    /// How the servers of its upstream read paths.
+    pub reading: PathReading,
 }
 
 /// What a route matches requests by.
@@ -270,6 +260,14 @@ impl Matcher {
         self.matches_in(RoutePart::Method, request)
             && self.matches_in(RoutePart::Host, request)
             && self.matches_in(RoutePart::Path, request)
+            && self.matches_in(RoutePart::Address, request)
+    }
+
+    /// Whether it takes a request for this form of its path.
+    fn takes_form(&self, form: &str, request: Request<'_>) -> bool {
+        self.path.matches_form(form, self.reading)
+            && self.matches_in(RoutePart::Method, request)
+            && self.matches_in(RoutePart::Host, request)
             && self.matches_in(RoutePart::Address, request)
     }
 
@@ -322,63 +320,6 @@ pub struct Request<'r> {
     pub method: &'r Method,
     /// The client's, canonical, as trusted proxies say it.
     pub address: IpAddr,
-}
-
-/// Finds the first matching route.
-#[derive(Debug, Default)]
-pub struct Router {
-    matchers: Vec<Matcher>,
-    /// For each first segment that some route spells out: the routes that can match a path that
-    /// starts so, in order.
-    by_first_segment: HashMap<Box<str>, Vec<usize>>,
-    /// Routes whose first segment may be anything, in order.
-    others: Vec<usize>,
-}
-
-impl Router {
-    /// A router over `matchers`, whose order decides.
-    pub fn new(matchers: Vec<Matcher>) -> Self {
-        let firsts: Vec<Option<&str>> =
-            matchers.iter().map(|matcher| matcher.path.first_literal()).collect();
-        let by_first_segment = firsts
-            .iter()
-            .flatten()
-            .map(|first| {
-                let can_match = |(index, own): (usize, &Option<&str>)| {
-                    own.is_none_or(|own| own == *first).then_some(index)
-                };
-                (Box::from(*first), firsts.iter().enumerate().filter_map(can_match).collect())
-            })
-            .collect();
-        let others = firsts
-            .iter()
-            .enumerate()
-            .filter_map(|(index, first)| first.is_none().then_some(index))
-            .collect();
-        Router { by_first_segment, others, matchers }
-    }
-
-    /// What the routes match, in their order.
-    pub fn matchers(&self) -> &[Matcher] {
-        &self.matchers
-    }
-
-    /// For each route, in their order, what of it a request does not match; nothing: it matches.
-    pub fn differences(&self, request: Request<'_>) -> impl Iterator<Item = Vec<RoutePart>> {
-        self.matchers.iter().map(move |matcher| {
-            let parts = [RoutePart::Host, RoutePart::Path, RoutePart::Method, RoutePart::Address];
-            parts.into_iter().filter(|part| !matcher.matches_in(*part, request)).collect()
-        })
-    }
-
-    /// Position of the first matcher that matches.
-    pub fn route(&self, request: Request<'_>) -> Option<usize> {
-        let first = segments(request.path).next().unwrap_or_default();
-        let candidates = self.by_first_segment.get(first).unwrap_or(&self.others);
-        let matches =
-            |index: &&usize| self.matchers.get(**index).is_some_and(|m| m.matches(request));
-        candidates.iter().find(matches).copied()
-    }
 }
 
 #[cfg(test)]

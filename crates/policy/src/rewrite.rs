@@ -5,6 +5,11 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_wire::target::plain_form;
 
+use super::{PathReading, Suffix};
+
+/// Segments of a path that are left out of a prefix, at most.
+const MOST_LEFT_OUT: usize = 8;
+
 /// How a path is rewritten for the upstream. Both are whole segments, with a slash at the
 /// beginning and none at the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -16,13 +21,14 @@ pub struct PathRewrite {
 }
 
 impl PathRewrite {
-    /// What the upstream is asked for instead of `path`, which is in normal form.
-    pub fn rewrite<'p>(&self, path: &'p str) -> Cow<'p, str> {
+    /// What the upstream is asked for instead of `path`, which is in normal form and may have a
+    /// query, by servers that read it so.
+    pub fn rewrite<'p>(&self, path: &'p str, reading: PathReading) -> Cow<'p, str> {
+        let (path, query) =
+            path.split_at_checked(path.find('?').unwrap_or(path.len())).unwrap_or((path, ""));
         let rest = self.strip.as_deref().and_then(|prefix| {
-            let plain = plain_form(path);
-            let rest = plain.strip_prefix(prefix)?;
-            let is_whole = rest.is_empty() || rest.starts_with('/');
-            is_whole.then(|| below(path, prefix.matches('/').count()))
+            let segments = segments_read_as(prefix, &plain_form(path), reading)?;
+            Some(below(path, segments))
         });
         let rest = match rest {
             Some("") => "/",
@@ -30,10 +36,33 @@ impl PathRewrite {
             None => path,
         };
         match &self.add {
-            Some(prefix) => Cow::Owned(format!("{prefix}{rest}")),
-            None => Cow::Borrowed(rest),
+            None if query.is_empty() => Cow::Borrowed(rest),
+            add => Cow::Owned(format!("{}{rest}{query}", add.as_deref().unwrap_or_default())),
         }
     }
+}
+
+/// How many segments a path in its plain form begins with that are read as this prefix.
+fn segments_read_as(prefix: &str, path: &str, reading: PathReading) -> Option<usize> {
+    let is_whole = |rest: &str| rest.is_empty() || rest.starts_with('/');
+    if path.strip_prefix(prefix).is_some_and(is_whole) {
+        return Some(prefix.matches('/').count());
+    }
+    if reading.is_literal() {
+        return None;
+    }
+    let all = path.matches('/').count();
+    let is_prefix = |segments: usize| {
+        let rest = below(path, segments).len();
+        let begin = path.get(..path.len() - rest).unwrap_or_default();
+        // Only the last segment has a suffix.
+        let suffix = if segments == all { reading.suffix } else { Suffix::Keep };
+        let reading = PathReading { suffix, ..reading };
+        reading.forms(begin).iter().any(|form| reading.is_same(prefix, form))
+    };
+    // Each try costs as much as the path is long.
+    let most = prefix.matches('/').count() + MOST_LEFT_OUT;
+    (1..=all.min(most)).find(|segments| is_prefix(*segments))
 }
 
 /// What follows so many segments of a path: nothing, or a path.
@@ -71,6 +100,7 @@ impl HeaderEdits {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Framework;
 
     #[test]
     fn prefix_is_taken_off_by_whole_segments() {
@@ -92,7 +122,28 @@ mod tests {
         ];
         for (strip, add, path, expected) in table {
             let rewrite = PathRewrite { strip: strip.map(Into::into), add: add.map(Into::into) };
-            assert_eq!(rewrite.rewrite(path), expected, "{rewrite:?} {path}");
+            let rewritten = rewrite.rewrite(path, PathReading::default());
+            assert_eq!(rewritten, expected, "{rewrite:?} {path}");
+        }
+    }
+
+    #[test]
+    fn prefix_is_taken_off_as_the_server_reads_it() {
+        for (framework, path, expected) in [
+            (Framework::Express, "/V1/Users", "/Users"),
+            (Framework::Express, "/V10/Users", "/V10/Users"),
+            (Framework::Spring, "/v1;x=1/users;y", "/users;y"),
+            (Framework::Spring, "/;x/v1/users", "/users"),
+            (Framework::Fastify, "/v1/users?x/v1", "/users?x/v1"),
+            (Framework::Fastify, "/v1?x/users", "/?x/users"),
+            (Framework::Php, "/index.php/v1/users", "/users"),
+            (Framework::Rails, "/v1.json", "/"),
+            (Framework::Rails, "/v1.2/users", "/v1.2/users"),
+            (Framework::Django, "/V1/users", "/V1/users"),
+        ] {
+            let rewrite = PathRewrite { strip: Some("/v1".into()), add: None };
+            let rewritten = rewrite.rewrite(path, PathReading::of(framework));
+            assert_eq!(rewritten, expected, "{framework:?} {path}");
         }
     }
 }

@@ -13,7 +13,7 @@ use http::HeaderValue;
 use rustls::pki_types::ServerName;
 use tollgate_keyword::{Keyword, keywords};
 
-use super::{OwnHeaders, Statuses};
+use super::{OwnHeaders, PathReading, Statuses};
 
 /// A group of interchangeable servers.
 #[derive(Clone, Debug)]
@@ -46,6 +46,8 @@ pub struct Upstream {
     pub keep_alive: Duration,
     /// How often names are resolved again.
     pub resolve_every: Duration,
+    /// How the servers read paths; none: nobody says, and they are taken literally.
+    pub paths: Option<PathReading>,
     /// Headers that only this proxy may set: those of clients are removed.
     pub own_headers: Arc<OwnHeaders>,
     /// Where it is among the upstreams of all policies: what a running proxy knows about its
@@ -248,6 +250,7 @@ impl Upstream {
             idle_timeout: Duration::from_secs(60),
             keep_alive: Duration::from_secs(60),
             resolve_every: Duration::from_secs(30),
+            paths: None,
             own_headers: Arc::default(),
             position: UpstreamPosition::default(),
         }
@@ -256,7 +259,7 @@ impl Upstream {
 
 impl Upstream {
     /// Its fields and what they are, as people read them.
-    pub fn in_words(&self) -> [(&'static str, String); 16] {
+    pub fn in_words(&self) -> [(&'static str, String); 17] {
         // Named one by one, so that a new field cannot be forgotten here.
         let Upstream {
             name: _,        // the same: upstreams are found by their names
@@ -275,6 +278,7 @@ impl Upstream {
             idle_timeout,
             keep_alive,
             resolve_every,
+            paths,
         } = self;
         let time = |time: &Duration| format!("{time:?}");
         let none = || "none".to_owned();
@@ -295,6 +299,7 @@ impl Upstream {
             ("idle timeout", time(idle_timeout)),
             ("keep alive", time(keep_alive)),
             ("resolved every", time(resolve_every)),
+            ("paths", paths.as_ref().map_or_else(none, PathReading::to_string)),
         ]
     }
 

@@ -101,9 +101,52 @@ fn settings_that_an_asker_does_not_serve_are_named_route_by_route() {
         let output = folder.run(&["check", "tollgate.yaml"]);
         assert_exit(&output, 0);
         let printed = text(&output.stdout);
-        let notes: Vec<&str> = printed.lines().filter(|line| line.contains("note:")).collect();
+        let notes: Vec<&str> =
+            printed.lines().filter(|line| line.contains("a proxy that asks")).collect();
         assert_eq!(notes.join("\n"), expected.trim_end(), "{protocol}");
     }
+}
+
+/// Once for all upstreams, and nothing where it is said.
+#[test]
+fn check_notes_that_nothing_says_what_reads_the_paths() {
+    let folder = Folder::before(&Upstream::start());
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let check = |fields: &str| {
+        let with_fields = policy.replace("servers: [", &format!("{fields}servers: ["));
+        fs::write(&file, with_fields).unwrap();
+        let output = folder.run(&["check", "policies/api.yaml"]);
+        assert_exit(&output, 0);
+        text(&output.stdout).to_owned()
+    };
+    let note = "  note: nothing says what serves upstream api: routes take paths as they are \
+                written, and with `paths: express`, say, what that framework takes for them \
+                (docs/frameworks.md)\n";
+    assert!(check("").ends_with(note), "{}", check(""));
+    for said in ["paths: django, ", "paths: { case: ignore }, ", "paths: {}, "] {
+        assert!(!check(said).contains("what serves"), "{}", check(said));
+    }
+}
+
+/// They are read otherwise than their order says.
+#[test]
+fn check_lists_routes_that_go_before_earlier_ones() {
+    let folder = Folder::before(&Upstream::start());
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let policy = policy.replace("servers: [", "paths: rails, servers: [").replace(
+        "routes:\n",
+        "routes:\n  - { match: { path: /health }, auth: none, limits: [] }\n  - { match: { path: \
+         /health.json }, auth: required, limits: [] }\n",
+    );
+    fs::write(&file, policy).unwrap();
+    let output = folder.run(&["check", "policies/api.yaml"]);
+    assert_exit(&output, 0);
+    let note = "  note: route /health.json takes its own paths before route /health, which comes \
+                first: upstream api may read them as paths of that one, and a route that spells \
+                them out is closer\n";
+    assert!(text(&output.stdout).ends_with(note), "{}", text(&output.stdout));
 }
 
 #[test]

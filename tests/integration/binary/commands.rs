@@ -61,6 +61,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tollgate store compact", "the same"),
     ("tests/disk/kill.py", "tests/run.sh runs it"),
     ("tests/disk/faults.py", "the same"),
+    ("tests/frameworks/spellings.py", "the same"),
     ("tests/bench/instructions.sh", "it needs callgrind and minutes: tests/all.sh runs it"),
 ];
 

@@ -84,6 +84,8 @@ fn check_tells_what_becomes_of_tokens_without_the_claim() {
         assert_eq!(printed.matches(note).count(), notes, "{printed}");
         let output = folder.run(&["check", "tollgate.yaml", "--format", "json"]);
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(json["policies"][0]["notes"].as_array().unwrap().len(), notes, "{json}");
+        let told = json["policies"][0]["notes"].as_array().unwrap().iter();
+        let of_claims = told.filter(|note| note.as_str().unwrap().contains("jwt.org"));
+        assert_eq!(of_claims.count(), notes, "{json}");
     }
 }

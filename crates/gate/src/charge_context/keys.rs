@@ -8,7 +8,7 @@ use tollgate_identity::{
     CallerValue, Identity, Prefixes, canonical, cookie_to_count, unescaped_cookie,
 };
 use tollgate_limit::{Hashing, Origin};
-use tollgate_policy::{Chooser, KeyPart, Limit, OpenParts, Per};
+use tollgate_policy::{Chooser, KeyPart, Limit, OpenParts, Per, Route};
 
 use super::ChargeContext;
 use crate::judge_input::JudgeInput;
@@ -135,10 +135,17 @@ impl KeyBuilder<'_, '_, '_> {
         let JudgeInput { head, client, .. } = input;
         match part {
             KeyPart::Host => head.host().map(bytes),
-            KeyPart::Path => route.map(|_| Cow::Borrowed(without_final_slash(head.plain_path()))),
-            KeyPart::PathParameter(name) => {
-                (*route)?.path.parameter(name, head.plain_path()).map(bytes)
-            }
+            KeyPart::Path => match self.path((*route)?) {
+                Cow::Borrowed(path) => Some(bytes(without_final_slash(path))),
+                Cow::Owned(path) => Some(Cow::Owned(without_final_slash(&path).into())),
+            },
+            KeyPart::PathParameter(name) => match self.path((*route)?) {
+                Cow::Borrowed(path) => (*route)?.path.parameter(name, path).map(bytes),
+                Cow::Owned(path) => {
+                    let segment = (*route)?.path.parameter(name, &path)?;
+                    Some(Cow::Owned(segment.into()))
+                }
+            },
             // Some servers take `get` for GET, so counters do as well.
             KeyPart::Method => {
                 route.map(|_| Cow::Owned(head.method().as_str().to_ascii_uppercase().into_bytes()))
@@ -152,6 +159,11 @@ impl KeyBuilder<'_, '_, '_> {
         }
     }
 
+    /// The path of a request that takes a route, in the form in which it is counted.
+    fn path(&self, route: &Route) -> Cow<'_, str> {
+        route.path.form_to_count(self.context.input.head.plain_path(), route.reading)
+    }
+
     /// The request's value of a source but its address, for people. None: it has none, or it may be
     /// a secret.
     pub fn value_in_words(&self, part: &KeyPart) -> Option<String> {
@@ -161,7 +173,10 @@ impl KeyBuilder<'_, '_, '_> {
                 let caller = self.identity.caller.as_ref();
                 caller.map(|caller| format!("{}:{}", caller.kind, caller.value))
             }
-            KeyPart::Path => Some(input.head.plain_path().to_owned()),
+            KeyPart::Path => match self.context.route {
+                Some(route) => Some(self.path(route).into_owned()),
+                None => Some(input.head.plain_path().to_owned()),
+            },
             KeyPart::Claim(name) => self.claim(name).map(ToString::to_string),
             _ if part.chooser() == Chooser::Client => None,
             _ => self.value(part).map(|value| String::from_utf8_lossy(&value).into_owned()),
@@ -172,6 +187,10 @@ impl KeyBuilder<'_, '_, '_> {
     pub(crate) fn has_text(&self, part: &KeyPart, text: &str) -> bool {
         let text = match part {
             KeyPart::Cookie(_) => unescaped_cookie(text.as_bytes()),
+            KeyPart::PathParameter(_) => {
+                let reading = self.context.route.map(|route| route.reading).unwrap_or_default();
+                Cow::Owned(reading.fold(text).into_owned().into_bytes())
+            }
             _ => Cow::Borrowed(text.as_bytes()),
         };
         self.value(part).is_some_and(|value| value == text)
@@ -311,8 +330,8 @@ fn is_usual(method: &Method) -> bool {
 }
 
 /// A slash at the end makes no difference to routes, so none to counters.
-fn without_final_slash(path: &str) -> &[u8] {
-    path.strip_suffix('/').unwrap_or(path).as_bytes()
+fn without_final_slash(path: &str) -> &str {
+    path.strip_suffix('/').unwrap_or(path)
 }
 
 /// A claim that can be counted by: text, number or truth value, not empty, or a list of one of

@@ -1,14 +1,22 @@
 //! What is good to know about a policy in which nothing is wrong: what a limit does by default that
-//! depends on what tokens have.
+//! depends on what tokens have, and what servers may read otherwise than it is written.
 
 use crate::{KeyPart, Policy, file::RawPolicy};
+
+/// A line for each of these things.
+pub(super) fn notes(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
+    let mut notes = unsaid_claims(raw, policy);
+    notes.extend(unknown_servers(policy));
+    notes.extend(routes_before_earlier_ones(policy));
+    notes
+}
 
 /// A line for each limit that counts by claims and does not say how requests without them are
 /// treated.
 ///
 /// This is no warning: that the limit does not apply to them is often what is meant, and
 /// `on_missing: skip` says so.
-pub(super) fn notes(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
+fn unsaid_claims(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
     let limits = policy.limits.iter().zip(raw.limits.iter());
     let unsaid = limits.filter(|(_, (_, raw))| raw.on_missing.is_none());
     let note = |name: &str, claims: String| {
@@ -25,4 +33,34 @@ pub(super) fn notes(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
             (!claims.is_empty()).then(|| note(&limit.name, claims.join(" and ")))
         })
         .collect()
+}
+
+/// One line for all upstreams of which nobody says what serves them.
+fn unknown_servers(policy: &Policy) -> Option<String> {
+    let unknown = policy.upstreams.iter().filter(|upstream| upstream.paths.is_none());
+    let names: Vec<&str> = unknown.map(|upstream| &*upstream.name).collect();
+    let upstreams = match names.as_slice() {
+        [] => return None,
+        [name] => format!("upstream {name}"),
+        [others @ .., last] => format!("upstreams {} and {last}", others.join(", ")),
+    };
+    Some(format!(
+        "nothing says what serves {upstreams}: routes take paths as they are written, and with \
+         `paths: express`, say, what that framework takes for them (docs/frameworks.md)"
+    ))
+}
+
+/// A line for each route that goes before an earlier one whose servers may take its paths for that
+/// one's.
+fn routes_before_earlier_ones(policy: &Policy) -> Vec<String> {
+    let line = |(earlier, later): (usize, usize)| {
+        let [earlier, later] = [policy.routes.get(earlier)?, policy.routes.get(later)?];
+        let upstream = policy.upstreams.get(earlier.upstream)?;
+        Some(format!(
+            "route {} takes its own paths before route {}, which comes first: upstream {} may read \
+             them as paths of that one, and a route that spells them out is closer",
+            later.name, earlier.name, upstream.name
+        ))
+    };
+    policy.router.preceded().into_iter().filter_map(line).collect()
 }

@@ -9,7 +9,7 @@ use tollgate_yaml::{Check, Node, Spanned, Value, suggest};
 
 use super::{Compiler, WrittenNames};
 use crate::{
-    Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route,
+    Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route, Upstream,
     file::{AuthMode, RawPolicy, RawRoute},
 };
 
@@ -22,6 +22,8 @@ pub(super) struct RouteContext<'c> {
     pub(super) hosts: &'c [HostPattern],
     /// Those that are sound.
     pub(super) limits: &'c [Limit],
+    /// Those that are sound.
+    pub(super) upstreams: &'c [Upstream],
     pub(super) tiers: &'c Tiers,
     /// Whether client certificates name callers.
     pub(super) has_certificates: bool,
@@ -105,12 +107,15 @@ impl Compiler<'_> {
         let upgrades = self.upgrades(route);
         let max_body = route.max_body.as_ref().and_then(|node| self.bytes(node, 0..=u64::MAX));
         let path = path?;
+        let served_by = upstream.and_then(|at| context.upstreams.get(at));
+        let reading = served_by.and_then(|own| own.paths).unwrap_or_default();
         self.check_parameters(route, &path, context);
         let matcher = Matcher {
             hosts: host.into_iter().collect(),
             path: path.clone(),
             methods: methods.clone(),
             from: from?.unwrap_or_default(),
+            reading,
         };
         let name = route.matcher.path.value.as_str().into();
         let label = self.route_label(route);
@@ -122,6 +127,7 @@ impl Compiler<'_> {
             label: label?,
             position: 0,
             path,
+            reading,
             methods,
             addresses: addresses?,
             auth,

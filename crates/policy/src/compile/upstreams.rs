@@ -48,6 +48,7 @@ impl Compiler<'_> {
         let ejection = self.ejection(raw.ejection.as_ref());
         let bounds = self.bounds(raw, &defaults.bounds);
         let retries = self.retries(raw.retries.as_ref());
+        let paths = self.path_reading(raw.paths.as_ref());
         Some(Upstream {
             // First, so that their mistakes are found whatever else is wrong.
             connect_timeout: self.duration(&raw.connect_timeout, defaults.connect_timeout),
@@ -63,6 +64,7 @@ impl Compiler<'_> {
             ejection: ejection?,
             bounds: bounds?,
             retries: retries?,
+            paths: paths?,
             name: defaults.name,
             own_headers: defaults.own_headers,
             position: defaults.position,

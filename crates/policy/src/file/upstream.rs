@@ -5,7 +5,10 @@ use serde::Deserialize;
 use tollgate_yaml::{Choice, Node, Spanned};
 
 use super::shape::{self, or_off, shapes};
-use crate::{Balance, Protocol, Sharing};
+use crate::{
+    Balance, Framework, LetterCase, MatrixParams, PathInfo, Protocol, Sharing, Suffix,
+    TrailingSlash,
+};
 
 /// A group of interchangeable servers.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -64,6 +67,35 @@ pub(crate) struct RawUpstream {
     /// How often names of servers are resolved, 10ms to a day. Default: 30s.
     #[schemars(extend("examples" = ["30s"]))]
     pub(crate) resolve_every: Option<Spanned<String>>,
+    /// How its servers read a path, so that routes and counters read it in the same way: the
+    /// framework that serves it, such as `express`, or a section. Left out: as it is written.
+    #[schemars(with = "Option<Paths>")]
+    pub(crate) paths: Option<Node>,
+}
+
+/// How the servers of an upstream read a path.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "upstream paths section")]
+pub(crate) struct RawUpstreamPaths {
+    /// The framework that serves the upstream. The other fields change what it stands for. Left
+    /// out: paths are read as they are written, but for the other fields.
+    pub(crate) framework: Option<Spanned<Choice<Framework>>>,
+    /// Whether letters differ by case: `exact`, or `ignore`. Default: what the framework does, else
+    /// exact.
+    pub(crate) case: Option<Spanned<Choice<LetterCase>>>,
+    /// What a slash at the end means: `ignore` (nothing), or `segment` (an empty segment, to routes
+    /// that have `{name}` or `*` there). Default: what the framework does, else ignore.
+    pub(crate) trailing_slash: Option<Spanned<Choice<TrailingSlash>>>,
+    /// What `;x` in a segment is: `keep` (a part of it), `strip` (nothing) or `query` (all that
+    /// follows is the query). Default: what the framework does, else keep.
+    pub(crate) matrix_params: Option<Spanned<Choice<MatrixParams>>>,
+    /// What `.json` at the end is: `keep` (a part of the segment) or `ignore` (a format, and no
+    /// part of the path). Default: what the framework does, else keep.
+    pub(crate) suffix: Option<Spanned<Choice<Suffix>>>,
+    /// What follows the name of a script, such as `/login.php/x`: `keep` (segments) or `strip`
+    /// (nothing; and `index.php` stands for its folder). Default: what the framework does, else
+    /// keep.
+    pub(crate) path_info: Option<Spanned<Choice<PathInfo>>>,
 }
 
 /// A server, and its share of the requests.
@@ -193,6 +225,14 @@ shapes! {
 
     /// When a server is left out, or never.
     Ejection = "ejection", |generator| or_off(&generator.subschema_for::<RawEjection>());
+
+    /// How paths are read: by a framework, or as a section says.
+    Paths = "upstream paths", |generator| json_schema!({
+        "anyOf": [
+            generator.subschema_for::<Choice<Framework>>(),
+            generator.subschema_for::<RawUpstreamPaths>(),
+        ],
+    });
 
     /// When a request is tried again, or never.
     Retries = "retries", |generator| or_off(&generator.subschema_for::<RawRetries>());

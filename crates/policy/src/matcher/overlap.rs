@@ -3,7 +3,7 @@
 //! A sample has texts that no pattern spells out where its pattern has `*` or `{name}`. So what
 //! matches a sample matches every path of its depth that the sample's pattern does.
 
-use std::fmt;
+use std::{fmt, ops::RangeInclusive};
 
 use super::{PathPattern, Segment, written};
 
@@ -48,6 +48,11 @@ impl PathPattern {
         !self.open_ended && self.segments.iter().all(is_literal)
     }
 
+    /// Whether it matches all that is below.
+    pub(super) fn is_open_ended(&self) -> bool {
+        self.open_ended
+    }
+
     /// Segments that a path has that matches, at least.
     pub fn depth(&self) -> usize {
         self.segments.len()
@@ -60,18 +65,29 @@ impl PathPattern {
 
     /// One path of each depth that matches, up to `max_depth`.
     pub fn samples(&self, max_depth: usize) -> impl Iterator<Item = String> {
-        let depths = match self.open_ended {
-            true => self.depth()..=max_depth.max(self.depth()),
-            false => self.depth()..=self.depth(),
-        };
-        depths.map(|depth| self.sample(depth))
+        self.depths(max_depth).map(|depth| self.sample(depth, &[]))
     }
 
-    fn sample(&self, depth: usize) -> String {
-        let segment = |at: usize| match self.segments.get(at) {
-            Some(Segment::Literal(literal)) => format!("/{literal}"),
+    /// The same, with what another pattern spells out where this one does not, up to its depth.
+    pub(super) fn samples_beside(&self, other: &PathPattern) -> impl Iterator<Item = String> {
+        self.depths(other.depth()).map(|depth| self.sample(depth, &other.segments))
+    }
+
+    fn depths(&self, most: usize) -> RangeInclusive<usize> {
+        match self.open_ended {
+            true => self.depth()..=most.max(self.depth()),
+            false => self.depth()..=self.depth(),
+        }
+    }
+
+    fn sample(&self, depth: usize, others: &[Segment]) -> String {
+        let segment = |at: usize| match (self.segments.get(at), others.get(at)) {
+            (Some(Segment::Literal(literal)), _)
+            | (Some(Segment::Any(_)) | None, Some(Segment::Literal(literal))) => {
+                format!("/{literal}")
+            }
             // A space is in no path of normal form, so no pattern spells this out.
-            _ => format!("/ {at}"),
+            (Some(Segment::Any(_)) | None, Some(Segment::Any(_)) | None) => format!("/ {at}"),
         };
         match depth {
             0 => "/".to_owned(),

@@ -5,6 +5,7 @@ use proptest::prelude::*;
 use tollgate_wire::target::TargetError;
 
 use super::*;
+use crate::{Framework, Suffix};
 
 #[test]
 fn patterns_match_whole_segments() {
@@ -84,14 +85,22 @@ fn parameters_are_segments_of_the_path() {
 
 #[test]
 fn what_a_pattern_spells_out_is_forwarded_so() {
-    for (pattern, path, expected) in [
-        ("/users/@me", "/users/%40me", "/users/@me"),
-        ("/users/@me/{x}/**", "/users/%40me/a%40b/%3A/", "/users/@me/a%40b/%3A/"),
-        ("/{a}/x:y", "/%40/x%3Ay", "/%40/x:y"),
-        ("/**", "/%40", "/%40"),
-        ("/a%7Bb", "/a%7Bb", "/a%7Bb"),
+    for (framework, pattern, path, expected) in [
+        (Framework::Go, "/users/@me", "/users/%40me", "/users/@me"),
+        (Framework::Go, "/users/@me/{x}/**", "/users/%40me/a%40b/%3A/", "/users/@me/a%40b/%3A/"),
+        (Framework::Go, "/{a}/x:y", "/%40/x%3Ay", "/%40/x:y"),
+        (Framework::Go, "/**", "/%40", "/%40"),
+        (Framework::Go, "/a%7Bb", "/a%7Bb", "/a%7Bb"),
+        // Taken for another path: which segment is which is not known.
+        (Framework::Php, "/users/@me", "/index.php/users/%40me", "/index.php/users/@me"),
+        (Framework::Express, "/users/@me", "/USERS/%40me", "/USERS/@me"),
+        // The query of some versions, and of others the path.
+        (Framework::Fastify, "/users/@me", "/users/@me;x/y", "/users/@me?x/y"),
+        (Framework::Fastify, "/users/{id}", "/users/7;x", "/users/7;x"),
     ] {
-        assert_eq!(PathPattern::parse(pattern).unwrap().spell(path), expected, "{pattern} {path}");
+        let pattern = PathPattern::parse(pattern).unwrap();
+        let spelled = pattern.spell(path, PathReading::of(framework));
+        assert_eq!(spelled, expected, "{framework:?} {pattern} {path}");
     }
 }
 
@@ -116,7 +125,16 @@ fn matcher(path: &str, networks: &[&str]) -> Matcher {
     let networks = networks.iter().map(|text| text.parse().unwrap()).collect::<Vec<_>>();
     let hosts = vec![];
     let methods = vec![];
-    Matcher { hosts, path: PathPattern::parse(path).unwrap(), methods, from: networks.into() }
+    let path = PathPattern::parse(path).unwrap();
+    let reading = PathReading::default();
+    Matcher { hosts, path, methods, from: networks.into(), reading }
+}
+
+/// A router over routes whose servers read paths as a framework does.
+fn router_before(framework: Framework, patterns: &[&str]) -> Router {
+    let reading = PathReading::of(framework);
+    let routes = patterns.iter().map(|path| Matcher { reading, ..matcher(path, &[]) });
+    Router::new(routes.collect())
 }
 
 #[test]
@@ -170,6 +188,123 @@ fn first_match_wins_over_a_closer_one() {
     assert_eq!(route("/"), None);
 }
 
+#[test]
+fn what_servers_take_for_the_path_of_a_route_takes_it() {
+    for (framework, patterns, path, expected) in [
+        (Framework::Express, &["/admin/**", "/**"][..], "/ADMIN/x", 0),
+        (Framework::Express, &["/Admin/**", "/**"], "/admin/x", 0),
+        (Framework::Express, &["/caf%C3%A9", "/**"], "/CAF%C3%89", 0),
+        (Framework::Express, &["/{id}/x", "/**"], "/7/X", 0),
+        (Framework::Koa, &["/a/**", "/b/**"], "/B", 1),
+        (Framework::Django, &["/admin/**", "/**"], "/ADMIN/x", 1),
+        (Framework::Spring, &["/admin/**", "/**"], "/admin;x=1/users;y", 0),
+        (Framework::Spring, &["/admin/**", "/**"], "/;x/admin/users", 0),
+        (Framework::Fastify, &["/login", "/**"], "/login;a/b", 0),
+        (Framework::Fastify, &["/users/{id}", "/**"], "/users/", 0),
+        (Framework::Fastify, &["/users", "/users/{id}"], "/users/", 1),
+        (Framework::Fastify, &["/users", "/users/{id}"], "/users", 0),
+        (Framework::Fastify, &["/users/**", "/users/{id}"], "/users/", 0),
+        (Framework::Fastify, &["/users/{id}/x", "/users"], "/users/", 1),
+        (Framework::Fastify, &["/login", "/**"], "/login/", 0),
+        (Framework::Koa, &["/users/{id}", "/**"], "/users/", 1),
+        (Framework::Rails, &["/login", "/**"], "/login.json", 0),
+        (Framework::Rails, &["/v1.2", "/**"], "/v1.2.json", 0),
+        (Framework::Rails, &["/admin/**", "/**"], "/admin.json", 0),
+        (Framework::Rails, &["/login", "/**"], "/login/.json", 1),
+        (Framework::Php, &["/login.php", "/**"], "/login.php/x", 0),
+        (Framework::Php, &["/admin/**", "/**"], "/index.php/admin/x", 0),
+        (Framework::Php, &["/admin", "/**"], "/admin/index.php", 0),
+        (Framework::Php, &["/index.php/{id}", "/**"], "/index.php/7", 0),
+    ] {
+        let router = router_before(framework, patterns);
+        let request = from(path, &Method::GET, HERE);
+        assert_eq!(router.route(request), Some(expected), "{framework:?} {patterns:?} {path}");
+        let first = router.differences(request).position(|parts| parts.is_empty());
+        assert_eq!(first, Some(expected), "{framework:?} {patterns:?} {path}");
+    }
+}
+
+/// Or a path of the second would fall to the first.
+#[test]
+fn route_that_spells_a_path_out_goes_before_one_that_reads_it_otherwise() {
+    for (framework, patterns, path, expected, is_listed) in [
+        (Framework::Rails, &["/health", "/health.json"][..], "/health.json", 1, true),
+        (Framework::Rails, &["/health", "/health.json"], "/health.xml", 0, true),
+        (Framework::Rails, &["/health", "/{page}"], "/health.json", 0, false),
+        (Framework::Rails, &["/{page}", "/health.json"], "/health.json", 0, false),
+        (Framework::Rails, &["/health", "/{page}", "/health.json"], "/health.json", 0, false),
+        (Framework::Spring, &["/health", "/health.json"], "/health.json;x", 1, false),
+        (Framework::Express, &["/admin/{id}", "/ADMIN/me"], "/ADMIN/me", 1, true),
+        (Framework::Express, &["/admin/{id}", "/ADMIN/me"], "/Admin/me", 0, true),
+        (Framework::Express, &["/admin/users", "/ADMIN/**"], "/ADMIN/Users", 0, true),
+        (Framework::Php, &["/a.php", "/a.php/b"], "/a.php/b", 1, true),
+        (Framework::Php, &["/a.php", "/a.php/**"], "/a.php/b", 0, false),
+        (Framework::Go, &["/health", "/health.json"], "/health.json", 1, false),
+    ] {
+        let router = router_before(framework, patterns);
+        let request = from(path, &Method::GET, HERE);
+        assert_eq!(router.route(request), Some(expected), "{framework:?} {patterns:?} {path}");
+        let first = router.differences(request).position(|parts| parts.is_empty());
+        assert_eq!(first, Some(expected), "{framework:?} {patterns:?} {path}");
+        assert_eq!(!router.preceded().is_empty(), is_listed, "{framework:?} {patterns:?}");
+    }
+}
+
+#[test]
+fn parameter_is_counted_as_the_servers_read_it() {
+    for (framework, pattern, path, expected) in [
+        (Framework::Express, "/users/{id}", "/USERS/Bob", "bob"),
+        (Framework::Rails, "/users/{id}", "/users/7.json", "7"),
+        (Framework::Rails, "/users/{id}/x", "/users/a.b/x", "a.b"),
+        (Framework::Spring, "/users/{id}/x", "/users;a/7;b=c/x", "7"),
+        (Framework::Php, "/index.php/{id}", "/index.php/7", "7"),
+        (Framework::Php, "/users/{id}", "/index.php/users/7", "7"),
+        (Framework::Flask, "/users/{id}", "/users/Bob.json", "Bob.json"),
+        (Framework::Fastify, "/users/{id}", "/users/", "%00"),
+        (Framework::Fastify, "/users/{id}", "/users/;x", "%00"),
+        (Framework::Fastify, "/users/{id}", "/users/7;x", "7"),
+        (Framework::Fastify, "/users/{id}", "/users/7/", "7"),
+    ] {
+        let pattern = PathPattern::parse(pattern).unwrap();
+        let reading = PathReading::of(framework);
+        let form = pattern.form_to_count(path, reading);
+        assert_eq!(pattern.parameter("id", &form), Some(expected), "{framework:?} {path}");
+    }
+}
+
+/// What a client may add to a path makes no new counter.
+#[test]
+fn route_of_one_path_has_one_counter() {
+    for (framework, pattern, path) in [
+        (Framework::Express, "/Login", "/LOGIN/"),
+        (Framework::Rails, "/login", "/login.a.b"),
+        (Framework::Rails, "/v1.2", "/v1.2.json"),
+        (Framework::Spring, "/login", "/;a/login;b"),
+        (Framework::Fastify, "/login", "/login;a/b"),
+        (Framework::Php, "/index.php", "/index.php/a"),
+        (Framework::Php, "/login.php", "/index.php/login.php/x"),
+    ] {
+        let written = PathPattern::parse(pattern).unwrap();
+        let form = written.form_to_count(path, PathReading::of(framework));
+        let form = form.strip_suffix('/').unwrap_or(&form);
+        let expected = PathReading::of(framework).fold(pattern).into_owned();
+        assert_eq!(form, expected, "{framework:?} {pattern} {path}");
+    }
+}
+
+/// Forms of which less is left out are closer.
+#[test]
+fn route_that_spells_a_path_out_takes_its_other_spellings_too() {
+    let reading = PathReading { suffix: Suffix::Ignore, ..PathReading::of(Framework::Spring) };
+    let routes = ["/health", "/health.json"].map(|path| Matcher { reading, ..matcher(path, &[]) });
+    let router = Router::new(routes.into());
+    for (path, expected) in
+        [("/health.json;x", 1), ("/health.xml;x", 0), ("/health;x", 0), ("/;x/health.json", 1)]
+    {
+        assert_eq!(router.route(from(path, &Method::GET, HERE)), Some(expected), "{path}");
+    }
+}
+
 /// Texts over a small alphabet, so that patterns and paths meet.
 fn segment() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "c"])
@@ -218,6 +353,7 @@ proptest! {
                     path: PathPattern::parse(pattern).unwrap(),
                     methods: if *get_only { vec![Method::GET] } else { vec![] },
                     from: Networks::default(),
+                    reading: PathReading::default(),
                 })
                 .collect(),
         );

@@ -208,6 +208,7 @@ fn fields(route: &Route, policy: &Policy) -> [(&'static str, String); 11] {
         position: _,         // the samples
         methods: _,          // the samples
         path: _,             // the samples
+        reading: _,          // its upstream
         request_headers: _,  // `edited_headers`
         response_headers: _, // `edited_headers`
         addresses: AddressRules { allow, deny },

@@ -7,8 +7,9 @@ use tollgate_wire::target::EncodedSlash;
 
 use super::*;
 use crate::{
-    Balance, Bounds, Cors, Ejection, HealthCheck, OriginPattern, Origins, Preflight, Protocol,
-    Retries, Sharing, Transport,
+    Balance, Bounds, Cors, Ejection, Framework, HealthCheck, LetterCase, MatrixParams,
+    OriginPattern, Origins, PathInfo, PathReading, Preflight, Protocol, Retries, Sharing, Suffix,
+    TrailingSlash, Transport,
 };
 
 /// The upstream with these fields.
@@ -51,6 +52,33 @@ fn statuses(all: impl IntoIterator<Item = u16>) -> Statuses {
 
 fn number(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).unwrap()
+}
+
+#[test]
+fn paths_are_read_as_a_framework_does_and_as_is_said_beside_it() {
+    let paths = |written: &str| {
+        upstream(&format!("servers: [http://127.0.0.1:9000], paths: {written}")).paths.unwrap()
+    };
+    let express = PathReading::of(Framework::Express);
+    assert_eq!(express.case, LetterCase::Ignore);
+    assert_eq!(paths("express"), express);
+    assert_eq!(paths("{ framework: express }"), express);
+    assert_eq!(
+        paths("{ framework: express, case: exact, suffix: ignore, trailing_slash: ignore }"),
+        PathReading { case: LetterCase::Exact, suffix: Suffix::Ignore, ..express }
+    );
+    let own = PathReading {
+        framework: None,
+        case: LetterCase::Ignore,
+        trailing_slash: TrailingSlash::Ignore,
+        matrix_params: MatrixParams::Strip,
+        suffix: Suffix::Keep,
+        path_info: PathInfo::Strip,
+    };
+    assert_eq!(paths("{ case: ignore, matrix_params: strip, path_info: strip }"), own);
+    assert_eq!(paths("{}"), PathReading::default());
+    let unsaid = upstream("servers: [http://127.0.0.1:9000]");
+    assert_eq!(unsaid.paths, None);
 }
 
 #[test]
@@ -230,7 +258,7 @@ proptest! {
             normal.map(std::borrow::Cow::into_owned)
         };
         if let (Ok(policy), Ok(path)) = (try_load(&text), normal(&path)) {
-            let rewritten = policy.routes[0].rewrite.rewrite(&path).into_owned();
+            let rewritten = policy.routes[0].rewrite.rewrite(&path, PathReading::default()).into_owned();
             prop_assert_eq!(normal(&rewritten), Ok(rewritten));
         }
     }

@@ -35,7 +35,7 @@ impl Compiler<'_> {
 /// Positions of the routes in `earlier` that leave nothing to `matcher`: one, or several with a
 /// part of its methods each. Empty: they leave something.
 fn shadows_of(matcher: &Matcher, earlier: &[Matcher], policy_hosts: &[HostPattern]) -> Vec<usize> {
-    let Matcher { hosts, path, methods, from: _ } = matcher;
+    let Matcher { hosts, path, methods, from: _, reading: _ } = matcher;
     let covering: Vec<(usize, &Matcher)> = earlier
         .iter()
         .enumerate()

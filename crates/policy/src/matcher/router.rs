@@ -1,0 +1,201 @@
+//! Finds the route of a request among many.
+//!
+//! A route takes the paths that its pattern matches, and those that the servers behind it may take
+//! for one of these ([`PathReading`]). The first route that takes a path wins, except that a later
+//! one which spells out what the first one reads otherwise goes before it: `/health.json` does not
+//! fall to `/health` where it has a route of its own.
+
+use std::{borrow::Cow, collections::HashMap};
+
+use super::{Matcher, Request, RoutePart, segments};
+use crate::PathReading;
+
+/// Finds the route that a request takes.
+#[derive(Debug, Default)]
+pub struct Router {
+    matchers: Vec<Matcher>,
+    index: Index,
+    /// All ways in which routes read paths, beside literally.
+    readings: Vec<PathReading>,
+    /// Those routes, by a first segment in lower case.
+    readers: Index,
+}
+
+/// Routes by the first segment of their paths.
+#[derive(Debug, Default)]
+struct Index {
+    /// For each first segment that some route spells out: the routes that can match a path that
+    /// starts so, in order.
+    by_first_segment: HashMap<Box<str>, Vec<usize>>,
+    /// Routes whose first segment may be anything, in order.
+    others: Vec<usize>,
+}
+
+impl Router {
+    /// A router over `matchers`, whose order decides.
+    pub fn new(matchers: Vec<Matcher>) -> Self {
+        let all = matchers.iter().map(|matcher| matcher.path.first_literal().map(Cow::Borrowed));
+        let index = Index::new(all.enumerate());
+        let reads = |matcher: &&Matcher| !matcher.reading.is_literal();
+        let mut readings = Vec::new();
+        for matcher in matchers.iter().filter(reads) {
+            if !readings.contains(&matcher.reading) {
+                readings.push(matcher.reading);
+            }
+        }
+        let readers = matchers.iter().enumerate().filter(|(_, matcher)| reads(matcher));
+        let readers =
+            Index::new(readers.map(|(at, matcher)| {
+                (at, matcher.path.first_literal().map(PathReading::any_case))
+            }));
+        Router { index, readings, readers, matchers }
+    }
+
+    /// What the routes match, in their order.
+    pub fn matchers(&self) -> &[Matcher] {
+        &self.matchers
+    }
+
+    /// For each route, in their order, what of it a request does not match; nothing: it takes the
+    /// request, or would if it came first.
+    pub fn differences(&self, request: Request<'_>) -> impl Iterator<Item = Vec<RoutePart>> {
+        let taken = self.route(request);
+        self.matchers.iter().enumerate().map(move |(at, matcher)| {
+            let parts = [RoutePart::Host, RoutePart::Path, RoutePart::Method, RoutePart::Address];
+            let differs = |part: &RoutePart| !matcher.matches_in(*part, request);
+            let found: Vec<RoutePart> = parts.into_iter().filter(differs).collect();
+            match taken {
+                // It may read the path otherwise.
+                Some(taken) if taken == at => Vec::new(),
+                // Or there is one that is closer.
+                Some(taken) if at < taken && found.is_empty() => vec![RoutePart::Path],
+                _ => found,
+            }
+        })
+    }
+
+    /// Position of the route that a request takes.
+    pub fn route(&self, request: Request<'_>) -> Option<usize> {
+        let literal =
+            self.index.find(request.path, |at| self.is_at(at, |own| own.matches(request)));
+        let readers = self.readings.iter();
+        readers.filter_map(|reading| self.reader(*reading, literal, request)).min().or(literal)
+    }
+
+    /// Pairs of routes of which the later one goes before the earlier one, though the servers of
+    /// that one may take its paths for theirs: positions, earlier first.
+    pub(crate) fn preceded(&self) -> Vec<(usize, usize)> {
+        let mut pairs = Vec::new();
+        for (earlier, own) in self.matchers.iter().enumerate() {
+            if own.reading.is_literal() {
+                continue;
+            }
+            for (later, other) in self.matchers.iter().enumerate().skip(earlier + 1) {
+                let goes_before = |path: String| {
+                    own.path.takes(&path, own.reading)
+                        && other.path.spells_out_what(&own.path, &path, is_equal)
+                        && self.matchers.iter().position(|any| any.path.matches(&path))
+                            == Some(later)
+                };
+                let may_meet = own.methods.is_empty()
+                    || other.methods.is_empty()
+                    || own.methods.iter().any(|method| other.methods.contains(method));
+                if may_meet && other.path.samples_beside(&own.path).any(goes_before) {
+                    pairs.push((earlier, later));
+                }
+            }
+        }
+        pairs
+    }
+
+    /// The route that takes the path for another one, which it may stand for to servers that read
+    /// it so: the first before `literal`, which matches the path as it is. None if that one spells
+    /// out what the first reads otherwise.
+    fn reader(
+        &self,
+        reading: PathReading,
+        literal: Option<usize>,
+        request: Request<'_>,
+    ) -> Option<usize> {
+        if let Some(parameter) = self.with_empty_segment(reading, literal, request) {
+            return Some(parameter);
+        }
+        let forms = reading.forms(request.path);
+        let first_of = |form: &Cow<'_, str>| {
+            self.readers.find(&PathReading::any_case(form), |at| {
+                literal.is_none_or(|literal| at < literal)
+                    && self.is_at(at, |own| own.reading == reading && own.takes_form(form, request))
+            })
+        };
+        let firsts: Vec<Option<usize>> = forms.iter().map(first_of).collect();
+        let first = firsts.iter().flatten().min().copied()?;
+        let own = &self.matchers.get(first)?.path;
+        let is_closer = |at: usize, form: &str, is_same: &dyn Fn(&str, &str) -> bool| {
+            self.is_at(at, |other| other.path.spells_out_what(own, form, is_same))
+        };
+        if literal.is_some_and(|literal| is_closer(literal, request.path, &is_equal)) {
+            return None;
+        }
+        // So does a route that takes a form for which less is left out.
+        let is_same = |literal: &str, segment: &str| reading.is_same(literal, segment);
+        let mut candidates = forms.iter().zip(firsts);
+        candidates
+            .find_map(|(form, at)| at.filter(|at| *at == first || is_closer(*at, form, &is_same)))
+    }
+
+    /// The route that has `{name}` or `*` where the path has a slash at its end, if no earlier one
+    /// takes all that is below.
+    fn with_empty_segment(
+        &self,
+        reading: PathReading,
+        literal: Option<usize>,
+        request: Request<'_>,
+    ) -> Option<usize> {
+        let form = reading.with_empty_segment(request.path)?;
+        let depth = segments(&form).count();
+        let first = self.readers.find(&PathReading::any_case(&form), |at| {
+            self.is_at(at, |own| {
+                own.reading == reading
+                    && own.path.depth() == depth
+                    && own.takes_form(&form, request)
+            })
+        })?;
+        let literal = literal.and_then(|at| Some((at, self.matchers.get(at)?)));
+        let is_earlier = |(at, own): (usize, &Matcher)| at < first && own.path.is_open_ended();
+        (!literal.is_some_and(is_earlier)).then_some(first)
+    }
+
+    fn is_at(&self, at: usize, is_it: impl Fn(&Matcher) -> bool) -> bool {
+        self.matchers.get(at).is_some_and(is_it)
+    }
+}
+
+fn is_equal(literal: &str, segment: &str) -> bool {
+    literal == segment
+}
+
+impl Index {
+    fn new<'m>(firsts: impl Iterator<Item = (usize, Option<Cow<'m, str>>)>) -> Index {
+        let firsts: Vec<(usize, Option<Cow<'m, str>>)> = firsts.collect();
+        let by_first_segment = firsts
+            .iter()
+            .filter_map(|(_, first)| first.as_deref())
+            .map(|first| {
+                let can_match = |(at, own): &(usize, Option<Cow<'m, str>>)| {
+                    own.as_deref().is_none_or(|own| own == first).then_some(*at)
+                };
+                (Box::from(first), firsts.iter().filter_map(can_match).collect())
+            })
+            .collect();
+        let others =
+            firsts.iter().filter(|(_, first)| first.is_none()).map(|(at, _)| *at).collect();
+        Index { by_first_segment, others }
+    }
+
+    /// The first route that can match a path and does.
+    fn find(&self, path: &str, matches: impl Fn(usize) -> bool) -> Option<usize> {
+        let first = segments(path).next().unwrap_or_default();
+        let candidates = self.by_first_segment.get(first).unwrap_or(&self.others);
+        candidates.iter().copied().find(|at| matches(*at))
+    }
+}

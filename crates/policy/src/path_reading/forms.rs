@@ -1,0 +1,252 @@
+//! The texts that a path may stand for to those who serve it.
+
+use std::borrow::Cow;
+
+use tollgate_wire::target::percent_decoded;
+
+use super::{LetterCase, MatrixParams, PathInfo, PathReading, Suffix, TrailingSlash};
+
+/// Endings of the names of scripts, after which a server lets a script read the rest of a path.
+const SCRIPTS: [&str; 12] = [
+    ".php", ".php5", ".php7", ".phtml", ".phar", ".cgi", ".fcgi", ".pl", ".asp", ".aspx", ".ashx",
+    ".asmx",
+];
+
+/// The script that stands for its folder.
+const INDEX: &str = "index.php";
+
+/// What an empty segment is written as: no path in normal form has it.
+const NO_TEXT: &str = "%00";
+
+/// What a path becomes when something is left out of it; none: it has no such thing.
+type Omission = fn(&str) -> Option<String>;
+
+impl PathReading {
+    /// What a path in its plain form may stand for, from the form that is most like it, in which
+    /// only the case of letters is folded, to those of which more is left out.
+    pub(crate) fn forms<'p>(&self, path: &'p str) -> Vec<Cow<'p, str>> {
+        let mut forms = vec![self.fold(path)];
+        let omissions = self.omissions().into_iter().flatten();
+        // What follows the first dot was a suffix to Spring, as was what follows the last one.
+        let shortest = (self.suffix == Suffix::Ignore).then_some(until_first_dot as Omission);
+        for omit in omissions.chain(shortest) {
+            let shorter: Vec<String> = forms.iter().filter_map(|form| omit(form)).collect();
+            for form in shorter {
+                if !forms.iter().any(|known| *known == form) {
+                    forms.push(Cow::Owned(form));
+                }
+            }
+        }
+        forms
+    }
+
+    /// What counters count a path as: the form in which its spellings meet.
+    pub fn counted<'p>(&self, path: &'p str) -> Cow<'p, str> {
+        let omissions = self.omissions().into_iter().flatten();
+        omissions.fold(self.fold(path), |form, omit| omit(&form).map_or(form, Cow::Owned))
+    }
+
+    /// A part of a path in its plain form without what case makes of letters, if that makes no
+    /// difference.
+    pub fn fold<'p>(&self, part: &'p str) -> Cow<'p, str> {
+        match self.case {
+            LetterCase::Exact => Cow::Borrowed(part),
+            LetterCase::Ignore => folded(part),
+        }
+    }
+
+    /// A part of a path without what case makes of letters.
+    pub(crate) fn any_case(part: &str) -> Cow<'_, str> {
+        folded(part)
+    }
+
+    /// Whether a segment of a pattern is one of a form.
+    pub(crate) fn is_same(&self, literal: &str, segment: &str) -> bool {
+        let is_folded = || {
+            literal.eq_ignore_ascii_case(segment)
+                || (literal.contains('%') && folded(literal) == segment)
+        };
+        literal == segment || (self.case == LetterCase::Ignore && is_folded())
+    }
+
+    /// A path with an empty last segment, where that may be one: written as no path is.
+    pub(crate) fn with_empty_segment(&self, path: &str) -> Option<String> {
+        let end = match self.matrix_params {
+            MatrixParams::Query => path.find(';'),
+            MatrixParams::Keep | MatrixParams::Strip => None,
+        };
+        let path = path.get(..end.unwrap_or(path.len()))?;
+        let is_segment = self.trailing_slash == TrailingSlash::Segment;
+        (is_segment && path.len() > 1 && path.ends_with('/')).then(|| format!("{path}{NO_TEXT}"))
+    }
+
+    fn omissions(&self) -> [Option<Omission>; 4] {
+        let PathReading {
+            framework: _,
+            case: _,
+            trailing_slash: _,
+            matrix_params,
+            suffix,
+            path_info,
+        } = self;
+        let parameters: Option<Omission> = match matrix_params {
+            MatrixParams::Keep => None,
+            MatrixParams::Strip => Some(without_parameters),
+            MatrixParams::Query => Some(until_semicolon),
+        };
+        let (index, script): (Option<Omission>, Option<Omission>) = match path_info {
+            PathInfo::Keep => (None, None),
+            PathInfo::Strip => (Some(without_index), Some(until_script)),
+        };
+        let suffix: Option<Omission> = match suffix {
+            Suffix::Keep => None,
+            Suffix::Ignore => Some(until_last_dot),
+        };
+        [parameters, index, script, suffix]
+    }
+}
+
+/// A text in lower case, the letters that it escapes included.
+fn folded(text: &str) -> Cow<'_, str> {
+    if !text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return Cow::Borrowed(text);
+    }
+    let mut folded = String::with_capacity(text.len());
+    let mut rest = text;
+    while !rest.is_empty() {
+        let escapes = wide_escapes(rest);
+        let (piece, tail) = rest.split_at_checked(escapes.max(1)).unwrap_or((rest, ""));
+        rest = tail;
+        match percent_decoded(piece).filter(|_| escapes > 0) {
+            None => folded.push_str(&piece.to_ascii_lowercase()),
+            Some(letters) => {
+                for byte in letters.to_lowercase().bytes() {
+                    match byte.is_ascii() {
+                        true => folded.push(char::from(byte)),
+                        false => folded.push_str(&format!("%{byte:02x}")),
+                    }
+                }
+            }
+        }
+    }
+    Cow::Owned(folded)
+}
+
+/// The length of the escapes of what is not ASCII that a text begins with.
+fn wide_escapes(text: &str) -> usize {
+    let is_wide = |escape: &[u8]| matches!(escape, [b'%', b'8'..=b'9' | b'A'..=b'F', _]);
+    text.as_bytes().chunks_exact(3).take_while(|escape| is_wide(escape)).count() * 3
+}
+
+/// Without what follows a semicolon in each segment; a segment that was nothing else is none.
+fn without_parameters(path: &str) -> Option<String> {
+    path.contains(';').then(|| {
+        let names = path.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
+        let kept: String =
+            names.filter(|name| !name.is_empty()).map(|name| format!("/{name}")).collect();
+        if kept.is_empty() { "/".to_owned() } else { kept }
+    })
+}
+
+/// Without what follows the first semicolon.
+fn until_semicolon(path: &str) -> Option<String> {
+    path.split_once(';').map(|(before, _)| before.to_owned())
+}
+
+/// Without what follows the first script.
+fn until_script(path: &str) -> Option<String> {
+    let is_script = |segment: &str| {
+        SCRIPTS.iter().any(|ending| {
+            let start = segment.len().checked_sub(ending.len());
+            let end = start.and_then(|start| segment.get(start..));
+            end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
+        })
+    };
+    let mut end = 0;
+    for segment in path.split('/') {
+        end += segment.len();
+        if is_script(segment) && end < path.len() {
+            return path.get(..end).map(str::to_owned);
+        }
+        end += 1;
+    }
+    None
+}
+
+/// Without the script that stands for its folder.
+fn without_index(path: &str) -> Option<String> {
+    let is_index = |segment: &str| segment.eq_ignore_ascii_case(INDEX);
+    path.split('/').any(is_index).then(|| {
+        let kept: Vec<&str> = path.split('/').filter(|segment| !is_index(segment)).collect();
+        if kept.len() < 2 { "/".to_owned() } else { kept.join("/") }
+    })
+}
+
+/// Without what follows the last dot of the last segment.
+fn until_last_dot(path: &str) -> Option<String> {
+    until_dot(path, str::rfind)
+}
+
+/// Without what follows the first dot of the last segment.
+fn until_first_dot(path: &str) -> Option<String> {
+    until_dot(path, str::find)
+}
+
+/// A name that begins with a dot has no suffix there.
+fn until_dot(path: &str, find: fn(&str, char) -> Option<usize>) -> Option<String> {
+    let path = path.strip_suffix('/').unwrap_or(path);
+    let (folders, name) = path.rsplit_once('/')?;
+    let stem = name.get(..=find(name.get(1..)?, '.')?)?;
+    Some(format!("{folders}/{stem}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate_keyword::Keyword;
+
+    use super::{super::Framework, *};
+
+    fn reading(framework: &str) -> PathReading {
+        PathReading::of(Framework::from_keyword(framework).unwrap())
+    }
+
+    #[test]
+    fn path_is_counted_as_what_a_framework_takes_it_for() {
+        for (framework, path, expected) in [
+            ("express", "/Login/", "/login/"),
+            ("express", "/a%20B/%C3%89/%E2%84%AA", "/a%20b/%c3%a9/k"),
+            ("express", "/CAF%E9", "/caf%e9"),
+            ("fastify", "/login;a/b", "/login"),
+            ("fastify", "/Login", "/Login"),
+            ("spring", "/a;x=1/b;y/;z/c", "/a/b/c"),
+            ("spring", "/;x", "/"),
+            ("spring", "/a.b;c", "/a.b"),
+            ("rails", "/login.json", "/login"),
+            ("rails", "/login.json/", "/login"),
+            ("rails", "/v1.2/users", "/v1.2/users"),
+            ("rails", "/.well-known", "/.well-known"),
+            ("rails", "/", "/"),
+            ("php", "/login.php/x/y", "/login.php"),
+            ("php", "/login.php", "/login.php"),
+            ("php", "/index.php/admin/x", "/admin/x"),
+            ("php", "/admin/index.php", "/admin"),
+            ("php", "/index.php", "/"),
+            ("php", "/a.phpx/b", "/a.phpx/b"),
+            ("django", "/Login;x.json/y.php/z", "/Login;x.json/y.php/z"),
+        ] {
+            assert_eq!(reading(framework).counted(path), expected, "{framework} {path}");
+        }
+    }
+
+    #[test]
+    fn all_that_a_path_may_stand_for_is_tried() {
+        for (framework, path, expected) in [
+            ("express", "/a", &["/a"][..]),
+            ("rails", "/v1.2.json", &["/v1.2.json", "/v1.2", "/v1"]),
+            ("php", "/index.php/a", &["/index.php/a", "/a", "/index.php"]),
+            ("spring", "/a.b;c/d;e", &["/a.b;c/d;e", "/a.b/d"]),
+        ] {
+            assert_eq!(reading(framework).forms(path), expected, "{framework} {path}");
+        }
+    }
+}
