@@ -27,6 +27,7 @@ octokit="$target/test-octokit"
 tokens="$target/test-tokens"
 dashboard="$target/test-dashboard"
 decisions="$target/test-decisions"
+frameworks="$target/test-frameworks"
 # By its path: a version manager's python3 may come first in PATH and lack the venv module.
 python=/usr/bin/python3
 
@@ -78,6 +79,11 @@ install_packages() {
     command -v nginx >/dev/null || missing+=(nginx-light)
     command -v haproxy >/dev/null || missing+=(haproxy)
     command -v caddy >/dev/null || missing+=(caddy)
+    # Frameworks, which are what reads paths behind the proxy.
+    command -v php >/dev/null || missing+=(php-cli)
+    command -v go >/dev/null || missing+=(golang-go)
+    /usr/bin/ruby -e 'require "action_controller/railtie"; require "puma"' 2>/dev/null ||
+        missing+=(ruby ruby-railties ruby-actionpack puma)
     # A browser for the dashboard.
     command -v chromium >/dev/null || missing+=(chromium)
     # It judges the units without running them.
@@ -107,14 +113,15 @@ install_python_packages() {
         -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt \
         -r tests/schema/requirements.txt -r tests/tokens/requirements.txt \
         -r tests/edge/requirements.txt -r tests/decisions/requirements.txt \
-        -r tests/beside/requirements.txt
+        -r tests/beside/requirements.txt -r tests/frameworks/requirements.txt
 }
 
 install_node_packages() {
     install_node_folder tests/clients/octokit "$octokit" &&
         install_node_folder tests/tokens "$tokens" &&
         install_node_folder tests/dashboard "$dashboard" &&
-        install_node_folder tests/decisions "$decisions"
+        install_node_folder tests/decisions "$decisions" &&
+        install_node_folder tests/frameworks "$frameworks"
 }
 
 # Of a folder of tests, into another. The scripts are copied to their packages: Node looks for those
@@ -179,12 +186,13 @@ black_box() {
     export TOLLGATE_AXE="$dashboard/node_modules/axe-core/axe.min.js"
     # Clients of Redis that run in Node.
     export TOLLGATE_NODE_CLIENTS="$decisions"
+    export TOLLGATE_NODE_FRAMEWORKS="$frameworks"
     # The long ones first. Each has ports and folders of its own.
     local name=tests/disk/faults.py
     part_beside "$name" run_script "$name" --tollgate "$binary" crashes damage broken unreadable full
     local scripts=(tests/simulate/programs.py "$octokit/limits.mjs" tests/clients/pygithub/waits.py
         tests/dashboard/views.py tests/beside/run.py tests/edge/bodies.py tests/beside/envoy.py tests/observe/prometheus.py
-        tests/edge/faults.py tests/simulate/judge.py tests/simulate/report.py tests/simulate/story.py
+        tests/edge/faults.py tests/frameworks/spellings.py tests/simulate/judge.py tests/simulate/report.py tests/simulate/story.py
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
         tests/decisions/clients.py tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py
         tests/httpbin/compare.py tests/clients/pygithub/limits.py tests/schema/check.py
