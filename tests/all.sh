@@ -27,6 +27,9 @@ main() {
     part drills counted "$python" -Bu tests/drills/run.py --tollgate "$binary" || true
     part 'tests/disk/kill.py' counted \
         env KILLS=200 "$python" -Bu tests/disk/kill.py --tollgate "$binary" || true
+    part 'tests/disk/kill.py, slow syncs' counted \
+        env KILLS=50 SYNC_DELAYS=0,400,2000 "$python" -Bu tests/disk/kill.py --tollgate "$binary" \
+        || true
     part 'tests/edge/faults.py' counted \
         env REQUESTS=100000 "$python" -Bu tests/edge/faults.py --tollgate "$binary" || true
     part properties env PROPTEST_CASES=10000 \

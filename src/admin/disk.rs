@@ -45,6 +45,8 @@ pub struct DiskStatus {
     pub failed_reads: u64,
     /// Writes that failed.
     pub failed_writes: u64,
+    /// How often a write or a sync took longer than `flush`.
+    pub late_flushes: u64,
     /// How much would be lost if the process were killed now, in seconds.
     pub flush_lag_seconds: f64,
 }
@@ -68,6 +70,7 @@ impl From<DiskReport> for DiskStatus {
             reads: report.reads_found + report.reads_absent,
             failed_reads: report.failed_reads,
             failed_writes: report.failed_writes,
+            late_flushes: report.late_flushes,
             flush_lag_seconds: report.flush_lag_millis as f64 / 1000.0,
         }
     }
@@ -121,6 +124,8 @@ fn write_work(text: &mut Exposition, report: &DiskReport) {
     let help = "How much would be lost if the process were killed now: the age of the last flush.";
     text.family("tollgate_store_disk_flush_lag_seconds", MetricKind::Gauge, help);
     text.sample_real(&[], report.flush_lag_millis as f64 / 1000.0);
+    let help = "How often a write or a sync took longer than `flush`.";
+    text.counter("tollgate_store_disk_late_flushes_total", help, report.late_flushes);
     let help = "Counters that left memory, and are on disk only.";
     text.counter("tollgate_store_disk_evicted_total", help, report.evicted);
     let help = "Counters that were over, and whose room on disk was given back.";

@@ -11,6 +11,7 @@
  *           short=P    of a write or a read, only P percent are done
  *           torn=N     a write does its first N bytes, and then the process is killed
  *           kill       the process is killed before the call
+ *           delay=MS   the call takes so many milliseconds longer
  *           hold=P     of what is written, P percent of the pages are held back until the file is
  *                      synced; the others, also later ones, are written at once. If the process is
  *                      killed, what is held back is lost: a page cache when the power fails
@@ -39,13 +40,14 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
+#include <time.h>
 #include <unistd.h>
 
 enum call { OPEN, WRITE, READ, SYNC, TRUNCATE, RENAME, UNLINK, CALLS };
 static const char *const call_names[CALLS] = {
     "open", "write", "read", "sync", "truncate", "rename", "unlink"};
 
-enum kind { ERROR, SHORT, TORN, KILL, HOLD };
+enum kind { ERROR, SHORT, TORN, KILL, HOLD, DELAY };
 
 static const struct { const char *name; int number; } errors[] = {
     {"EIO", EIO}, {"ENOSPC", ENOSPC}, {"EDQUOT", EDQUOT}, {"EROFS", EROFS},
@@ -166,6 +168,7 @@ static void parse_rule(char *line) {
     else if (sscanf(fault, "short=%ld", &rule.value) == 1) rule.kind = SHORT;
     else if (sscanf(fault, "torn=%ld", &rule.value) == 1) rule.kind = TORN;
     else if (sscanf(fault, "hold=%ld", &rule.value) == 1) rule.kind = HOLD;
+    else if (sscanf(fault, "delay=%ld", &rule.value) == 1) rule.kind = DELAY;
     else if (rule.value == 0) return;
     while ((word = strtok_r(NULL, " ", &rest))) {
         sscanf(word, "name=%63s", rule.name);
@@ -231,6 +234,11 @@ static void die(void) {
     for (;;) kill(getpid(), SIGKILL);
 }
 
+static void wait_for(long milliseconds) {
+    struct timespec left = {milliseconds / 1000, milliseconds % 1000 * 1000000};
+    while (nanosleep(&left, &left) != 0 && errno == EINTR) {}
+}
+
 /* An error, if there is a rule for this call: what most calls do. */
 static int fails(enum call call, const char *path) {
     long before;
@@ -239,6 +247,7 @@ static int fails(enum call call, const char *path) {
     int kind = rule->kind, error = rule->value;
     pthread_mutex_unlock(&lock);
     if (kind == KILL) die();
+    if (kind == DELAY) wait_for(error);
     errno = error;
     return kind == ERROR;
 }
@@ -287,6 +296,10 @@ static ssize_t put(int fd, const char *bytes, size_t count, off_t at) {
         return done;
     }
     pthread_mutex_unlock(&lock);
+    if (now.kind == DELAY) {
+        wait_for(now.value);
+        return at < 0 ? real_write(fd, bytes, count) : real_pwrite(fd, bytes, count, at);
+    }
     size_t part = now.kind == TORN ? (size_t)now.value : (size_t)before;
     if (now.kind == SHORT) part = count * now.value / 100 > 0 ? count * now.value / 100 : 1;
     if (part > count) part = count;
@@ -318,6 +331,7 @@ static ssize_t readable(int fd, size_t count) {
     struct rule now = *rule;
     pthread_mutex_unlock(&lock);
     if (now.kind == KILL) die();
+    if (now.kind == DELAY) wait_for(now.value);
     if (now.kind == SHORT) return count * now.value / 100 > 0 ? count * now.value / 100 : count;
     errno = now.value;
     return now.kind == ERROR ? -1 : (ssize_t)count;

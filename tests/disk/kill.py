@@ -7,6 +7,8 @@ were charged are read, and compared with the clients' notes.
 
     KILLS         environment: how often it is killed (default: 20; 200 take some minutes)
     FLUSH         environment: seconds of `flush`, of three turns in four (default: 0.25)
+    SYNC_DELAYS   environment: milliseconds that each sync of a file takes longer, by turns of kills
+                  (default: 0; what holds for a disk that syncs at once must hold for a slow one)
     SEED          environment: what the instants and keys are chosen by (default: another each time)
 """
 
@@ -21,6 +23,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+import shim
 from clients import HUGE, LIMITS, TIGHT, Client, Counter, State
 from store import (
     PATIENCE_SECONDS,
@@ -35,6 +38,7 @@ from store import (
 
 KILLS = int(os.environ.get("KILLS", "20"))
 FLUSH = float(os.environ.get("FLUSH", "0.25"))
+SYNC_DELAYS = tuple(map(int, os.environ.get("SYNC_DELAYS", "0").split(",")))
 SEED = int(os.environ.get("SEED", time.time_ns() % 1_000_000))
 
 # The settings of the disk, by turns. `memory` is so little that counters leave it all the time.
@@ -120,6 +124,11 @@ class Trial:
         self.problems = collections.defaultdict(list)
         self.turn = 0
         self.stops = 0
+        self.faults = None
+        if any(SYNC_DELAYS):
+            library = shim.build(folder.rpartition("/")[0])
+            self.faults = shim.Faults(library, f"{folder}-faults", self.proxy.counters)
+            self.proxy.environment |= self.faults.environment
 
     def load(self, seconds):
         """Clients charge for some time. Returns them, still at work."""
@@ -166,6 +175,9 @@ class Trial:
     def start(self, is_killed_first):
         """Starts it with the next settings; it may be killed once before it serves."""
         disk = TURNS[self.turn % len(TURNS)]
+        if self.faults is not None:
+            delay = SYNC_DELAYS[self.turn // len(TURNS) % len(SYNC_DELAYS)]
+            self.faults.begin(f"sync delay={delay}")
         self.proxy.disk = disk | {"flush": f"{disk['flush'] * 1000:.0f}ms"}
         if is_killed_first:
             self.proxy.launch()
@@ -290,7 +302,9 @@ CHECKS = (
 
 def main():
     """Kill after kill, and now and then a stop."""
-    binary = binary_under_test(__doc__, 180 + KILLS * 10)
+    # Each start syncs several times.
+    slow = max(SYNC_DELAYS) / 1000 * 20
+    binary = binary_under_test(__doc__, 180 + int(KILLS * (10 + slow)))
 
     tally = Tally()
     with tempfile.TemporaryDirectory(prefix="tollgate-kill-") as folder:

@@ -2,11 +2,13 @@
 //! outlive the process.
 //!
 //! Decisions are made in memory ([`MemoryStore`](super::MemoryStore)). A thread of its own writes
-//! what was changed to a journal, several times in each `flush` (`keeper`), another makes tables of
-//! it (`tables`), a third merges and surveys these (`upkeep`), and a few read counters that are
+//! what was changed to a journal, several times in each `flush` (`keeper`), which another one syncs
+//! (`syncing`); one applies it to the tables' part in memory (`applying`), one makes tables of that
+//! (`tables`), one merges and surveys these (`upkeep`), and a few read counters that are
 //! needed again (`reads`). So no request waits for the disk, except for its own counter that is not
 //! in memory.
 
+mod applying;
 mod batch;
 mod filter;
 mod folder;
@@ -21,6 +23,7 @@ mod record;
 mod recover;
 mod report;
 mod sealed;
+mod syncing;
 mod tables;
 mod tree;
 mod upkeep;
@@ -32,7 +35,7 @@ use std::{
         mpsc,
     },
     thread::JoinHandle,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -77,6 +80,15 @@ pub struct Disk {
     /// How many flushes were begun, and the last one that is on disk.
     begun: AtomicU64,
     written: watch::Sender<u64>,
+    /// When the latest flush was begun that was written.
+    flushed: Mutex<Instant>,
+    /// The journal that was synced last, and how many bytes of it.
+    synced: Mutex<(u64, u64)>,
+    /// Whether a sync has failed, so that what was written since the last table may be lost.
+    is_sync_lost: AtomicBool,
+    /// What was applied and is in no table yet: bytes, and parts of them that wait to become tables.
+    waiting_bytes: AtomicU64,
+    waiting_parts: AtomicUsize,
     failure: Mutex<Option<Failure>>,
     /// Why the last tables could not be written; none: they were.
     table_failure: Mutex<Option<String>>,
@@ -85,6 +97,9 @@ pub struct Disk {
     survey: Mutex<Option<Survey>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
+
+/// A shorter lag may be that of a busy machine.
+const SHORTEST_LAG: Duration = Duration::from_secs(1);
 
 /// A folder that this process has open.
 #[derive(Debug)]
@@ -266,6 +281,44 @@ impl Disk {
             *self.failure.lock() = None;
             tracing::info!("counters are written to disk again");
         }
+    }
+
+    /// Notes that a flush was written which was begun then: it outlives the process.
+    fn note_written(&self, begun: Instant) {
+        *self.flushed.lock() = begun;
+        if begun.elapsed() <= self.longest_lag() && !self.is_sync_lost.load(Ordering::Relaxed) {
+            self.recover();
+        }
+    }
+
+    /// Notes that a flush with this number, which was begun then, is as durable as it is to be.
+    fn note_durable(&self, number: u64, begun: Instant) {
+        self.written.send_replace(number);
+        let took = begun.elapsed();
+        if took > self.longest_lag() {
+            self.counts.late_flushes.fetch_add(1, Ordering::Relaxed);
+            let milliseconds = took.as_millis() as u64;
+            tracing::warn!(milliseconds, "the disk took longer than `flush` for a sync");
+        }
+    }
+
+    /// Notes it when writes do not keep up: a process that is killed would lose more than is
+    /// promised. Called often.
+    pub(super) fn check_lag(&self) {
+        if self.is_failing() || self.opened.load().is_none() {
+            return;
+        }
+        if self.flushed.lock().elapsed() > self.longest_lag() {
+            let file = self.settings.path.clone();
+            let error = "writes take longer than `flush`".to_owned();
+            self.counts.late_flushes.fetch_add(1, Ordering::Relaxed);
+            self.fail(Failure { file, error, since: self.now() });
+        }
+    }
+
+    /// How long a flush may take from its begin on. On a busy machine a short one may be late.
+    fn longest_lag(&self) -> Duration {
+        self.settings.flush.max(SHORTEST_LAG)
     }
 
     /// How often the keeper writes: twice in each `flush`, so that nothing waits for longer than

@@ -341,6 +341,7 @@ impl Store {
         self.stores.memory.sweep(now);
         if let Some(disk) = &self.stores.disk {
             disk.memory().sweep(now);
+            disk.disk().check_lag();
         }
         self.stores.client_timed.sweep(now);
         let Stores { cache, local, reseeding, .. } = &*self.stores;

@@ -9,6 +9,7 @@ use std::{
     io::{self, Read, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use memchr::memmem;
@@ -32,7 +33,7 @@ const PAGE: usize = 4096;
 /// A journal that is written.
 #[derive(Debug)]
 pub(super) struct Journal {
-    file: File,
+    file: Arc<File>,
     /// Its number: later journals have greater ones.
     pub(super) id: u64,
     /// Bytes of complete frames. What is behind them was not written whole.
@@ -57,14 +58,15 @@ impl Journal {
             return Err(error);
         }
         let complete = MAGIC.len() as u64;
+        let file = Arc::new(file);
         Ok(Journal { file, id, complete, is_torn: false, next_frame: 0, frame: Vec::new() })
     }
 
-    /// Appends a frame; with `sync` it returns when the frame is on the disk itself.
+    /// Appends a frame. It outlives the process then; what is not synced may be lost with the power.
     ///
     /// # Errors
     /// Those of the system. The frame counts as not written then.
-    pub(super) fn append(&mut self, bytes: &[u8], sync: bool) -> io::Result<()> {
+    pub(super) fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.mend()?;
         let number = self.next_frame;
         self.frame.clear();
@@ -74,14 +76,16 @@ impl Journal {
         self.frame.extend(checksum(self.id, number, bytes).to_le_bytes());
         self.frame.extend(bytes);
         self.is_torn = true;
-        self.file.write_all(&self.frame)?;
-        if sync {
-            self.file.sync_data()?;
-        }
+        (&*self.file).write_all(&self.frame)?;
         self.is_torn = false;
         self.complete += self.frame.len() as u64;
         self.next_frame += 1;
         Ok(())
+    }
+
+    /// The file, to be synced by another thread.
+    pub(super) fn file(&self) -> Arc<File> {
+        Arc::clone(&self.file)
     }
 
     /// Syncs all frames to the disk itself.
@@ -96,7 +100,7 @@ impl Journal {
     fn mend(&mut self) -> io::Result<()> {
         if self.is_torn {
             self.file.set_len(self.complete)?;
-            self.file.seek(SeekFrom::Start(self.complete))?;
+            (&*self.file).seek(SeekFrom::Start(self.complete))?;
             self.is_torn = false;
         }
         Ok(())
@@ -226,6 +230,15 @@ pub(super) fn journals(folder: &Path) -> io::Result<Vec<u64>> {
     Ok(ids)
 }
 
+/// The last of these journals that anything was written to; none: no one has anything. Those behind
+/// it were made ahead.
+pub(super) fn last_written(folder: &Path, ids: &[u64]) -> Option<u64> {
+    let is_written = |id: &&u64| {
+        fs::metadata(path_of(folder, **id)).is_ok_and(|file| file.len() > MAGIC.len() as u64)
+    };
+    ids.iter().rev().find(is_written).copied()
+}
+
 /// Bytes of all journals in a folder.
 pub(super) fn journal_bytes(folder: &Path) -> u64 {
     let size = |id: u64| fs::metadata(path_of(folder, id)).map_or(0, |found| found.len());
@@ -272,7 +285,7 @@ mod tests {
     fn written(folder: &Path) -> Vec<u8> {
         let mut journal = Journal::create(folder, 3).unwrap();
         for frame in [&b"first"[..], b"", &[7; 1000], b"last"] {
-            journal.append(frame, false).unwrap();
+            journal.append(frame).unwrap();
         }
         fs::read(path_of(folder, 3)).unwrap()
     }
@@ -326,7 +339,7 @@ mod tests {
         let mut journal = Journal::create(folder.path(), 3).unwrap();
         let long = vec![7; 3 * PAGE];
         for frame in [&long, &long, &b"last".to_vec()] {
-            journal.append(frame, false).unwrap();
+            journal.append(frame).unwrap();
         }
         let whole = fs::read(path_of(folder.path(), 3)).unwrap();
         let ends = [long.len() + HEAD_BYTES + MAGIC.len(), whole.len() - HEAD_BYTES - 4];
@@ -351,10 +364,10 @@ mod tests {
     fn frame_that_was_not_written_whole_is_removed_before_the_next() {
         let folder = tempfile::tempdir().unwrap();
         let mut journal = Journal::create(folder.path(), 0).unwrap();
-        journal.append(b"first", false).unwrap();
+        journal.append(b"first").unwrap();
         journal.file.write_all(b"\xF7TG\nhalf of a frame").unwrap();
         journal.is_torn = true;
-        journal.append(b"second", true).unwrap();
+        journal.append(b"second").unwrap();
         let (read, replayed) = frames(folder.path(), 0, true);
         assert_eq!(read, [b"first".to_vec(), b"second".to_vec()]);
         assert_eq!(replayed.torn, 0);

@@ -21,10 +21,12 @@ use tollgate_settings::SyncMode;
 
 use super::{
     Batch, Disk, Failure, OpenFolder, Survey,
+    applying::{Applied, ApplyJob},
     filter::Filter,
     journal::Journal,
     orders::{Job, Order, SurveyResult},
     recover::open_folder,
+    syncing::{Flushed, SyncJob, WrittenJournal},
     tree::MEMTABLE_BYTES,
 };
 use crate::memory::DiskStore;
@@ -37,6 +39,9 @@ const BATCH_BYTES: usize = 4 << 20;
 
 /// Bytes of a journal, from which on the next is begun.
 const JOURNAL_BYTES: u64 = 64 << 20;
+
+/// Batches that may wait to be applied.
+const MAX_APPLYING: usize = 64;
 
 /// Parts that may wait to become tables.
 const MAX_PARTS: usize = 4;
@@ -57,9 +62,15 @@ pub(super) struct Keeper {
     store: Weak<DiskStore>,
     orders: Receiver<Order>,
     journal: Option<Journal>,
-    /// Asks for tables of all that was written before the journal with this number.
-    tables: Sender<u64>,
-    upkeep: Sender<Job>,
+    helpers: Helpers,
+    /// The journal that was made ahead.
+    next_journal: Option<Journal>,
+    /// How often the folder was opened.
+    opened_times: u64,
+    /// Whether something was written that nobody was asked to sync.
+    is_unsynced: bool,
+    /// Batches that were written and are not applied yet, and parts that are not ended yet.
+    applying: usize,
     /// The survey in progress.
     surveying: Option<SurveyInProgress>,
     next_survey: Instant,
@@ -69,6 +80,14 @@ pub(super) struct Keeper {
     /// Whether the folder is to be opened again: the process that it was given up to does not
     /// serve.
     reopens: bool,
+}
+
+/// The threads that work for the keeper.
+pub(super) struct Helpers {
+    pub(super) upkeep: Sender<Job>,
+    pub(super) syncs: Sender<SyncJob>,
+    pub(super) batches: Sender<ApplyJob>,
+    pub(super) applied: Receiver<Applied>,
 }
 
 /// A survey in progress.
@@ -86,16 +105,19 @@ impl Keeper {
         disk: Arc<Disk>,
         store: Weak<DiskStore>,
         orders: Receiver<Order>,
-        tables: Sender<u64>,
-        upkeep: Sender<Job>,
+        helpers: Helpers,
+        journal: Option<Journal>,
     ) -> Keeper {
         Keeper {
             disk,
             store,
             orders,
-            journal: None,
-            tables,
-            upkeep,
+            journal,
+            helpers,
+            next_journal: None,
+            opened_times: 0,
+            is_unsynced: false,
+            applying: 0,
             surveying: None,
             next_survey: Instant::now(),
             next_part: 0,
@@ -149,13 +171,22 @@ impl Keeper {
                 }
             }
             Order::Surveyed(found) => self.take_survey(store, found),
-            Order::KeepSecret(secret) => self.keep_secret(secret),
+            Order::KeepSecret(secret) => {
+                let _ = self.helpers.syncs.send(SyncJob::KeepSecret(secret));
+            }
+            Order::NextJournal(opened_times, journal) => {
+                // What was made in a folder that was given up since is no more of use.
+                if opened_times == self.opened_times && self.disk.opened.load().is_some() {
+                    self.next_journal = Some(journal);
+                }
+            }
             Order::Compact(done) => {
-                self.flush(store);
+                self.settle(store);
                 if let Some(opened) = self.disk.opened.load_full() {
                     self.begin_journal(&opened);
+                    self.wait_until_applied(store);
                 }
-                let _ = self.upkeep.send(Job::MergeAll(done));
+                let _ = self.helpers.upkeep.send(Job::MergeAll(done));
             }
             Order::Resume(_done) => {
                 self.reopens = true;
@@ -165,9 +196,13 @@ impl Keeper {
                 self.flush(store);
                 self.close();
             }
-            Order::Save(_done) | Order::Finish(_done) => self.flush(store),
+            Order::Save(done) => {
+                self.flush_for(store, Some(done.clone()));
+                self.wait_until_applied(store);
+            }
+            Order::Finish(_done) => self.flush(store),
             Order::CoolDown(_done) => {
-                self.flush(store);
+                self.settle(store);
                 // The first time around finds out what is not used.
                 for part in (0..DiskStore::PARTS).chain(0..DiskStore::PARTS) {
                     store.evict(part);
@@ -186,39 +221,112 @@ impl Keeper {
     /// What was found in journals becomes tables, so that it is not read again at the next start.
     fn take_over(&mut self) {
         let Some(opened) = self.disk.opened.load_full() else { return };
+        self.ask_for_journal();
         if opened.tree.waiting_bytes() > 0 {
-            self.begin_journal(&opened);
+            match self.journal.take() {
+                // It is empty.
+                Some(journal) => self.go_on_in(journal),
+                None => self.begin_journal(&opened),
+            }
         }
-        let _ = self.upkeep.send(Job::Merge);
+        let _ = self.helpers.upkeep.send(Job::Merge);
     }
 
     /// Writes what is not on disk yet.
     fn flush(&mut self, store: &DiskStore) {
+        self.flush_for(store, None);
+    }
+
+    /// The same for somebody who waits until it is synced, too.
+    fn flush_for(&mut self, store: &DiskStore, done: Option<Sender<()>>) {
         // Before the flush begins: what is charged from now on may need another one.
         self.disk.is_flush_asked.store(false, Ordering::SeqCst);
-        let begun = self.disk.now();
+        let (begun, at) = (Instant::now(), self.disk.now());
         let number = self.disk.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        match self.try_flush(store, begun) {
+        match self.try_flush(store, at) {
             Ok(()) => {
                 let counts = &self.disk.counts;
                 counts.flushes.fetch_add(1, Ordering::Relaxed);
-                counts.flush_begun.store(begun.as_micros(), Ordering::Relaxed);
-                let took = self.disk.now().saturating_since(begun).as_micros() as u64;
+                counts.flush_begun.store(at.as_micros(), Ordering::Relaxed);
+                let took = self.disk.now().saturating_since(at).as_micros() as u64;
                 counts.flush_micros.store(took, Ordering::Relaxed);
-                self.disk.recover();
-                self.disk.written.send_replace(number);
+                self.disk.note_written(begun);
+                self.have_synced(number, begun, done);
             }
             Err(NotWritten::Waits) => {}
             Err(NotWritten::Failed(file, error)) => {
-                self.disk.fail(Failure { file, error, since: begun });
+                self.disk.fail(Failure { file, error, since: at });
             }
         }
+    }
+
+    /// Writes what is not on disk yet, and waits until it is applied.
+    fn settle(&mut self, store: &DiskStore) {
+        self.flush(store);
+        self.wait_until_applied(store);
+    }
+
+    fn wait_until_applied(&mut self, store: &DiskStore) {
+        while self.applying > 0 {
+            let Ok(applied) = self.helpers.applied.recv() else { return };
+            self.take_applied(store, applied);
+        }
+    }
+
+    /// Takes note of the batches that were applied meanwhile.
+    fn take_all_applied(&mut self, store: &DiskStore) {
+        while self.applying >= MAX_APPLYING {
+            let Ok(applied) = self.helpers.applied.recv() else { return };
+            self.take_applied(store, applied);
+        }
+        while let Ok(applied) = self.helpers.applied.try_recv() {
+            self.take_applied(store, applied);
+        }
+    }
+
+    /// Only when all are applied is it known that the disk has what was removed no more.
+    fn take_applied(&mut self, store: &DiskStore, Applied { batch, result }: Applied) {
+        self.applying = self.applying.saturating_sub(1);
+        let is_applied = result.is_ok();
+        if let Err(error) = result {
+            store.take_back(&batch.collected);
+            let (file, error) = (self.disk.settings.path.clone(), error.to_string());
+            self.disk.fail(Failure { file, error, since: self.disk.now() });
+        }
+        if self.applying == 0 && is_applied {
+            store.acknowledge();
+        }
+    }
+
+    /// Has what was written synced, where it is to be.
+    fn have_synced(&mut self, number: u64, begun: Instant, done: Option<Sender<()>>) {
+        let syncs = self.disk.settings.sync != SyncMode::Os;
+        let written = self.journal.as_ref().filter(|_| syncs).map(|journal| WrittenJournal {
+            file: journal.file(),
+            path: super::journal::path_of(&self.disk.settings.path, journal.id),
+            id: journal.id,
+            complete: journal.complete,
+        });
+        let is_synced = |own: &WrittenJournal| *self.disk.synced.lock() == (own.id, own.complete);
+        let journal = written.filter(|own| self.is_unsynced || !is_synced(own));
+        self.is_unsynced = false;
+        if journal.is_none() {
+            // Nothing is left to be done for it.
+            return self.disk.note_durable(number, begun);
+        }
+        let done = done.into_iter().collect();
+        let _ = self.helpers.syncs.send(SyncJob::Sync(Flushed { number, begun, journal, done }));
     }
 
     fn try_flush(&mut self, store: &DiskStore, now: Timestamp) -> Result<(), NotWritten> {
         // Another process has taken over, and writes.
         let opened = self.disk.opened.load_full().ok_or(NotWritten::Waits)?;
+        self.take_all_applied(store);
         self.check_tables(&opened)?;
+        if self.disk.is_sync_lost.swap(false, Ordering::SeqCst) {
+            // What the journal had is in memory still, and becomes a table.
+            self.begin_journal(&opened);
+        }
         let (mut keys, mut bytes) = (0, 0);
         let mut first = 0;
         for part in 0..DiskStore::PARTS {
@@ -245,7 +353,7 @@ impl Keeper {
     /// Parts that wait to become tables take memory. If they cannot become tables, nothing more is
     /// written.
     fn check_tables(&self, opened: &OpenFolder) -> Result<(), NotWritten> {
-        if opened.tree.waiting_parts() < MAX_PARTS {
+        if self.disk.waiting_parts.load(Ordering::Relaxed) < MAX_PARTS {
             return Ok(());
         }
         match self.disk.table_failure.lock().clone() {
@@ -265,15 +373,16 @@ impl Keeper {
             return Ok(());
         }
         let written = self.append(opened);
-        match &written {
-            Ok(()) => {
-                store.acknowledge(parts);
-                self.note_written();
-            }
-            Err(_) => store.take_back(&self.batch.collected),
+        if written.is_err() {
+            store.take_back(&self.batch.collected);
+            self.batch.clear();
+            return written;
         }
-        self.batch.clear();
-        written
+        store.note_written(parts);
+        self.note_written();
+        self.applying += 1;
+        let _ = self.helpers.batches.send(ApplyJob::Batch(std::mem::take(&mut self.batch)));
+        Ok(())
     }
 
     fn append(&mut self, opened: &OpenFolder) -> Result<(), NotWritten> {
@@ -293,16 +402,10 @@ impl Keeper {
             self.journal = Some(begun.map_err(failed(folder.clone()))?);
         }
         let Some(journal) = &mut self.journal else { return Err(NotWritten::Waits) };
-        let syncs = match self.disk.settings.sync {
-            SyncMode::Flush | SyncMode::Every => true,
-            SyncMode::Os => false,
-        };
         let file = super::journal::path_of(folder, journal.id);
-        journal.append(&self.batch.bytes, syncs).map_err(failed(file))?;
-        opened
-            .tree
-            .apply(&self.batch.bytes)
-            .map_err(|error| NotWritten::Failed(opened.folder.tables(), error.to_string()))
+        journal.append(&self.batch.bytes).map_err(failed(file))?;
+        self.is_unsynced = true;
+        Ok(())
     }
 
     fn note_written(&mut self) {
@@ -321,31 +424,64 @@ impl Keeper {
 
     /// Begins the next journal when the present one is long: what is in it becomes a table, and
     /// then it is of no use.
+    ///
+    /// Only the last journal may end with what was not synced when the power failed. So this waits
+    /// until the present one is synced, unless it becomes far too long.
     fn begin_journal_if_due(&mut self, opened: &OpenFolder) {
         let Some(journal) = &self.journal else { return };
-        if opened.tree.waiting_bytes() < MEMTABLE_BYTES && journal.complete < JOURNAL_BYTES {
-            return;
+        let waiting = self.disk.waiting_bytes.load(Ordering::Relaxed);
+        let is_long = |times: u64| {
+            waiting >= times * MEMTABLE_BYTES || journal.complete >= times * JOURNAL_BYTES
+        };
+        if is_long(2) || (is_long(1) && self.is_synced(journal)) {
+            self.begin_journal(opened);
         }
-        self.begin_journal(opened);
+    }
+
+    /// Whether all of a journal is synced that is to be.
+    fn is_synced(&self, journal: &Journal) -> bool {
+        self.disk.settings.sync == SyncMode::Os
+            || *self.disk.synced.lock() == (journal.id, journal.complete)
     }
 
     fn begin_journal(&mut self, opened: &OpenFolder) {
-        match opened.journals.begin() {
-            Ok(next) => {
-                if let Err(error) = opened.tree.rotate() {
-                    tracing::error!(%error, "the tables do not take a new part");
-                    return;
-                }
-                let _ = self.tables.send(next.id);
-                self.journal = Some(next);
-            }
+        if let Some(journal) = &self.journal
+            && !self.is_synced(journal)
+            && let Err(error) = journal.sync()
+        {
+            tracing::warn!(%error, "the journal was not synced");
+        }
+        let next = match self.next_journal.take() {
+            Some(next) => Ok(next),
+            None => opened.journals.begin(),
+        };
+        self.ask_for_journal();
+        match next {
+            Ok(next) => self.go_on_in(next),
             // The present one goes on; it is tried again with the next flush.
             Err(error) => tracing::warn!(%error, "the next journal cannot be begun"),
         }
     }
 
+    /// Writes to this journal from now on. What was written before becomes tables.
+    fn go_on_in(&mut self, next: Journal) {
+        self.applying += 1;
+        let _ = self.helpers.batches.send(ApplyJob::Rotate(next.id));
+        self.journal = Some(next);
+    }
+
+    /// Has the next journal made ahead.
+    fn ask_for_journal(&mut self) {
+        let _ = self.helpers.syncs.send(SyncJob::Journal(self.opened_times));
+    }
+
     /// Evicts counters if there are too many in memory.
     fn keep_within_memory(&mut self, store: &DiskStore) {
+        self.take_all_applied(store);
+        if self.applying > 0 {
+            // What is not applied yet cannot be read again.
+            return;
+        }
         let most = self.disk.max_in_memory();
         let target = most - most / 10;
         let mut evicted = 0;
@@ -376,7 +512,7 @@ impl Keeper {
         let filter = Arc::new(Filter::new(about + about / 4));
         let surveying = SurveyInProgress { filter: Arc::clone(&filter), new: vec![0; TAGS] };
         self.surveying = Some(surveying);
-        if self.upkeep.send(Job::Survey(filter)).is_err() {
+        if self.helpers.upkeep.send(Job::Survey(filter)).is_err() {
             self.surveying = None;
         }
     }
@@ -406,8 +542,12 @@ impl Keeper {
 
     /// Closes the folder, and returns when it is closed.
     fn close(&mut self) {
+        while self.applying > 0 && self.helpers.applied.recv().is_ok() {
+            self.applying -= 1;
+        }
         let Some(opened) = self.disk.opened.swap(None) else { return };
         opened.tree.stop();
+        self.next_journal = None;
         if let Some(journal) = self.journal.take()
             && let Err(error) = journal.sync()
         {
@@ -442,20 +582,14 @@ impl Keeper {
                 self.next_survey = Instant::now();
                 self.disk.opened.store(Some(Arc::new(opened)));
                 self.reopens = false;
+                self.opened_times += 1;
+                *self.disk.flushed.lock() = Instant::now();
                 self.take_over();
             }
             // The other process may be about to end.
             Err(error) => {
                 tracing::warn!(%error, "the store cannot be opened yet; this is tried again")
             }
-        }
-    }
-
-    fn keep_secret(&self, secret: [u8; 16]) {
-        let opened = self.disk.opened.load_full();
-        let kept = opened.map(|opened| opened.folder.keep_secret(secret));
-        if let Some(Err(error)) = kept {
-            tracing::error!(%error, "the key secret was not written to disk");
         }
     }
 }

@@ -11,7 +11,7 @@ use tollgate_settings::SyncMode;
 use super::{
     OpenFolder, Survey,
     folder::{Folder, OpenError, write_secret},
-    journal::path_of,
+    journal::{last_written, path_of},
     live::LiveJournals,
     recover::{damage, missing, open_tree, read_journals, replay_journal, replay_journals},
     tree::{Tree, TreeError},
@@ -235,9 +235,10 @@ fn check_journals(folder: &Folder, tree: &Tree) -> Result<(LiveJournals, Vec<Dam
         damaged.push(Damage::of(error)?);
     }
     let ids = journals.ids().map_err(listed)?;
+    let last = last_written(&folder.path, &ids);
     for id in &ids {
         let file = path_of(&folder.path, *id);
-        match replay_journal(folder, tree, *id, ids.last() == Some(id)) {
+        match replay_journal(folder, tree, *id, Some(*id) >= last) {
             Ok(replayed) if replayed.gaps.is_empty() => {}
             Ok(replayed) => damaged.push(Damage::of(damage(&file, &replayed))?),
             Err(error) => damaged.push(Damage::of(error)?),

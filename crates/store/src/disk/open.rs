@@ -8,6 +8,7 @@ use std::{
         mpsc,
     },
     thread,
+    time::Instant,
 };
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -17,13 +18,15 @@ use tollgate_clock::Clock;
 use tollgate_settings::{DiskSettings, MemoryBounds};
 
 use super::{
-    Disk, OpenError, Reads,
+    Disk, OpenError, OpenFolder, Reads, applying,
     filter::Filter,
-    keeper::{BYTES_A_KEY, Keeper},
+    journal::Journal,
+    keeper::{BYTES_A_KEY, Helpers, Keeper},
+    orders::Order,
     reads,
     recover::open_folder,
     report::Counts,
-    tables, upkeep,
+    syncing, tables, upkeep,
 };
 use crate::memory::DiskStore;
 
@@ -52,6 +55,9 @@ pub fn open(
             secret
         }
     };
+    // Before anything is charged: a slow disk takes a while for it.
+    let journal = begin_journal(&opened);
+    let waiting_bytes = opened.tree.waiting_bytes();
     let is_empty = opened.tree.about() == 0;
     // There is nothing to survey in a new store.
     let filter = if is_empty { Filter::new(0) } else { Filter::unknown() };
@@ -71,6 +77,11 @@ pub fn open(
         orders: orders.clone(),
         begun: AtomicU64::new(0),
         written: watch::Sender::new(0),
+        flushed: Mutex::new(Instant::now()),
+        waiting_bytes: AtomicU64::new(waiting_bytes),
+        waiting_parts: AtomicUsize::new(0),
+        synced: Mutex::default(),
+        is_sync_lost: AtomicBool::new(false),
         failure: Mutex::default(),
         table_failure: Mutex::default(),
         is_failing: AtomicBool::new(false),
@@ -79,21 +90,45 @@ pub fn open(
         threads: Mutex::default(),
     });
     let store = Arc::new(DiskStore::new(Arc::clone(&disk), bounds, secret));
-    start(&disk, &store, orders, for_keeper).map_err(OpenError::io(&settings.path))?;
+    let threads = start(&disk, &store, journal, orders, for_keeper);
+    disk.threads.lock().extend(threads.map_err(OpenError::io(&settings.path))?);
     Ok(store)
+}
+
+/// Begins the journal that is written first; none: that is tried again with the first flush.
+fn begin_journal(opened: &OpenFolder) -> Option<Journal> {
+    let begun = opened.journals.begin().and_then(|journal| {
+        // Empty ones of earlier starts.
+        if opened.tree.waiting_bytes() == 0 && opened.tree.waiting_parts() == 0 {
+            opened.journals.end_before(journal.id)?;
+        }
+        Ok(journal)
+    });
+    begun.inspect_err(|error| tracing::warn!(%error, "no journal can be begun")).ok()
 }
 
 fn start(
     disk: &Arc<Disk>,
     store: &Arc<DiskStore>,
-    orders: mpsc::Sender<super::Order>,
-    for_keeper: mpsc::Receiver<super::Order>,
-) -> io::Result<()> {
+    journal: Option<Journal>,
+    orders: mpsc::Sender<Order>,
+    for_keeper: mpsc::Receiver<Order>,
+) -> io::Result<Vec<thread::JoinHandle<()>>> {
     let (tables, for_tables) = mpsc::channel();
     let (upkeep_jobs, for_upkeep) = mpsc::channel();
+    let (syncs, for_sync) = mpsc::channel();
+    let (batches, for_applying) = mpsc::channel();
+    let (applied_batches, applied) = mpsc::channel();
+    let helpers = Helpers { upkeep: upkeep_jobs.clone(), syncs, batches, applied };
     let (of, served) = (Arc::clone(disk), Arc::downgrade(store));
-    let keeper = Keeper::new(of, served, for_keeper, tables, upkeep_jobs.clone());
+    let keeper = Keeper::new(of, served, for_keeper, helpers, journal);
     let mut threads = vec![spawn("disk-keeper", move || keeper.run())?];
+    let (of, own_orders) = (Arc::clone(disk), orders.clone());
+    threads.push(spawn("disk-sync", move || syncing::run(&of, &for_sync, &own_orders))?);
+    let of = Arc::clone(disk);
+    threads.push(spawn("disk-apply", move || {
+        applying::run(&of, &for_applying, &applied_batches, &tables);
+    })?);
     let of = Arc::clone(disk);
     threads.push(spawn("disk-tables", move || tables::run(&of, &for_tables, &upkeep_jobs))?);
     let of = Arc::clone(disk);
@@ -102,8 +137,7 @@ fn start(
         let of = Arc::clone(disk);
         threads.push(spawn("disk-read", move || reads::run(&of))?);
     }
-    disk.threads.lock().extend(threads);
-    Ok(())
+    Ok(threads)
 }
 
 fn spawn(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<thread::JoinHandle<()>> {

@@ -5,13 +5,13 @@ use std::{
     time::Duration,
 };
 
-use super::{filter::Filter, tree::TreeError};
+use super::{filter::Filter, journal::Journal, tree::TreeError};
 
 /// What the keeper is to do. Senders are dropped when it is done.
 pub(super) enum Order {
     /// Write now: a request waits for it, or for memory.
     Flush,
-    /// Write now, and say when that is done.
+    /// Write now, and say when that is synced, and can be read.
     Save(Sender<()>),
     /// Write, and evict all that is on disk.
     CoolDown(Sender<()>),
@@ -23,6 +23,8 @@ pub(super) enum Order {
     KeepSecret([u8; 16]),
     /// Merge all tables.
     Compact(Sender<Result<(), String>>),
+    /// The next journal was made ahead, in the folder that was opened this many times.
+    NextJournal(u64, Journal),
     /// A survey begins: what is new from now on is not in it.
     SurveyBegins,
     /// The survey has ended.

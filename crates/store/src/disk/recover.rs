@@ -11,7 +11,7 @@ use tollgate_settings::{DiskSettings, SyncMode};
 use super::{
     OpenError, OpenFolder,
     folder::Folder,
-    journal::{Gap, Replay, cut, path_of, replay},
+    journal::{Gap, Replay, cut, last_written, path_of, replay},
     live::{self, LiveJournals},
     tree::{MEMTABLE_BYTES, Tree, TreeError},
 };
@@ -121,9 +121,10 @@ pub(super) fn replay_journals(
     if let Some(damage) = missing(folder, journals)?.into_iter().next() {
         return Err(damage);
     }
+    let last = last_written(&folder.path, &ids);
     for id in &ids {
         let file = path_of(&folder.path, *id);
-        let replayed = replay_journal(folder, tree, *id, ids.last() == Some(id))?;
+        let replayed = replay_journal(folder, tree, *id, Some(*id) >= last)?;
         // What was not synced may be lost with the power, in any order.
         let is_accepted = |gap: &Gap| sync == SyncMode::Os && gap.is_unwritten;
         if !replayed.gaps.iter().all(is_accepted) {

@@ -41,6 +41,8 @@ pub(super) struct Counts {
     reads_absent: AtomicU64,
     failed_reads: AtomicU64,
     pub(super) failed_writes: AtomicU64,
+    /// How often a write or a sync took longer than `flush`.
+    pub(super) late_flushes: AtomicU64,
     pub(super) flushes: AtomicU64,
     pub(super) flushed_keys: AtomicU64,
     pub(super) flushed_bytes: AtomicU64,
@@ -102,6 +104,8 @@ pub struct DiskReport {
     pub failed_reads: u64,
     /// Writes that failed.
     pub failed_writes: u64,
+    /// How often a write or a sync took longer than `flush`.
+    pub late_flushes: u64,
     /// Flushes that are on disk.
     pub flushes: u64,
     /// Counters that were written.
@@ -151,6 +155,7 @@ impl Disk {
             reads_absent: get(&counts.reads_absent),
             failed_reads: get(&counts.failed_reads),
             failed_writes: get(&counts.failed_writes),
+            late_flushes: get(&counts.late_flushes),
             flushes: get(&counts.flushes),
             flushed_keys: get(&counts.flushed_keys),
             flushed_bytes: get(&counts.flushed_bytes),

@@ -2,7 +2,10 @@
 //! use then.
 
 use std::{
-    sync::mpsc::{Receiver, RecvTimeoutError, Sender},
+    sync::{
+        atomic::Ordering,
+        mpsc::{Receiver, RecvTimeoutError, Sender},
+    },
     time::Duration,
 };
 
@@ -33,6 +36,7 @@ pub(super) fn run(disk: &Disk, wanted: &Receiver<u64>, upkeep: &Sender<Job>) {
             Ok(()) => {
                 waiting = None;
                 *disk.table_failure.lock() = None;
+                disk.waiting_parts.store(opened.tree.waiting_parts(), Ordering::Relaxed);
                 let _ = upkeep.send(Job::Merge);
             }
             Err(error) => {

@@ -13,7 +13,7 @@ use tollgate_settings::{DiskSettings, MemoryBounds, SyncMode};
 
 use super::{
     OfflineStore, OpenError, check,
-    journal::{journals, path_of},
+    journal::{journals, last_written, path_of},
     live::LiveJournals,
     open,
 };
@@ -296,7 +296,7 @@ fn damaged_journal_is_reported_and_kept_and_repair_keeps_what_can_be_read() {
         subject.save();
     }
     subject.close();
-    let id = *journals(folder.path()).unwrap().last().unwrap();
+    let id = last_written(folder.path(), &journals(folder.path()).unwrap()).unwrap();
     let file = path_of(folder.path(), id);
     let mut bytes = fs::read(&file).unwrap();
     let second_frame = bytes.len() / 2;

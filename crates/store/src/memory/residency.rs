@@ -273,11 +273,21 @@ impl DiskStore {
         Usage { keys: shard.tables.len(), bytes }
     }
 
-    /// What was collected of these parts is on disk.
-    pub(crate) fn acknowledge(&self, parts: std::ops::Range<usize>) {
+    /// What was collected of these parts is written: removals need not be written again.
+    pub(crate) fn note_written(&self, parts: std::ops::Range<usize>) {
         for shard in self.memory.shards.get(parts).unwrap_or_default() {
             if let Some(unsaved) = &mut shard.lock().unsaved {
-                unsaved.removing = Default::default();
+                let written = std::mem::take(&mut unsaved.removing);
+                unsaved.applying.extend(written);
+            }
+        }
+    }
+
+    /// All that was written can be read.
+    pub(crate) fn acknowledge(&self) {
+        for shard in &self.memory.shards {
+            if let Some(unsaved) = &mut shard.lock().unsaved {
+                unsaved.applying = Default::default();
             }
         }
     }

@@ -26,6 +26,8 @@ pub(super) struct Unsaved {
     removed: HashSet<u128>,
     /// Removals that are being written.
     pub(super) removing: HashSet<u128>,
+    /// Removals that were written, and can still be read past.
+    pub(super) applying: HashSet<u128>,
     /// How often counters have left the shard's memory. A state that was read from disk before
     /// this number changed may be out of date.
     pub(super) evictions: u32,
@@ -61,7 +63,7 @@ impl Unsaved {
     /// Whether a counter was removed, and the disk may still have a state of it.
     pub(super) fn is_removed(&self, entry: u128) -> bool {
         let key = bare_key(entry);
-        self.removed.contains(&key) || self.removing.contains(&key)
+        [&self.removed, &self.removing, &self.applying].iter().any(|set| set.contains(&key))
     }
 
     /// The removals that are to be written now. They are noted until they are.
