@@ -122,7 +122,8 @@ fn who_fails_is_left_out_and_tried_once_its_time_is_over() {
 
 #[test]
 fn last_server_is_not_left_out() {
-    let group = Group::new(&addresses([1, 2, 3]));
+    let ejection = Some(Ejection { most_percent: 100, ..Ejection::default() });
+    let group = Group::new(&Upstream { ejection, ..addresses([1, 2, 3]) });
     let now = Instant::now();
     [1, 2, 3, 3].into_iter().for_each(|port| fail(&group, port, now));
     assert_eq!(chosen(&group, Choice::default(), now), [3]);
