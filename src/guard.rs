@@ -110,6 +110,19 @@ pub(crate) fn check_action(headers: &HeaderMap) -> Result<(), Suspicion> {
     }
 }
 
+/// Refuses a program's call whose body is of a type that a form could have sent. Without a type it
+/// is no page's: to have a browser send that across origins, it has to say where it is from
+/// ([`check_page`]).
+///
+/// # Errors
+/// [`Suspicion::Form`].
+pub(crate) fn check_call(headers: &HeaderMap) -> Result<(), Suspicion> {
+    match headers.contains_key(header::CONTENT_TYPE) {
+        true => check_action(headers),
+        false => Ok(()),
+    }
+}
+
 /// What comes before the parameters says what it is: forms may send `text/plain; application/json`.
 fn is_json(content_type: &HeaderValue) -> bool {
     let text = content_type.to_str().unwrap_or_default();

@@ -19,7 +19,7 @@ use super::{
     origin::check_origin,
     whole_body::{WholeBodyError, whole},
 };
-use crate::guard::{Suspicion, check_action};
+use crate::guard::{Suspicion, check_call};
 
 /// Bytes of a call's body.
 const MAX_BODY: usize = 64 * 1024;
@@ -140,7 +140,7 @@ fn admit(operation: Operation, parts: &Parts, peer: &Peer) -> Result<(), Refusal
         return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail });
     }
     if parts.method == Method::POST {
-        check_action(&parts.headers)?;
+        check_call(&parts.headers)?;
     }
     Ok(())
 }

@@ -127,6 +127,20 @@ const PROMISES: &[Promise] = &[
     },
     Promise {
         page: "docs/policy.md",
+        words: "and routes and counters read paths as it does",
+        at: &[
+            (
+                &[Http1, Http2, Forward],
+                By(
+                    "readings::spelling_that_a_framework_takes_for_a_path_is_no_way_around_its_route",
+                ),
+            ),
+            (&[Nginx, Envoy], Not("heads of all who ask are judged by one code")),
+            NO_PATH,
+        ],
+    },
+    Promise {
+        page: "docs/policy.md",
         words: "`%00` to `%1F`, `%7F`, and these characters themselves",
         at: REFUSED_PATHS,
     },
@@ -352,6 +366,32 @@ const PROMISES: &[Promise] = &[
             (&[Admin], By("binary::admin_access::who_acts_and_who_tries_is_logged_without_tokens")),
         ],
     },
+    // Keys that programs name.
+    Promise {
+        page: "docs/decisions.md",
+        words: "count as [client-chosen](stores.md) unless the limit says `verified: true`",
+        at: &[
+            (FRONT, NO_NAMED_KEY),
+            (ASKERS, NO_NAMED_KEY),
+            (&[Descriptors], By("descriptors::values_of_descriptors_fill_no_more_than_their_room")),
+            (&[Programs, Commands], By("programs::keys_fill_no_more_than_their_room")),
+            (&[Admin], NO_NAMED_KEY),
+        ],
+    },
+    Promise {
+        page: "docs/decisions.md",
+        words: "The log has who has reset which limit, a hash of the key, and why",
+        at: &[
+            (FRONT, NO_NAMED_KEY),
+            (ASKERS, NO_NAMED_KEY),
+            (&[Descriptors], Not("Envoy cannot reset a counter")),
+            (
+                &[Programs, Commands],
+                By("binary::decisions::resets_of_programs_are_logged_with_who_asked_and_why"),
+            ),
+            (&[Admin], By("binary::admin_access::who_acts_and_who_tries_is_logged_without_tokens")),
+        ],
+    },
     // HTTP/2 clients.
     Promise {
         page: "docs/hardening.md",
@@ -387,6 +427,19 @@ const PROMISES: &[Promise] = &[
         ],
     },
     // Responses of servers.
+    Promise {
+        page: "docs/hardening.md",
+        words: "such as 103 Early Hints, go on where server and client speak HTTP/1.1",
+        at: &[
+            (
+                &[Http1],
+                By("forwarding::connections::interim_responses_go_on_to_clients_that_know_them"),
+            ),
+            (&[Http2], Not("they end here, as the page says")),
+            (ASKERS, NO_RESPONSE),
+            (OTHERS, NO_RESPONSE),
+        ],
+    },
     Promise {
         page: "docs/hardening.md",
         words: "A response that two readers could understand in two ways is a 502",
@@ -441,6 +494,8 @@ const REFUSED_PATHS: &[(&[Door], Shown)] = &[
     NO_PATH,
 ];
 
+const NO_NAMED_KEY: Shown = Not("no key is named there");
+
 const NO_RESPONSE: Shown = Not("no server's response passes it");
 
 const RESPONSES: &[(&[Door], Shown)] = &[
@@ -493,7 +548,7 @@ const EXPLANATIONS: &[&str] = &[
     "In a pattern, ",
     "| `/a/.../b`",
     "- `Host` must be",
-    "- A POST needs",
+    "- A POST has no",
     "Everything else is a 403",
 ];
 

@@ -14,7 +14,7 @@ use tollgate_wire::envoy::rate_limit::{
 use super::rate_limit::{LimitError, RateLimitAnswer, rate_limit};
 use crate::{
     decisions::{origin::check_origin, programs::written, whole_body::whole},
-    guard::check_action,
+    guard::check_call,
 };
 
 /// Where it is asked.
@@ -102,7 +102,7 @@ pub(super) async fn rate_limit_by_json(
         response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("POST"));
         return response;
     }
-    if let Err(suspicion) = check_action(&parts.headers) {
+    if let Err(suspicion) = check_call(&parts.headers) {
         return problem(StatusCode::FORBIDDEN, &suspicion.to_string());
     }
     let question = match whole(body, MAX_BODY).await {

@@ -42,7 +42,9 @@ fn program_acts_by_the_listeners_own_name() {
             let json = request.clone().field("content-type", "application/json; charset=utf-8");
             // Beyond the limit, which is an answer to who may ask.
             assert!([200, 429].contains(&sent(&proxy, listener, &json).status), "{host}");
-            let marked = request.field("x-tollgate-action", "1");
+            assert!([200, 429].contains(&sent(&proxy, listener, &request).status), "{host}");
+            let marked =
+                request.field("x-tollgate-action", "1").field("content-type", "text/plain");
             assert!([200, 429].contains(&sent(&proxy, listener, &marked).status), "{host}");
         }
     }
@@ -55,7 +57,8 @@ fn page_of_another_origin_can_not_act() {
         let json = || by_program(charge.clone());
         for (what, request) in [
             ("a form", charge.clone().host("127.0.0.1").field("content-type", "text/plain")),
-            ("no type", charge.clone().host("127.0.0.1")),
+            ("a script without a type", charge.clone().host("127.0.0.1").field("origin", "null")),
+            ("a type that is empty", charge.clone().host("127.0.0.1").field("content-type", "")),
             (
                 "a form that says JSON, too",
                 charge

@@ -439,11 +439,11 @@ fn resets_of_programs_are_logged_with_who_asked_and_why() {
     }
     assert!(!line.contains("eu"), "the key is hashed: {line}");
     let body = r#"{"limit": "mail", "key": "eu", "why": "a double run"}"#;
-    send(http, post("/v1/reset", body)).assert_status(200);
+    send(http, post("/v1/reset", body).by_program()).assert_status(200);
     let line = running.wait_for_event("a double run");
     assert!(line.contains("asked_by=\"http\"") && line.contains("limit=\"mail\""), "{line}");
     let body = r#"{"limit": "mail", "key": "eu", "why": "two\nlines"}"#;
-    send(http, post("/v1/reset", body)).assert_status(400);
+    send(http, post("/v1/reset", body).by_program()).assert_status(400);
     let told = talk.say(&encoded("TG.RESET mail eu WHEN now"));
     assert!(told[0].starts_with("-ERR syntax error: write WHY"), "{told:?}");
     assert_eq!(talk.say(&encoded("TG.RESET mail eu")), ["OK"]);

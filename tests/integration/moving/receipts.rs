@@ -20,14 +20,14 @@ fn jobs(upstream: &Upstream, algorithm: &str) -> Policy {
 
 fn charge(proxy: &Proxy, cost: u32) -> String {
     let body = json!({ "charges": [{ "limit": "jobs", "key": "a", "cost": cost }] });
-    let response = proxy.ask(post("/v1/charge", body.to_string()));
+    let response = proxy.ask(post("/v1/charge", body.to_string()).by_program());
     response.assert_status(200);
     response.json()["receipt"].as_str().unwrap().to_owned()
 }
 
 fn settle(proxy: &Proxy, receipt: &str, cost: u32) -> u64 {
     let body = json!({ "receipt": receipt, "cost": cost });
-    let response = proxy.ask(post("/v1/settle", body.to_string()));
+    let response = proxy.ask(post("/v1/settle", body.to_string()).by_program());
     response.assert_status(200);
     response.json()["standings"][0]["used"].as_u64().unwrap()
 }

@@ -10,15 +10,16 @@ use super::{ISSUER, Upstream};
 /// The environment variable that proxies of tests find the secret in.
 pub(super) const SECRET_VARIABLE: &str = "TEST_SECRET";
 
-/// The name of each algorithm.
-pub(crate) fn algorithms() -> [&'static str; AlgorithmKind::ALL.len()] {
-    AlgorithmKind::ALL.map(AlgorithmKind::name)
+/// The name of each algorithm of a limit with a rate.
+pub(crate) fn algorithms() -> impl Iterator<Item = &'static str> {
+    let with_a_rate = |kind: &AlgorithmKind| *kind != AlgorithmKind::Concurrency;
+    AlgorithmKind::ALL.into_iter().filter(with_a_rate).map(AlgorithmKind::name)
 }
 
 /// What `algorithm` can be in a limit of one rate, with the fields that change how it counts.
 pub(crate) fn forms_of_algorithms() -> impl Iterator<Item = &'static str> {
     let aligned = ["fixed_window, align: epoch", "fixed_window, align: calendar"];
-    algorithms().into_iter().chain(aligned)
+    algorithms().chain(aligned)
 }
 
 /// A policy file. Entries of sections are lines of YAML.

@@ -41,7 +41,7 @@ impl Member {
 
     fn charge(&self, cost: u32) -> Response {
         let body = json!({ "charges": [{ "limit": "jobs", "key": "a", "cost": cost }] });
-        self.proxy.ask(post("/v1/charge", body.to_string()))
+        self.proxy.ask(post("/v1/charge", body.to_string()).by_program())
     }
 
     fn receipt(&self, cost: u32) -> String {
@@ -53,7 +53,7 @@ impl Member {
     /// What is used by the answer to a settlement.
     fn settle(&self, receipt: &str, cost: u32) -> u64 {
         let body = json!({ "receipt": receipt, "cost": cost });
-        let response = self.proxy.ask(post("/v1/settle", body.to_string()));
+        let response = self.proxy.ask(post("/v1/settle", body.to_string()).by_program());
         response.assert_status(200);
         response.json()["standings"][0]["used"].as_u64().unwrap()
     }
