@@ -33,7 +33,7 @@ fn settle(proxy: &Proxy, receipt: &str, cost: u32) -> u64 {
 }
 
 fn used(proxy: &Proxy) -> u64 {
-    let response = proxy.ask(get("/v1/standing?limit=jobs&key=a"));
+    let response = proxy.ask(get("/v1/standing?limit=jobs&key=a").by_program());
     response.json()["standings"][0]["used"].as_u64().unwrap()
 }
 

@@ -59,7 +59,7 @@ impl Member {
     }
 
     fn used(&self) -> u64 {
-        let response = self.proxy.ask(get("/v1/standing?limit=jobs&key=a"));
+        let response = self.proxy.ask(get("/v1/standing?limit=jobs&key=a").by_program());
         response.assert_status(200);
         response.json()["standings"][0]["used"].as_u64().unwrap()
     }
