@@ -80,11 +80,10 @@ impl Cluster {
         self.any().ask(&["CLUSTER", "KEYSLOT", key])
     }
 
-    /// The primary of a slot, as the nodes that are up see it.
+    /// The primary of a slot, as the nodes that are up see it. While it changes there is none.
     pub(crate) fn primary_of(&self, slot: u16) -> usize {
-        let seen = see(self.any());
-        let owner = seen.iter().find(|node| node.has(slot)).expect("somebody has the slot");
-        self.number_of(owner)
+        let owner = || see(self.any()).into_iter().find(|node| node.has(slot));
+        self.number_of(&eventually("somebody has the slot", owner))
     }
 
     /// The replica of a primary.
