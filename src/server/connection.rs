@@ -127,8 +127,8 @@ impl Exchange {
         self.served.get()
     }
 
-    /// Serves one request, which counts as in flight already, at its client's pace. A panic on the way
-    /// is that request's 500 and affects no other.
+    /// Serves one request, which counts as in flight already, at its client's pace. A panic on the
+    /// way is that request's 500 and affects no other.
     async fn respond(
         self: Rc<Self>,
         request: Request<ClientBody>,

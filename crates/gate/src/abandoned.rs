@@ -3,8 +3,8 @@
 //!
 //! Hanging up must not make a request cheaper than waiting for it, nor have the upstream work on
 //! more requests at once than a limit lets it. So the exchange with the upstream continues without
-//! its client, in a separate task, until the head arrives; then the cost is charged, and the rest of
-//! the response is not read. If no head comes, or if too many such exchanges already run, the
+//! its client, in a separate task, until the head arrives; then the cost is charged, and the rest
+//! of the response is not read. If no head comes, or if too many such exchanges already run, the
 //! limit's `abandoned` is charged: the policy's value, else the highest recent cost. In the latter
 //! case the connection to the server is closed, which can see that.
 

@@ -74,8 +74,8 @@ impl Counts {
         self.disagreed.add(usize::from(!agrees));
     }
 
-    /// Logs what was not logged yet of a store of this kind. It is called about once a second, so that
-    /// an outage is not logged with every request.
+    /// Logs what was not logged yet of a store of this kind. It is called about once a second, so
+    /// that an outage is not logged with every request.
     pub(super) fn report(&self, store: &StoreKind) {
         let is_on_disk = matches!(store, StoreKind::Disk(_));
         for reason in Unanswered::all() {

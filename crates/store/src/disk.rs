@@ -86,7 +86,8 @@ pub struct Disk {
     synced: Mutex<(u64, u64)>,
     /// Whether a sync has failed, so that what was written since the last table may be lost.
     is_sync_lost: AtomicBool,
-    /// What was applied and is in no table yet: bytes, and parts of them that wait to become tables.
+    /// What was applied and is in no table yet: bytes, and parts of them that wait to become
+    /// tables.
     waiting_bytes: AtomicU64,
     waiting_parts: AtomicUsize,
     failure: Mutex<Option<Failure>>,

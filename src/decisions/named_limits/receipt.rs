@@ -122,8 +122,8 @@ pub(in crate::decisions) struct ReceiptCharge<'p> {
 
 const VERSION: u8 = 1;
 const MAC_BYTES: usize = 32;
-/// Longer texts are none of ours: 8 charges of limits with 4 windows, and the longest names, come to
-/// less.
+/// Longer texts are none of ours: 8 charges of limits with 4 windows, and the longest names, come
+/// to less.
 const MAX_TEXT: usize = 16 * 1024;
 
 /// How many times what a limit allows at once may be taken of it by a settlement, where what is

@@ -158,8 +158,8 @@ impl CurrentTls {
         self.0.load().epoch
     }
 
-    /// From when on a certificate that was good by these rules has to be checked again, as a list of
-    /// revoked certificates is out of date by then. None: never for that.
+    /// From when on a certificate that was good by these rules has to be checked again, as a list
+    /// of revoked certificates is out of date by then. None: never for that.
     pub fn lists_until(&self) -> Option<Timestamp> {
         self.0.load().lists_until
     }

@@ -1,8 +1,8 @@
 //! Waiting until a charge fits, in the order of arrival for a key.
 //!
 //! A waiter stands in the line of the limit that denies it, sleeps until that has room, and is not
-//! woken for nothing: only the first of a line asks the store. What cannot come in time is denied at
-//! once, so that nobody stands at the head of a line in vain. Lines are of this process, and
+//! woken for nothing: only the first of a line asks the store. What cannot come in time is denied
+//! at once, so that nobody stands at the head of a line in vain. Lines are of this process, and
 //! bounded, also for one of several tenants who share a limit.
 
 use std::{

@@ -62,7 +62,8 @@ impl Journal {
         Ok(Journal { file, id, complete, is_torn: false, next_frame: 0, frame: Vec::new() })
     }
 
-    /// Appends a frame. It outlives the process then; what is not synced may be lost with the power.
+    /// Appends a frame. It outlives the process then; what is not synced may be lost with the
+    /// power.
     ///
     /// # Errors
     /// Those of the system. The frame counts as not written then.

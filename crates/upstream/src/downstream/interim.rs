@@ -1,5 +1,5 @@
-//! Interim responses (1xx) on their way from a server to a client, both in HTTP/1.1 (RFC 9110 section
-//! 15.2): beside the protocol engine of the client's connection, which sends none.
+//! Interim responses (1xx) on their way from a server to a client, both in HTTP/1.1 (RFC 9110
+//! section 15.2): beside the protocol engine of the client's connection, which sends none.
 
 use std::cell::{Cell, RefCell};
 
@@ -14,8 +14,8 @@ pub struct Interim {
 }
 
 impl Interim {
-    /// Takes one that is fit for the client, unless an earlier response is still on its way: a client
-    /// may miss it.
+    /// Takes one that is fit for the client, unless an earlier response is still on its way: a
+    /// client may miss it.
     pub(crate) fn push(&self, response: Response<()>) {
         if !self.is_between.get() {
             return;

@@ -157,7 +157,8 @@ impl Store {
         }
     }
 
-    /// Records that the store has the charges of a write. The refunds that are `left` were not sent.
+    /// Records that the store has the charges of a write. The refunds that are `left` were not
+    /// sent.
     fn complete_write(&self, write: &Write, left: Refunds, now: Timestamp) {
         let pending = &self.stores.pending;
         let charge = write.charge.charge();
