@@ -25,6 +25,7 @@ SECONDS = 120
 PASSWORD = "open sesame of the test"
 LIMITS = {
     "mail": {"per": "key", "rate": "3/hour"},
+    "slow": {"per": "key", "rate": "1/minute"},
     "paced": {"per": "key", "rate": "100/second", "algorithm": "gcra", "burst": 1},
     "slots": {"per": "key", "concurrent": 1},
 }
@@ -157,8 +158,8 @@ def try_look(binary, admin, port, tally):
 
     def wait():
         with redis.Redis(port=port, password=PASSWORD) as client:
-            waited.append(client.execute_command("TG.CHARGE", "mail", "both", "COST", 3,
-                                                 "WAIT", 60_000)[0])
+            client.execute_command("TG.CHARGE", "slow", "both")
+            waited.append(client.execute_command("TG.CHARGE", "slow", "both", "WAIT", 60_000)[0])
 
     one = threading.Thread(target=wait)
     one.start()
