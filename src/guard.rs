@@ -148,10 +148,14 @@ fn is_origin_of(origin: &HeaderValue, authority: &str) -> bool {
     origin.is_some_and(|origin| origin.eq_ignore_ascii_case(authority))
 }
 
-/// A name of one label, and no number, which browsers take for an address.
+/// A name of one label, such as a container's (`3fa2b9c1d0e4`), and no number, which browsers take
+/// for an address: digits, or hexadecimal ones after `0x`.
 fn is_local_name(host: &str) -> bool {
     let of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-    host.starts_with(|first: char| first.is_ascii_alphabetic()) && host.bytes().all(of_name)
+    let is_number = host.bytes().all(|byte| byte.is_ascii_digit()) || host.starts_with("0x");
+    host.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && host.bytes().all(of_name)
+        && !is_number
 }
 
 /// `127.0.0.1:9901` and `[::1]:9901` without the port.
@@ -243,10 +247,13 @@ mod tests {
             ("tollgate:8090", true),
             ("edge-1", true),
             ("EDGE_1:1", true),
+            ("3fa2b9c1d0e4:8090", true),
             ("evil.example", false),
             ("edge.", false),
             ("2130706433", false),
             ("0x7f000001", false),
+            ("0X7F000001", false),
+            ("017700000001", false),
             ("::1", false),
             ("[a", false),
             ("", false),

@@ -57,6 +57,8 @@ enum Check {
         in_flight: Rc<Cell<usize>>,
         /// Whether the client has sent its last request, which the engine does not know yet.
         is_half_closed: Rc<Cell<bool>>,
+        /// Whether who sends nothing more may still wait for a response.
+        may_half_close: bool,
         /// Whether the engine has asked for bytes that have not come.
         is_awaited: Rc<Cell<bool>>,
         /// Interim responses, which the engine knows nothing of.
@@ -122,12 +124,14 @@ impl Socket {
     }
 
     /// Has every byte pass `framing` first; `dispatched` counts the requests that were handed on,
-    /// and `in_flight` those whose response has not ended.
+    /// and `in_flight` those whose response has not ended. `may_half_close`: who sends nothing more
+    /// may still wait for a response.
     pub(super) fn check_http1(
         &mut self,
         framing: Rc<RefCell<Framing>>,
         dispatched: Rc<Cell<u64>>,
         in_flight: Rc<Cell<usize>>,
+        may_half_close: bool,
     ) -> Reading {
         let reading = Reading::default();
         let Reading { is_awaited, is_half_closed, interim } = reading.clone();
@@ -135,6 +139,7 @@ impl Socket {
             framing,
             dispatched,
             in_flight,
+            may_half_close,
             is_half_closed,
             is_awaited,
             interim,
@@ -185,10 +190,12 @@ impl Socket {
     /// Whether a client that sends nothing more may still wait for a response. It gets that first:
     /// the engine would take it for gone.
     fn is_half_closed(&self) -> bool {
-        let Check::Http1 { framing, in_flight, is_half_closed, .. } = &self.check else {
+        let Check::Http1 { framing, in_flight, may_half_close, is_half_closed, .. } = &self.check
+        else {
             return false;
         };
-        is_half_closed.set(in_flight.get() > 0 && framing.borrow().is_between());
+        let is_waiting = in_flight.get() > 0 && framing.borrow().is_between();
+        is_half_closed.set(*may_half_close && is_waiting);
         is_half_closed.get()
     }
 

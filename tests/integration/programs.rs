@@ -2,7 +2,7 @@
 
 mod client_time;
 
-use std::thread;
+use std::{io::Write, net::TcpStream, thread};
 
 use serde_json::{Value, json};
 
@@ -216,6 +216,23 @@ fn who_waits_gets_room_in_the_order_of_arrival() {
     let body = json!({ "charges": written(&["slots a"]), "wait": "1ms" });
     call(proxy, "/v1/charge", &body).assert_status(429);
     assert_eq!(proxy.waiting(), 0);
+}
+
+/// It does so without a reset: a client of the API that closes its side may wait for a response.
+#[test]
+fn program_that_closes_its_connection_leaves_the_line() {
+    let proxy = proxy();
+    charge(&proxy, &["slots a"]).assert_status(200);
+    let body = json!({ "charges": written(&["slots a"]), "wait": "5m" }).to_string();
+    let mut program = TcpStream::connect(proxy.asked_at(0)).unwrap();
+    let length = body.len();
+    let head =
+        format!("POST /v1/charge HTTP/1.1\r\nhost: localhost\r\ncontent-length: {length}\r\n\r\n");
+    program.write_all((head + &body).as_bytes()).unwrap();
+    let waiting = |number| eventually("it waits", || (proxy.waiting() == number).then_some(()));
+    waiting(1);
+    drop(program);
+    waiting(0);
 }
 
 #[test]

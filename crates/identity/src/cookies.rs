@@ -131,23 +131,26 @@ impl<'r> Reading<'r> {
 }
 
 /// Whether some server takes two names of cookies for one: by decoding escapes, by taking away
-/// white space of Unicode, quotes or what is not ASCII, by cutting the name off at a bracket or a
-/// NUL, or by writing an underscore for a dot or a space, as PHP does.
+/// white space of Unicode, quotes or what is not ASCII, by cutting the name off at a NUL, or at a
+/// bracket that is closed, or by writing an underscore for a dot, a space or a bracket that is not
+/// closed, as PHP does.
 fn are_alike(one: &[u8], other: &[u8]) -> bool {
     let (one, other) = (unescaped_cookie(one), unescaped_cookie(other));
-    folded(&one).eq(folded(&other))
+    let are_alike_if = |cut: &'static [u8]| folded(&one, cut).eq(folded(&other, cut));
+    are_alike_if(b"[\0") || one.contains(&b'[') && are_alike_if(b"\0")
 }
 
-fn folded(name: &[u8]) -> impl Iterator<Item = u8> {
+/// What is left of a name that is cut off at one of these bytes.
+fn folded<'n>(name: &'n [u8], cut: &'static [u8]) -> impl Iterator<Item = u8> + 'n {
     let is_edge = |byte: &u8| !byte.is_ascii_graphic() || matches!(byte, b'"' | b'=');
     let begin = name.iter().position(|byte| !is_edge(byte)).unwrap_or(name.len());
     let name = name.get(begin..).unwrap_or_default();
-    let end = name.iter().position(|byte| matches!(byte, b'[' | b'\0')).unwrap_or(name.len());
+    let end = name.iter().position(|byte| cut.contains(byte)).unwrap_or(name.len());
     let name = name.get(..end).unwrap_or_default();
     let end = name.iter().rposition(|byte| !is_edge(byte)).map_or(0, |last| last + 1);
     let name = name.get(..end).unwrap_or_default();
     name.iter().filter(|byte| byte.is_ascii()).map(|byte| match byte {
-        b'.' | b' ' => b'_',
+        b'.' | b' ' | b'[' => b'_',
         byte => byte.to_ascii_lowercase(),
     })
 }
@@ -285,7 +288,7 @@ mod tests {
 
     #[test]
     fn underscores_stand_for_what_php_makes_them_of() {
-        for other in ["app.sid", "app sid", "app%2Esid", "App.Sid", "app_sid[0]"] {
+        for other in ["app.sid", "app sid", "app%2Esid", "App.Sid", "app_sid[0]", "app[sid"] {
             let cookie = HeaderValue::from_str(&format!("{other}=j")).unwrap();
             let headers = HeaderMap::from_iter([(header::COOKIE, cookie)]);
             assert_eq!(cookie_to_count(&headers, "app_sid"), Err(AmbiguousCookie), "{other}");

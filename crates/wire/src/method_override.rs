@@ -31,8 +31,8 @@ pub enum OverrideError {
     /// The proxy that asks about the request would forward the field.
     #[error("method overrides are not allowed")]
     NotDropped,
-    /// Two fields that differ, a value that is no method, or a request that is no POST, of which
-    /// only some servers take another method.
+    /// Two fields that differ, a method that only some servers take a POST for, or a request that
+    /// is no POST.
     #[error("the method override is ambiguous")]
     Ambiguous,
 }
@@ -51,12 +51,15 @@ pub fn overriding_method(
     if !values.all(is_same) {
         return Err(OverrideError::Ambiguous);
     }
-    let other = Method::from_bytes(&first.as_bytes().to_ascii_uppercase())
-        .map_err(|_| OverrideError::Ambiguous)?;
-    match method.as_str().eq_ignore_ascii_case(other.as_str()) {
-        true => Ok(None),
-        false if *method == Method::POST => Ok(Some(other)),
-        false => Err(OverrideError::Ambiguous),
+    if first.as_bytes().eq_ignore_ascii_case(method.as_str().as_bytes()) {
+        return Ok(None);
+    }
+    // Rack does not know others, Spring takes only these, and Symfony has no GET or HEAD among them.
+    let taken_by_all = [Method::PUT, Method::PATCH, Method::DELETE];
+    let is_named = |own: &Method| first.as_bytes().eq_ignore_ascii_case(own.as_str().as_bytes());
+    match taken_by_all.into_iter().find(is_named) {
+        Some(other) if *method == Method::POST => Ok(Some(other)),
+        _ => Err(OverrideError::Ambiguous),
     }
 }
 
@@ -121,6 +124,8 @@ mod tests {
             (Method::POST, &[("x-http-method", "PUT"), ("x-http-method", "GET")]),
             (Method::POST, &[("x-http-method", "")]),
             (Method::POST, &[("x-http-method", "PUT, GET")]),
+            (Method::POST, &[("x-http-method", "GET")]),
+            (Method::POST, &[("x-http-method", "FOO")]),
             (Method::DELETE, &[("x-http-method", "GET")]),
             (Method::GET, &[("x-http-method", "DELETE")]),
         ] {

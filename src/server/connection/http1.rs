@@ -67,8 +67,10 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let limits = exchange.gate.shared().limits.head;
     let framing = Rc::new(RefCell::new(Framing::new(limits)));
     let (served, in_flight) = (Rc::clone(&exchange.served), Rc::clone(&exchange.in_flight));
+    // A program that closes its connection leaves the line that it waits in.
+    let may_half_close = exchange.peer.listener.asked.is_none();
     let Reading { is_awaited, is_half_closed, interim } =
-        socket.check_http1(Rc::clone(&framing), served, in_flight);
+        socket.check_http1(Rc::clone(&framing), served, in_flight, may_half_close);
     let writing = socket.writing();
     let ticker = Rc::clone(deadline.ticker());
     let service = service_fn(|request: Request<_>| {

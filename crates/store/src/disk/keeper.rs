@@ -175,8 +175,13 @@ impl Keeper {
                 let _ = self.helpers.syncs.send(SyncJob::KeepSecret(secret));
             }
             Order::NextJournal(opened_times, journal) => {
-                // What was made in a folder that was given up since is no more of use.
-                if opened_times == self.opened_times && self.disk.opened.load().is_some() {
+                // What was made in a folder that was given up since is no more of use. Nor is one
+                // that another overtook: journals are read in the order of their numbers. It is
+                // empty, and removed with those before the next one.
+                let is_next = self.journal.as_ref().is_none_or(|own| own.id < journal.id)
+                    && self.next_journal.is_none();
+                let is_opened = self.disk.opened.load().is_some();
+                if opened_times == self.opened_times && is_opened && is_next {
                     self.next_journal = Some(journal);
                 }
             }
@@ -398,7 +403,7 @@ impl Keeper {
         let failed =
             |file: PathBuf| move |error: io::Error| NotWritten::Failed(file, error.to_string());
         if self.journal.is_none() {
-            let begun = opened.journals.begin();
+            let begun = self.take_next_journal(opened);
             self.journal = Some(begun.map_err(failed(folder.clone()))?);
         }
         let Some(journal) = &mut self.journal else { return Err(NotWritten::Waits) };
@@ -451,10 +456,7 @@ impl Keeper {
         {
             tracing::warn!(%error, "the journal was not synced");
         }
-        let next = match self.next_journal.take() {
-            Some(next) => Ok(next),
-            None => opened.journals.begin(),
-        };
+        let next = self.take_next_journal(opened);
         self.ask_for_journal();
         match next {
             Ok(next) => self.go_on_in(next),
@@ -468,6 +470,11 @@ impl Keeper {
         self.applying += 1;
         let _ = self.helpers.batches.send(ApplyJob::Rotate(next.id));
         self.journal = Some(next);
+    }
+
+    /// The journal that was made ahead, or a new one.
+    fn take_next_journal(&mut self, opened: &OpenFolder) -> io::Result<Journal> {
+        self.next_journal.take().map_or_else(|| opened.journals.begin(), Ok)
     }
 
     /// Has the next journal made ahead.

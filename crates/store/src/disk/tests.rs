@@ -1,7 +1,7 @@
 //! Counters on disk: what outlives the process, what comes back into memory, and what is said of
 //! damage.
 
-use std::{fs, path::Path, sync::atomic::AtomicU64, time::Duration};
+use std::{fs, io, path::Path, sync::atomic::AtomicU64, time::Duration};
 
 use proptest::prelude::*;
 use tokio::time::Instant;
@@ -283,6 +283,58 @@ fn folder_that_was_given_up_serves_from_memory_and_is_taken_back() {
     subject.store.disk().resume();
     subject.cool_down();
     assert_eq!(subject.used(&charge(1, quota)), 2);
+    subject.close();
+}
+
+/// A folder as `kill -9` would leave it now.
+fn killed(folder: &Path) -> tempfile::TempDir {
+    loop {
+        let copied = tempfile::tempdir().unwrap();
+        let journals_before = journals(folder).unwrap();
+        // Other threads may replace a file meanwhile.
+        let is_copied = copy(folder, copied.path()).is_ok();
+        if is_copied && journals(folder).unwrap() == journals_before {
+            return copied;
+        }
+    }
+}
+
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    fs::create_dir_all(to)?;
+    for entry in fs::read_dir(from)? {
+        let entry = entry?;
+        let to = to.join(entry.file_name());
+        match entry.file_type()?.is_dir() {
+            true => copy(&entry.path(), &to)?,
+            false => drop(fs::copy(entry.path(), to)?),
+        }
+    }
+    Ok(())
+}
+
+/// Journals are made ahead in one thread, and where one is needed at once in another.
+#[test]
+fn what_is_written_to_a_folder_that_was_taken_back_comes_after_what_was_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let quota = &quotas()[0];
+    let subject = Subject::open(folder.path(), START);
+    let own = charge(1, quota);
+    subject.charge(&own);
+    subject.store.disk().compact().unwrap();
+    subject.store.disk().release();
+    let before = journals(folder.path()).unwrap();
+    subject.store.disk().resume();
+    while journals(folder.path()).unwrap() == before {
+        subject.save();
+    }
+    subject.save();
+    for used in 2..=5 {
+        subject.charge(&own);
+        subject.save();
+        let killed = killed(folder.path());
+        assert_eq!(Subject::open(killed.path(), START).used(&own), used);
+        subject.store.disk().compact().unwrap();
+    }
     subject.close();
 }
 
