@@ -36,7 +36,7 @@ struct Lines {
 
 struct Waiter {
     id: u64,
-    /// Another counter that it charges: of whom it is, where the line is of many.
+    /// Who else it charges than the one that the line is for: of whom it is, where it is of many.
     tenant: Option<u128>,
     /// Notified when it has become the first, or units were given back.
     news: Arc<Notify>,
@@ -227,8 +227,11 @@ impl WaitingLines {
 
     /// Joins the line of one of the keys of these charges. None: too many wait already.
     fn join(&self, key: u128, charges: &[Charge<'_>]) -> Option<Place> {
-        let mut keys = charges.iter().map(|charge| charge.key.entry);
-        self.join_as(key, keys.find(|own| *own != key))
+        let awaited = charges.iter().find(|charge| charge.key.entry == key);
+        // Several limits, and several windows of one, may be about the same key.
+        let is_other = |own: &u128| awaited.is_some_and(|awaited| *own != awaited.key.owner);
+        let mut owners = charges.iter().map(|charge| charge.key.owner);
+        self.join_as(key, owners.find(is_other))
     }
 
     fn join_as(&self, key: u128, tenant: Option<u128>) -> Option<Place> {
@@ -290,6 +293,8 @@ fn punctual(now: Timestamp, due: Option<Timestamp>) -> Timestamp {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_limit::{AlgorithmKind, Key, LimitId, Quota};
+
     use super::*;
 
     #[test]
@@ -334,6 +339,25 @@ mod tests {
         };
         let [first, second] = [7, 8].map(of);
         assert_eq!((first.len(), second.len()), (MAX_OF_ONE, MAX_OF_ONE));
+    }
+
+    #[test]
+    fn other_windows_of_the_awaited_key_are_no_tenant() {
+        let quota = Quota::plain(AlgorithmKind::FixedWindow, 5, Duration::from_secs(60)).unwrap();
+        let charge = |owner: u128, window: u64| {
+            let limit = LimitId::new("test", "a", "fixed_window", window);
+            Charge::new(Key::new(owner, owner, limit), &quota, 1)
+        };
+        let shared = [charge(1, 60), charge(1, 3600)];
+        let [of_one, of_another] = [7, 8].map(|tenant| [shared[0], shared[1], charge(tenant, 60)]);
+        let lines = WaitingLines::default();
+        let taken = |charges: &[Charge<'_>]| {
+            let places = || lines.join(shared[0].key.entry, charges);
+            std::iter::repeat_with(places).map_while(|place| place).collect::<Vec<Place>>()
+        };
+        let [first, second] = [taken(&of_one), taken(&of_another)];
+        assert_eq!((first.len(), second.len()), (MAX_OF_ONE, MAX_OF_ONE));
+        assert_eq!(taken(&shared).len(), MAX_IN_LINE - 2 * MAX_OF_ONE);
     }
 
     #[test]
