@@ -54,7 +54,8 @@ pub fn overriding_method(
     if first.as_bytes().eq_ignore_ascii_case(method.as_str().as_bytes()) {
         return Ok(None);
     }
-    // Rack does not know others, Spring takes only these, and Symfony has no GET or HEAD among them.
+    // Spring takes only these; Symfony has no GET or HEAD among its own, and Rack passes over what
+    // it does not know.
     let taken_by_all = [Method::PUT, Method::PATCH, Method::DELETE];
     let is_named = |own: &Method| first.as_bytes().eq_ignore_ascii_case(own.as_str().as_bytes());
     match taken_by_all.into_iter().find(is_named) {
