@@ -132,6 +132,10 @@ pub fn with_reserved_decoded(part: &str) -> Cow<'_, str> {
 
 /// Decodes the escapes of some ASCII characters in a text whose escapes are well-formed.
 fn decode_where(text: &str, is_decoded: impl Fn(u8) -> bool) -> Cow<'_, str> {
+    // Most have none.
+    if !text.contains('%') {
+        return Cow::Borrowed(text);
+    }
     let decodes = |escape: &str| {
         let byte = escaped_byte(escape.as_bytes()).ok();
         byte.filter(|byte| byte.is_ascii() && is_decoded(*byte))
