@@ -4,7 +4,7 @@
 #
 #   tests/bench/instructions.sh [--keep]     --keep: compare with these figures from now on
 #
-#   TOLLGATE    the binary to measure (default: that of `cargo build --release`, which is run)
+#   TOLLGATE    the binary to measure (default: that of `cargo build --profile dist`, which is run)
 #
 # Needs cargo; installs valgrind and Python on Debian where they are missing. It takes about a minute.
 #
@@ -40,8 +40,8 @@ main() {
     if [ -z "$binary" ]; then
         command -v cargo >/dev/null || PATH="${HOME:-/root}/.cargo/bin:$PATH"
         # The names of functions are those of the symbol table, which this profile leaves in place.
-        quietly cargo build --release
-        binary="$target/release/tollgate"
+        quietly cargo build --profile dist
+        binary="$target/dist/tollgate"
     fi
     if [ ! -x "$binary" ]; then
         echo "there is no binary at $binary" >&2
