@@ -283,6 +283,9 @@ impl Socket {
             let written = Pin::new(&mut self.stream).poll_write(context, &heads);
             self.writing.note(&written);
             let written = ready!(written)?.min(heads.len());
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
             heads.drain(..written);
         }
         Poll::Ready(Ok(()))
