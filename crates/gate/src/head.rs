@@ -83,9 +83,14 @@ impl<'r> Head<'r> {
         self.overriding_method.as_ref().unwrap_or(self.method)
     }
 
-    /// The path as it is matched and counted.
+    /// The path as it is matched and counted, where nothing says how servers read it.
     pub fn plain_path(&self) -> &str {
         self.plain.as_deref().unwrap_or(&self.path)
+    }
+
+    /// The path as routes match it.
+    pub(super) fn request_path(&self) -> policy::RequestPath<'_> {
+        policy::RequestPath::new(&self.path, self.plain_path())
     }
 
     /// The host that the request is for.
@@ -110,7 +115,7 @@ impl<'r> Head<'r> {
     pub fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
         policy::Request {
             host: self.host(),
-            path: self.plain_path(),
+            path: self.request_path(),
             method: self.method(),
             address,
         }
@@ -170,7 +175,8 @@ pub(super) fn declares_body(headers: &HeaderMap) -> bool {
 
 /// Whether a request is for the caller's own standings, which get their response here.
 pub(super) fn asks_for_standings(policy: &Policy, request: policy::Request<'_>) -> bool {
-    let path = request.path.strip_suffix('/').unwrap_or(request.path);
+    let path = request.path.plain();
+    let path = path.strip_suffix('/').unwrap_or(path);
     policy.responses.rate_limit_path.as_deref() == Some(path)
         && matches!(*request.method, Method::GET | Method::HEAD)
 }

@@ -38,7 +38,7 @@ impl KeyBuilder<'_, '_, '_> {
             Wanted::Host(pattern) => head.host().is_some_and(|host| pattern.matches(host)),
             Wanted::Path(pattern) => {
                 let reading = context.route.map(|route| route.reading);
-                reading.is_some_and(|reading| pattern.takes(head.plain_path(), reading))
+                reading.is_some_and(|reading| pattern.takes(head.request_path(), reading))
             }
             Wanted::Claim { value, issuer } => {
                 // A key has fields, not claims.

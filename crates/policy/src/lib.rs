@@ -53,7 +53,9 @@ pub use self::{
     headers::{HeaderFamily, HeaderProfile, is_reserved},
     key_part::{Chooser, KeyPart, KeyValue, NamedKey, Wanted},
     limit::{Cost, Enforcement, Limit, OnMissing, OpenParts, Per, Refund, Statuses},
-    matcher::{HostPattern, Matcher, PathPattern, PatternError, Request, RoutePart, Router},
+    matcher::{
+        HostPattern, Matcher, PathPattern, PatternError, Request, RequestPath, RoutePart, Router,
+    },
     networks::{AddressRefusal, AddressRules, Networks},
     overrides::{Override, Overrides},
     own_headers::OwnHeaders,

@@ -18,7 +18,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form};
 
-pub use self::router::Router;
+pub use self::{reading::RequestPath, router::Router};
 use super::{Networks, PathReading};
 
 /// A path pattern.
@@ -256,17 +256,20 @@ pub enum RoutePart {
 }
 
 impl Matcher {
-    fn matches(&self, request: Request<'_>) -> bool {
-        self.matches_in(RoutePart::Method, request)
-            && self.matches_in(RoutePart::Host, request)
-            && self.matches_in(RoutePart::Path, request)
-            && self.matches_in(RoutePart::Address, request)
+    /// Whether it takes a request whose path its servers surely read so.
+    fn matches(&self, path: &str, request: Request<'_>) -> bool {
+        self.path.matches(path)
+            && !self.reading.asks_script(path)
+            && self.matches_beside_path(request)
     }
 
     /// Whether it takes a request for this form of its path.
     fn takes_form(&self, form: &str, request: Request<'_>) -> bool {
-        self.path.matches_form(form, self.reading)
-            && self.matches_in(RoutePart::Method, request)
+        self.path.matches_form(form, &self.reading) && self.matches_beside_path(request)
+    }
+
+    fn matches_beside_path(&self, request: Request<'_>) -> bool {
+        self.matches_in(RoutePart::Method, request)
             && self.matches_in(RoutePart::Host, request)
             && self.matches_in(RoutePart::Address, request)
     }
@@ -277,7 +280,10 @@ impl Matcher {
                 let is_there = |host| self.hosts.iter().any(|pattern| pattern.matches(host));
                 self.hosts.is_empty() || request.host.is_some_and(is_there)
             }
-            RoutePart::Path => self.path.matches(request.path),
+            RoutePart::Path => {
+                let path = request.path.as_read_by(&self.reading);
+                self.path.matches_as_it_is(&path, &self.reading)
+            }
             RoutePart::Method => {
                 // Methods are case-sensitive, but not every server knows: `post` is no way around
                 // POST.
@@ -314,8 +320,8 @@ impl Matcher {
 pub struct Request<'r> {
     /// Lower-case, without port or final dot; none on HTTP/1.0 without Host.
     pub host: Option<&'r str>,
-    /// In its plain form.
-    pub path: &'r str,
+    /// As servers of each kind take it.
+    pub path: RequestPath<'r>,
     /// As sent.
     pub method: &'r Method,
     /// The client's, canonical, as trusted proxies say it.

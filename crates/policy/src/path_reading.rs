@@ -1,6 +1,7 @@
 //! How the servers of an upstream read a path: what is one path to a framework, and two texts.
 //!
-//! [`PathReading::forms`] are the texts that a path may stand for. A route takes a path if its
+//! Some of it is sure: [`PathReading::without_parameters`] is what they take for the path.
+//! [`PathReading::forms`] are the texts that this may stand for. A route takes a path if its
 //! pattern matches one of them, and counters count the last one, in which most spellings meet.
 
 mod forms;
@@ -8,6 +9,8 @@ mod forms;
 use std::fmt;
 
 use tollgate_keyword::{Keyword, keywords};
+
+pub(crate) use self::forms::{is_index, split_query};
 
 /// How the servers of an upstream read a path, beyond what all of them do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

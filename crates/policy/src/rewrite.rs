@@ -27,7 +27,7 @@ impl PathRewrite {
         let (path, query) =
             path.split_at_checked(path.find('?').unwrap_or(path.len())).unwrap_or((path, ""));
         let rest = self.strip.as_deref().and_then(|prefix| {
-            let segments = segments_read_as(prefix, &plain_form(path), reading)?;
+            let segments = segments_read_as(prefix, path, reading)?;
             Some(below(path, segments))
         });
         let rest = match rest {
@@ -42,10 +42,10 @@ impl PathRewrite {
     }
 }
 
-/// How many segments a path in its plain form begins with that are read as this prefix.
+/// How many segments a path in its normal form begins with that are read as this prefix.
 fn segments_read_as(prefix: &str, path: &str, reading: PathReading) -> Option<usize> {
     let is_whole = |rest: &str| rest.is_empty() || rest.starts_with('/');
-    if path.strip_prefix(prefix).is_some_and(is_whole) {
+    if plain_form(path).strip_prefix(prefix).is_some_and(is_whole) {
         return Some(prefix.matches('/').count());
     }
     if reading.is_literal() {
@@ -58,7 +58,8 @@ fn segments_read_as(prefix: &str, path: &str, reading: PathReading) -> Option<us
         // Only the last segment has a suffix.
         let suffix = if segments == all { reading.suffix } else { Suffix::Keep };
         let reading = PathReading { suffix, ..reading };
-        reading.forms(begin).iter().any(|form| reading.is_same(prefix, form))
+        let begin = reading.without_parameters(begin);
+        reading.forms(&begin).iter().any(|form| reading.is_same(prefix, form))
     };
     // Each try costs as much as the path is long.
     let most = prefix.matches('/').count() + MOST_LEFT_OUT;

@@ -123,11 +123,9 @@ pub fn plain_form(normal: &str) -> Cow<'_, str> {
     decode_where(normal, |byte| matches!(classify(byte), Class::Plain))
 }
 
-/// A part of a path in normal form with the reserved characters of a segment decoded: sub-delims,
-/// `:` and `@` (RFC 3986, section 3.3). In its plain form a path may hold characters that a target
-/// may not, such as `<`; so decoded, it is still a valid one.
-pub fn with_reserved_decoded(part: &str) -> Cow<'_, str> {
-    decode_where(part, |byte| b"!$&'()*+,;=:@".contains(&byte))
+/// A part of a path in normal form with these ASCII characters decoded.
+pub fn with_decoded<'p>(part: &'p str, characters: &[u8]) -> Cow<'p, str> {
+    decode_where(part, |byte| characters.contains(&byte))
 }
 
 /// Decodes the escapes of some ASCII characters in a text whose escapes are well-formed.

@@ -161,7 +161,7 @@ impl KeyBuilder<'_, '_, '_> {
 
     /// The path of a request that takes a route, in the form in which it is counted.
     fn path(&self, route: &Route) -> Cow<'_, str> {
-        route.path.form_to_count(self.context.input.head.plain_path(), route.reading)
+        route.path.form_to_count(self.context.input.head.request_path(), route.reading)
     }
 
     /// The request's value of a source but its address, for people. None: it has none, or it may be

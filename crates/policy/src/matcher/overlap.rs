@@ -68,9 +68,9 @@ impl PathPattern {
         self.depths(max_depth).map(|depth| self.sample(depth, &[]))
     }
 
-    /// The same, with what another pattern spells out where this one does not, up to its depth.
+    /// The same, with what another pattern spells out where this one does not, to below its depth.
     pub(super) fn samples_beside(&self, other: &PathPattern) -> impl Iterator<Item = String> {
-        self.depths(other.depth()).map(|depth| self.sample(depth, &other.segments))
+        self.depths(other.depth() + 1).map(|depth| self.sample(depth, &other.segments))
     }
 
     fn depths(&self, most: usize) -> RangeInclusive<usize> {

@@ -2,30 +2,84 @@
 
 use std::borrow::Cow;
 
-use tollgate_wire::target::{plain_form, with_reserved_decoded};
+use tollgate_wire::target::with_decoded;
 
 use super::{PathPattern, Segment, segments};
-use crate::{MatrixParams, PathReading};
+use crate::{
+    MatrixParams, PathReading,
+    path_reading::{is_index, split_query},
+};
+
+/// Characters that a segment of a path may hold as themselves and escaped: sub-delims, `:` and `@`
+/// (RFC 3986, section 3.3). In its plain form a path may hold characters that a target may not,
+/// such as `<`; with these decoded, it is still a valid one.
+const RESERVED: &[u8] = b"!$&'()*+,;=:@";
+
+/// The same, where a semicolon is the start of parameters, and an escaped one is data.
+const RESERVED_BUT_SEMICOLON: &[u8] = b"!$&'()*+,=:@";
+
+/// The path of a request, as servers of different kinds may take it.
+#[derive(Clone, Copy, Debug)]
+pub struct RequestPath<'r> {
+    normal: &'r str,
+    plain: &'r str,
+    has_parameters: bool,
+}
+
+impl<'r> RequestPath<'r> {
+    /// Of its normal and of its plain form.
+    pub fn new(normal: &'r str, plain: &'r str) -> RequestPath<'r> {
+        // An escaped one may be among those that stand for themselves.
+        RequestPath { normal, plain, has_parameters: plain.contains(';') }
+    }
+
+    /// In its plain form.
+    pub fn plain(self) -> &'r str {
+        self.plain
+    }
+
+    /// The path as the servers surely read it, in its plain form.
+    pub(super) fn as_read_by(self, reading: &PathReading) -> Cow<'r, str> {
+        match reading.matrix_params {
+            MatrixParams::Strip | MatrixParams::Query if self.has_parameters => {
+                reading.without_parameters(self.normal)
+            }
+            MatrixParams::Strip | MatrixParams::Query | MatrixParams::Keep => {
+                Cow::Borrowed(self.plain)
+            }
+        }
+    }
+
+    /// Whether it has what is a parameter to some servers.
+    pub(super) fn has_parameters(self) -> bool {
+        self.has_parameters
+    }
+}
 
 impl PathPattern {
-    /// Whether `path`, in its plain form, or what servers that read it so may take it for, matches.
-    pub fn takes(&self, path: &str, reading: PathReading) -> bool {
-        self.matches(path)
-            || (!reading.is_literal()
-                && reading.forms(path).iter().any(|form| self.matches_form(form, reading)))
+    /// Whether `path`, or what servers that read it so may take it for, matches.
+    pub fn takes(&self, path: RequestPath<'_>, reading: PathReading) -> bool {
+        let path = &*path.as_read_by(&reading);
+        self.matches_as_it_is(path, &reading)
+            || reading.forms(path).iter().any(|form| self.matches_form(form, &reading))
             || reading.with_empty_segment(path).is_some_and(|form| self.matches(&form))
     }
 
     /// The form in which a path that the pattern takes is counted: of those that match, the one of
     /// which most is left out.
-    pub fn form_to_count<'p>(&self, path: &'p str, reading: PathReading) -> Cow<'p, str> {
+    pub fn form_to_count<'p>(&self, path: RequestPath<'p>, reading: PathReading) -> Cow<'p, str> {
         if reading.is_literal() {
-            return Cow::Borrowed(path);
+            return Cow::Borrowed(path.plain);
         }
-        let empty = reading.with_empty_segment(path).map(Cow::Owned);
-        let forms = empty.into_iter().chain(reading.forms(path).into_iter().rev());
-        let mut forms = [reading.counted(path)].into_iter().chain(forms);
-        forms.find(|form| self.matches_form(form, reading)).unwrap_or(Cow::Borrowed(path))
+        let read = path.as_read_by(&reading);
+        let is_form = |form: &Cow<'_, str>| self.matches_form(form, &reading);
+        let form = [reading.counted(&read)]
+            .into_iter()
+            .chain(reading.with_empty_segment(&read).map(Cow::Owned))
+            .chain(reading.forms(&read).into_iter().rev())
+            .find(is_form)
+            .map(Cow::into_owned);
+        form.map_or(read, Cow::Owned)
     }
 
     /// What the servers are asked for instead of a `path` that the pattern takes, in its normal
@@ -33,28 +87,39 @@ impl PathPattern {
     /// characters decoded; all of them, if it takes the path for another one.
     ///
     /// A server that matches paths before it decodes them takes `/users/%40me` for
-    /// `/users/{id}`, although the route is `/users/@me`: so it gets the latter. What the route
-    /// takes for the query is one, because not every version of a framework does.
+    /// `/users/{id}`, although the route is `/users/@me`: so it gets the latter. What the servers
+    /// take for the query is one, because not every version of a framework does.
     pub fn spell<'p>(&self, path: &'p str, reading: PathReading) -> Cow<'p, str> {
-        if !self.matches(&plain_form(path)) {
-            let decoded = with_reserved_decoded(path);
-            return match reading.matrix_params {
-                MatrixParams::Query if decoded.contains(';') => {
-                    Cow::Owned(decoded.replacen(';', "?", 1))
-                }
-                MatrixParams::Query | MatrixParams::Keep | MatrixParams::Strip => decoded,
-            };
+        match (reading.matrix_params, split_query(path)) {
+            (MatrixParams::Query, (before, Some(query))) => {
+                Cow::Owned(format!("{}?{query}", self.spell_path(before, &reading)))
+            }
+            (MatrixParams::Query | MatrixParams::Keep | MatrixParams::Strip, _) => {
+                self.spell_path(path, &reading)
+            }
         }
+    }
+
+    fn spell_path<'p>(&self, path: &'p str, reading: &PathReading) -> Cow<'p, str> {
         if !path.contains('%') {
             return Cow::Borrowed(path);
         }
-        let is_literal = |at: usize| matches!(self.segments.get(at), Some(Segment::Literal(_)));
+        let reserved = match reading.matrix_params {
+            MatrixParams::Keep => RESERVED,
+            MatrixParams::Strip | MatrixParams::Query => RESERVED_BUT_SEMICOLON,
+        };
+        let decoded = |part| with_decoded(part, reserved);
+        // Where parameters are taken out, segments of nothing else are.
+        let read = reading.without_parameters(path);
+        if !self.matches(&read) || segments(&read).count() != segments(path).count() {
+            return decoded(path);
+        }
         // The piece before the first slash is empty.
-        let spelled =
-            |(at, piece): (usize, &'p str)| match at.checked_sub(1).is_some_and(is_literal) {
-                true => with_reserved_decoded(piece),
-                false => Cow::Borrowed(piece),
-            };
+        let is_spelled = |at: usize| at.checked_sub(1).is_some_and(|at| self.spells(at));
+        let spelled = |(at, piece): (usize, &'p str)| match is_spelled(at) {
+            true => decoded(piece),
+            false => Cow::Borrowed(piece),
+        };
         let mut pieces = path.split('/').enumerate().map(spelled);
         match pieces.clone().any(|piece| matches!(piece, Cow::Owned(_))) {
             true => Cow::Owned(pieces.by_ref().collect::<Vec<_>>().join("/")),
@@ -63,8 +128,33 @@ impl PathPattern {
     }
 
     /// Whether one form of a path matches.
-    pub(super) fn matches_form(&self, form: &str, reading: PathReading) -> bool {
+    pub(super) fn matches_form(&self, form: &str, reading: &PathReading) -> bool {
         self.matches_by(form, |literal, segment| reading.is_same(literal, segment))
+            && (!reading.has_path_info(form) || self.spells_script(form, reading))
+    }
+
+    /// Whether a path, as the servers surely read it, matches without being read as another one.
+    pub(super) fn matches_as_it_is(&self, path: &str, reading: &PathReading) -> bool {
+        self.matches(path) && (!reading.has_path_info(path) || self.spells_script(path, reading))
+    }
+
+    /// Whether the script in a path has a segment of its own in the pattern.
+    pub(super) fn spells_script(&self, path: &str, reading: &PathReading) -> bool {
+        reading.script_at(path).is_some_and(|at| self.spells(at))
+    }
+
+    /// Whether the pattern spells out this segment of a path.
+    fn spells(&self, at: usize) -> bool {
+        matches!(self.segments.get(at), Some(Segment::Literal(_)))
+    }
+
+    /// How many segments of a path the pattern spells out, beside scripts that stand for folders.
+    pub(super) fn spelled(&self) -> usize {
+        let is_spelled = |segment: &&Segment| match segment {
+            Segment::Literal(literal) => !is_index(literal),
+            Segment::Any(_) => false,
+        };
+        self.segments.iter().filter(is_spelled).count()
     }
 
     /// Whether the pattern spells out every segment of `path`, which it matches, that `other` reads
@@ -80,9 +170,8 @@ impl PathPattern {
             Some(Segment::Literal(literal)) => !is_same(literal, segment),
             None => !other.open_ended,
         };
-        let is_spelled = |at: usize| matches!(self.segments.get(at), Some(Segment::Literal(_)));
         segments(path)
             .enumerate()
-            .all(|(at, segment)| !is_read_otherwise(at, segment) || is_spelled(at))
+            .all(|(at, segment)| !is_read_otherwise(at, segment) || self.spells(at))
     }
 }

@@ -3,12 +3,20 @@
 //! A route takes the paths that its pattern matches, and those that the servers behind it may take
 //! for one of these ([`PathReading`]). The first route that takes a path wins, except that a later
 //! one which spells out what the first one reads otherwise goes before it: `/health.json` does not
-//! fall to `/health` where it has a route of its own.
+//! fall to `/health` where it has a route of its own. Of a path that asks a script for something,
+//! the route that spells out most of it wins.
 
-use std::{borrow::Cow, collections::HashMap};
+use std::{
+    borrow::Cow,
+    cmp::Reverse,
+    collections::HashMap,
+    net::{IpAddr, Ipv4Addr},
+};
 
-use super::{Matcher, Request, RoutePart, segments};
-use crate::PathReading;
+use http::Method;
+
+use super::{Matcher, Request, RequestPath, RoutePart, segments};
+use crate::{MatrixParams, Networks, PathReading};
 
 /// Finds the route that a request takes.
 #[derive(Debug, Default)]
@@ -76,15 +84,40 @@ impl Router {
 
     /// Position of the route that a request takes.
     pub fn route(&self, request: Request<'_>) -> Option<usize> {
-        let literal =
-            self.index.find(request.path, |at| self.is_at(at, |own| own.matches(request)));
+        let literal = self.literal(request);
         let readers = self.readings.iter();
         readers.filter_map(|reading| self.reader(*reading, literal, request)).min().or(literal)
+    }
+
+    /// The first route that matches the path as its servers surely read it.
+    fn literal(&self, request: Request<'_>) -> Option<usize> {
+        let mut readings =
+            self.readings.iter().filter(|own| own.matrix_params != MatrixParams::Keep);
+        if !request.path.has_parameters() || readings.clone().next().is_none() {
+            let path = request.path.plain();
+            return self.index.find(path, |at| self.is_at(at, |own| own.matches(path, request)));
+        }
+        let first_of = |reading: &PathReading| {
+            let path = request.path.as_read_by(reading);
+            let is_read_so = |own: &Matcher| own.reading.matrix_params == reading.matrix_params;
+            self.index.find(&path, |at| {
+                self.is_at(at, |own| is_read_so(own) && own.matches(&path, request))
+            })
+        };
+        let others = first_of(&PathReading::default());
+        readings.by_ref().filter_map(first_of).chain(others).min()
     }
 
     /// Pairs of routes of which the later one goes before the earlier one, though the servers of
     /// that one may take its paths for theirs: positions, earlier first.
     pub(crate) fn preceded(&self) -> Vec<(usize, usize)> {
+        let by_path_alone = |own: &Matcher| Matcher {
+            hosts: Vec::new(),
+            methods: Vec::new(),
+            from: Networks::default(),
+            ..own.clone()
+        };
+        let paths = Router::new(self.matchers.iter().map(by_path_alone).collect());
         let mut pairs = Vec::new();
         for (earlier, own) in self.matchers.iter().enumerate() {
             if own.reading.is_literal() {
@@ -92,10 +125,8 @@ impl Router {
             }
             for (later, other) in self.matchers.iter().enumerate().skip(earlier + 1) {
                 let goes_before = |path: String| {
-                    own.path.takes(&path, own.reading)
-                        && other.path.spells_out_what(&own.path, &path, is_equal)
-                        && self.matchers.iter().position(|any| any.path.matches(&path))
-                            == Some(later)
+                    let path = RequestPath::new(&path, &path);
+                    own.path.takes(path, own.reading) && paths.route_of_path(path) == Some(later)
                 };
                 let may_meet = own.methods.is_empty()
                     || other.methods.is_empty()
@@ -108,6 +139,12 @@ impl Router {
         pairs
     }
 
+    /// The route of a path, for routes that take any host, method and address.
+    fn route_of_path(&self, path: RequestPath<'_>) -> Option<usize> {
+        let address = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        self.route(Request { host: None, path, method: &Method::GET, address })
+    }
+
     /// The route that takes the path for another one, which it may stand for to servers that read
     /// it so: the first before `literal`, which matches the path as it is. None if that one spells
     /// out what the first reads otherwise.
@@ -117,10 +154,15 @@ impl Router {
         literal: Option<usize>,
         request: Request<'_>,
     ) -> Option<usize> {
-        if let Some(parameter) = self.with_empty_segment(reading, literal, request) {
+        let path = &*request.path.as_read_by(&reading);
+        if reading.asks_script(path) {
+            let closest = self.closest(reading, path, request);
+            return closest.filter(|at| literal.is_none_or(|literal| *at < literal));
+        }
+        if let Some(parameter) = self.with_empty_segment(reading, path, literal, request) {
             return Some(parameter);
         }
-        let forms = reading.forms(request.path);
+        let forms = reading.forms(path);
         let first_of = |form: &Cow<'_, str>| {
             self.readers.find(&PathReading::any_case(form), |at| {
                 literal.is_none_or(|literal| at < literal)
@@ -133,7 +175,7 @@ impl Router {
         let is_closer = |at: usize, form: &str, is_same: &dyn Fn(&str, &str) -> bool| {
             self.is_at(at, |other| other.path.spells_out_what(own, form, is_same))
         };
-        if literal.is_some_and(|literal| is_closer(literal, request.path, &is_equal)) {
+        if literal.is_some_and(|literal| is_closer(literal, path, &is_equal)) {
             return None;
         }
         // So does a route that takes a form for which less is left out.
@@ -143,15 +185,34 @@ impl Router {
             .find_map(|(form, at)| at.filter(|at| *at == first || is_closer(*at, form, &is_same)))
     }
 
+    /// The route that takes a path which asks a script for something: one that spells out the
+    /// script; or else the one that spells out most, first of what follows `index.php`, then of
+    /// what is before.
+    fn closest(&self, reading: PathReading, path: &str, request: Request<'_>) -> Option<usize> {
+        let forms = reading.forms(path);
+        let all = forms.iter().enumerate().flat_map(|(left_out, form)| {
+            let rank = move |at: &usize| {
+                let own = self.matchers.get(*at).filter(|own| own.reading == reading)?;
+                let spelled = own.takes_form(form, request).then(|| own.path.spelled())?;
+                let is_itself = left_out == 0;
+                let is_script = is_itself && own.path.spells_script(path, &reading);
+                Some((!is_script, Reverse(spelled), is_itself, left_out, *at))
+            };
+            self.readers.candidates(&PathReading::any_case(form)).iter().filter_map(rank)
+        });
+        all.min().map(|(.., at)| at)
+    }
+
     /// The route that has `{name}` or `*` where the path has a slash at its end, if no earlier one
     /// takes all that is below.
     fn with_empty_segment(
         &self,
         reading: PathReading,
+        path: &str,
         literal: Option<usize>,
         request: Request<'_>,
     ) -> Option<usize> {
-        let form = reading.with_empty_segment(request.path)?;
+        let form = reading.with_empty_segment(path)?;
         let depth = segments(&form).count();
         let first = self.readers.find(&PathReading::any_case(&form), |at| {
             self.is_at(at, |own| {
@@ -194,8 +255,12 @@ impl Index {
 
     /// The first route that can match a path and does.
     fn find(&self, path: &str, matches: impl Fn(usize) -> bool) -> Option<usize> {
+        self.candidates(path).iter().copied().find(|at| matches(*at))
+    }
+
+    /// The routes that can match a path.
+    fn candidates(&self, path: &str) -> &[usize] {
         let first = segments(path).next().unwrap_or_default();
-        let candidates = self.by_first_segment.get(first).unwrap_or(&self.others);
-        candidates.iter().copied().find(|at| matches(*at))
+        self.by_first_segment.get(first).unwrap_or(&self.others)
     }
 }

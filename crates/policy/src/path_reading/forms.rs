@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use tollgate_wire::target::percent_decoded;
+use tollgate_wire::target::{percent_decoded, plain_form};
 
-use super::{LetterCase, MatrixParams, PathInfo, PathReading, Suffix, TrailingSlash};
+use super::{Framework, LetterCase, MatrixParams, PathInfo, PathReading, Suffix, TrailingSlash};
 
 /// Endings of the names of scripts, after which a server lets a script read the rest of a path.
 const SCRIPTS: [&str; 12] = [
@@ -22,14 +22,15 @@ const NO_TEXT: &str = "%00";
 type Omission = fn(&str) -> Option<String>;
 
 impl PathReading {
-    /// What a path in its plain form may stand for, from the form that is most like it, in which
-    /// only the case of letters is folded, to those of which more is left out.
+    /// What a path, as it is surely read, may stand for, from the form that is most like it, in
+    /// which only the case of letters is folded, to those of which more is left out.
     pub(crate) fn forms<'p>(&self, path: &'p str) -> Vec<Cow<'p, str>> {
         let mut forms = vec![self.fold(path)];
-        let omissions = self.omissions().into_iter().flatten();
         // What follows the first dot was a suffix to Spring, as was what follows the last one.
-        let shortest = (self.suffix == Suffix::Ignore).then_some(until_first_dot as Omission);
-        for omit in omissions.chain(shortest) {
+        let is_old_spring =
+            self.suffix == Suffix::Ignore && self.framework == Some(Framework::Spring);
+        let shortest = is_old_spring.then_some(until_first_dot as Omission);
+        for omit in self.omissions().into_iter().flatten().chain(shortest) {
             let shorter: Vec<String> = forms.iter().filter_map(|form| omit(form)).collect();
             for form in shorter {
                 if !forms.iter().any(|known| *known == form) {
@@ -69,13 +70,51 @@ impl PathReading {
         literal == segment || (self.case == LetterCase::Ignore && is_folded())
     }
 
+    /// A path in normal form as the servers surely read it, in its plain form: without its
+    /// parameters, where they are none of its segments. An escaped semicolon is data to those who
+    /// look for parameters before they decode.
+    pub(crate) fn without_parameters<'p>(&self, normal: &'p str) -> Cow<'p, str> {
+        let kept = match self.matrix_params {
+            MatrixParams::Keep => Cow::Borrowed(normal),
+            MatrixParams::Strip => without_parameters(normal),
+            MatrixParams::Query => Cow::Borrowed(split_query(normal).0),
+        };
+        match kept {
+            Cow::Borrowed(kept) => plain_form(kept),
+            Cow::Owned(kept) => Cow::Owned(plain_form(&kept).into_owned()),
+        }
+    }
+
+    /// Whether a path, as it is surely read, asks a script for something: for what follows its
+    /// name, or for what its folder stands for.
+    pub(crate) fn asks_script(&self, path: &str) -> bool {
+        self.script_at(path).is_some()
+    }
+
+    /// Whether a path has segments that a script may read: no pattern stands for its name but one
+    /// that spells it out.
+    pub(crate) fn has_path_info(&self, path: &str) -> bool {
+        self.path_info == PathInfo::Strip && until_script(path).is_some()
+    }
+
+    /// Which segment of a path is the script that it asks for something.
+    pub(crate) fn script_at(&self, path: &str) -> Option<usize> {
+        if self.path_info == PathInfo::Keep {
+            return None;
+        }
+        let mut segments = path.split('/').skip(1).peekable();
+        let mut at = 0;
+        while let Some(segment) = segments.next() {
+            if is_index(segment) || (is_script(segment) && segments.peek().is_some()) {
+                return Some(at);
+            }
+            at += 1;
+        }
+        None
+    }
+
     /// A path with an empty last segment, where that may be one: written as no path is.
     pub(crate) fn with_empty_segment(&self, path: &str) -> Option<String> {
-        let end = match self.matrix_params {
-            MatrixParams::Query => path.find(';'),
-            MatrixParams::Keep | MatrixParams::Strip => None,
-        };
-        let path = path.get(..end.unwrap_or(path.len()))?;
         let is_segment = self.trailing_slash == TrailingSlash::Segment;
         (is_segment && path.len() > 1 && path.ends_with('/')).then(|| format!("{path}{NO_TEXT}"))
     }
@@ -85,15 +124,10 @@ impl PathReading {
             framework: _,
             case: _,
             trailing_slash: _,
-            matrix_params,
+            matrix_params: _,
             suffix,
             path_info,
         } = self;
-        let parameters: Option<Omission> = match matrix_params {
-            MatrixParams::Keep => None,
-            MatrixParams::Strip => Some(without_parameters),
-            MatrixParams::Query => Some(until_semicolon),
-        };
         let (index, script): (Option<Omission>, Option<Omission>) = match path_info {
             PathInfo::Keep => (None, None),
             PathInfo::Strip => (Some(without_index), Some(until_script)),
@@ -102,7 +136,8 @@ impl PathReading {
             Suffix::Keep => None,
             Suffix::Ignore => Some(until_last_dot),
         };
-        [parameters, index, script, suffix]
+        // A script that is left may be the one that stands for its folder.
+        [index, script, index, suffix]
     }
 }
 
@@ -139,29 +174,23 @@ fn wide_escapes(text: &str) -> usize {
 }
 
 /// Without what follows a semicolon in each segment; a segment that was nothing else is none.
-fn without_parameters(path: &str) -> Option<String> {
-    path.contains(';').then(|| {
-        let names = path.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
-        let kept: String =
-            names.filter(|name| !name.is_empty()).map(|name| format!("/{name}")).collect();
-        if kept.is_empty() { "/".to_owned() } else { kept }
-    })
+fn without_parameters(path: &str) -> Cow<'_, str> {
+    if !path.contains(';') {
+        return Cow::Borrowed(path);
+    }
+    let names = path.split('/').map(|segment| segment.split(';').next().unwrap_or_default());
+    let kept: String =
+        names.filter(|name| !name.is_empty()).map(|name| format!("/{name}")).collect();
+    Cow::Owned(if kept.is_empty() { "/".to_owned() } else { kept })
 }
 
-/// Without what follows the first semicolon.
-fn until_semicolon(path: &str) -> Option<String> {
-    path.split_once(';').map(|(before, _)| before.to_owned())
+/// What is before the first semicolon, and what follows it.
+pub(crate) fn split_query(path: &str) -> (&str, Option<&str>) {
+    path.split_once(';').map_or((path, None), |(before, query)| (before, Some(query)))
 }
 
 /// Without what follows the first script.
 fn until_script(path: &str) -> Option<String> {
-    let is_script = |segment: &str| {
-        SCRIPTS.iter().any(|ending| {
-            let start = segment.len().checked_sub(ending.len());
-            let end = start.and_then(|start| segment.get(start..));
-            end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
-        })
-    };
     let mut end = 0;
     for segment in path.split('/') {
         end += segment.len();
@@ -175,11 +204,23 @@ fn until_script(path: &str) -> Option<String> {
 
 /// Without the script that stands for its folder.
 fn without_index(path: &str) -> Option<String> {
-    let is_index = |segment: &str| segment.eq_ignore_ascii_case(INDEX);
     path.split('/').any(is_index).then(|| {
         let kept: Vec<&str> = path.split('/').filter(|segment| !is_index(segment)).collect();
         if kept.len() < 2 { "/".to_owned() } else { kept.join("/") }
     })
+}
+
+fn is_script(segment: &str) -> bool {
+    SCRIPTS.iter().any(|ending| {
+        let start = segment.len().checked_sub(ending.len());
+        let end = start.and_then(|start| segment.get(start..));
+        end.is_some_and(|end| end.eq_ignore_ascii_case(ending))
+    })
+}
+
+/// Whether a segment is the script that stands for its folder.
+pub(crate) fn is_index(segment: &str) -> bool {
+    segment.eq_ignore_ascii_case(INDEX)
 }
 
 /// Without what follows the last dot of the last segment.
@@ -204,7 +245,7 @@ fn until_dot(path: &str, find: fn(&str, char) -> Option<usize>) -> Option<String
 mod tests {
     use tollgate_keyword::Keyword;
 
-    use super::{super::Framework, *};
+    use super::*;
 
     fn reading(framework: &str) -> PathReading {
         PathReading::of(Framework::from_keyword(framework).unwrap())
@@ -216,11 +257,7 @@ mod tests {
             ("express", "/Login/", "/login/"),
             ("express", "/a%20B/%C3%89/%E2%84%AA", "/a%20b/%c3%a9/k"),
             ("express", "/CAF%E9", "/caf%e9"),
-            ("fastify", "/login;a/b", "/login"),
             ("fastify", "/Login", "/Login"),
-            ("spring", "/a;x=1/b;y/;z/c", "/a/b/c"),
-            ("spring", "/;x", "/"),
-            ("spring", "/a.b;c", "/a.b"),
             ("rails", "/login.json", "/login"),
             ("rails", "/login.json/", "/login"),
             ("rails", "/v1.2/users", "/v1.2/users"),
@@ -230,6 +267,7 @@ mod tests {
             ("php", "/login.php", "/login.php"),
             ("php", "/index.php/admin/x", "/admin/x"),
             ("php", "/admin/index.php", "/admin"),
+            ("php", "/index.php/login.php/x", "/login.php"),
             ("php", "/index.php", "/"),
             ("php", "/a.phpx/b", "/a.phpx/b"),
             ("django", "/Login;x.json/y.php/z", "/Login;x.json/y.php/z"),
@@ -242,11 +280,30 @@ mod tests {
     fn all_that_a_path_may_stand_for_is_tried() {
         for (framework, path, expected) in [
             ("express", "/a", &["/a"][..]),
-            ("rails", "/v1.2.json", &["/v1.2.json", "/v1.2", "/v1"]),
-            ("php", "/index.php/a", &["/index.php/a", "/a", "/index.php"]),
-            ("spring", "/a.b;c/d;e", &["/a.b;c/d;e", "/a.b/d"]),
+            ("rails", "/v1.2.json", &["/v1.2.json", "/v1.2"]),
+            ("php", "/index.php/a", &["/index.php/a", "/a", "/index.php", "/"]),
+            ("php", "/b/index.php/a", &["/b/index.php/a", "/b/a", "/b/index.php", "/b"]),
+            ("php", "/b.php/a", &["/b.php/a", "/b.php"]),
         ] {
             assert_eq!(reading(framework).forms(path), expected, "{framework} {path}");
+        }
+        let old_spring = PathReading { suffix: Suffix::Ignore, ..reading("spring") };
+        assert_eq!(old_spring.forms("/v1.2.json"), ["/v1.2.json", "/v1.2", "/v1"]);
+    }
+
+    #[test]
+    fn parameters_are_left_out_where_they_are_no_part_of_a_segment() {
+        for (framework, path, expected) in [
+            ("fastify", "/login;a/b", "/login"),
+            ("fastify", "/a%3Bb;c%40", "/a;b"),
+            ("spring", "/a;x=1/b;y/;z/c", "/a/b/c"),
+            ("spring", "/;x", "/"),
+            ("spring", "/a.b;c", "/a.b"),
+            ("spring", "/a%3Bb/%40;c", "/a;b/@"),
+            ("go", "/a%3Bb;c", "/a;b;c"),
+        ] {
+            let read = reading(framework).without_parameters(path);
+            assert_eq!(read, expected, "{framework} {path}");
         }
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use http::Method;
-use tollgate_policy::{HostPattern, Matcher, Policy, Request};
+use tollgate_policy::{HostPattern, Matcher, Policy, Request, RequestPath};
 
 use super::{
     address_groups::{AddressGroup, address_groups},
@@ -47,6 +47,7 @@ impl Samples {
         &'r self,
         path: &'r str,
     ) -> impl Iterator<Item = (Sample, Request<'r>)> {
+        let path = RequestPath::new(path, path);
         let addresses = self.addresses.iter().enumerate();
         let pairs =
             addresses.flat_map(|from| self.hosts.iter().enumerate().map(move |host| (from, host)));

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use http::Method;
 use proptest::prelude::*;
-use tollgate_policy::{Request, load};
+use tollgate_policy::{Request, RequestPath, load};
 use tollgate_yaml::Sources;
 
 use super::*;
@@ -460,7 +460,8 @@ proptest! {
         let before = old.iter().next().unwrap();
         let after = new.iter().next().unwrap();
         let address = address.parse().unwrap();
-        let request = Request { host, path: &path, method: &method, address };
+        let request_path = RequestPath::new(&path, &path);
+        let request = Request { host, path: request_path, method: &method, address };
         let routes = [before.route(request), after.route(request)].map(|found| {
             found.map(|(route, _)| (route.name.to_string(), route.cost.clone()))
         });
