@@ -55,6 +55,30 @@ fn request_that_has_begun_on_a_kept_connection_is_answered() {
     assert_eq!(proxy.wait().cut, 0);
 }
 
+/// Its head was out before the end began, so it could not say that it is the last.
+#[test]
+fn request_after_a_response_that_had_begun_is_answered() {
+    let begun = Signal::default();
+    let go = Signal::default();
+    let upstream = Upstream::streaming(&begun, &go);
+    let mut proxy = Proxy::start(&Policy::before(&upstream));
+    let mut idle = proxy.connect();
+    let mut client = proxy.connect();
+    client.write(get("/").to_bytes());
+    client.read_head().assert_status(200).assert_no_field("connection");
+    assert_eq!(client.read_chunk().as_deref(), Some(&b"he"[..]));
+    proxy.begin_shutdown();
+    idle.assert_closed();
+    go.open();
+    assert_eq!(client.read_chunk().as_deref(), Some(&b"llo"[..]));
+    assert_eq!(client.read_chunk(), None);
+    let response = client.send(&get("/"));
+    response.assert_status(200).assert_field("connection", "close");
+    assert_eq!(response.text(), "hello");
+    client.assert_closed();
+    assert_eq!(proxy.wait().cut, 0);
+}
+
 #[test]
 fn kept_connections_announce_that_they_close_and_lose_no_request() {
     let upstream = Upstream::start();

@@ -121,6 +121,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
                     // Half of it is here, of which the engine knows nothing yet: the answer says
                     // that it is the last, and there is a deadline for the rest.
                     (0, Phase::Head) => {}
+                    // A response that begins from now on says that it is the last. After one that
+                    // has begun, the next request may be on the way.
+                    _ if !linger.is_zero() => {}
                     _ => connection.as_mut().graceful_shutdown(),
                 }
             }
