@@ -3,6 +3,7 @@
 mod access;
 mod newcomers;
 mod reported;
+mod rights;
 mod secret;
 mod servers;
 mod sharing;

@@ -253,6 +253,24 @@ fn password_in_a_file_is_changed_without_a_restart() {
 }
 
 #[test]
+fn command_that_a_redis_user_may_not_run_is_named() {
+    let upstream = Upstream::start();
+    let user =
+        ["tollgate", "on", ">secret", "~tollgate:*", "+@all", "-time", "-getrange", "-setrange"];
+    let redis = Redis::with().set("user", &user).start();
+    let store = format!(
+        "redis: {{ url: \"redis://tollgate:secret@127.0.0.1:{}\" }}, deadline: 10s",
+        redis.port()
+    );
+    let folder = Folder::with_settings(&upstream, &format!("store: {{ {store} }}"));
+    let token = folder.token(&["--sub", "42"]);
+    let (mut running, address) = Running::serve(&folder);
+    send(address, get("/").token(&token)).assert_status(200);
+    let line = running.wait_for_event("redis refused");
+    assert!(line.contains("the Redis user may not run TIME (docs/stores.md has all"), "{line}");
+}
+
+#[test]
 fn redis_that_does_not_let_a_secret_be_kept_is_logged_once_with_what_to_do() {
     let upstream = Upstream::start();
     // It may do everything to counters, and nothing to the secret beside them.

@@ -1,7 +1,7 @@
 //! Executes a script on the server of a partition: follows redirections, and tries again while the
 //! server cannot serve for the moment.
 
-use std::{rc::Rc, time::Duration};
+use std::{borrow::Cow, rc::Rc, time::Duration};
 
 use redis::{ServerError, Value};
 use tokio::time::{Instant, sleep};
@@ -111,7 +111,8 @@ impl RedisStore {
                 Err(CallError::Timeout) => return Err(Unanswered::Timeout),
                 Err(CallError::Lost) => return Err(Unanswered::Lost),
             };
-            attempt = Box::pin(self.after_refusal(attempt, partition, &error, &options)).await?;
+            attempt =
+                Box::pin(self.after_refusal(attempt, partition, call, &error, &options)).await?;
         }
     }
 
@@ -123,6 +124,7 @@ impl RedisStore {
         &self,
         attempt: Attempt,
         partition: Partition,
+        call: &Call,
         error: &ServerError,
         options: &CallOptions<'_>,
     ) -> Result<Attempt, Unanswered> {
@@ -159,10 +161,10 @@ impl RedisStore {
             _ => {
                 self.topology.request_review();
                 node.note_unable();
-                if self.log_refusal(error) && options.late_reply.is_some() {
-                    node.config
-                        .server
-                        .note_refusal(error.details().unwrap_or_else(|| error.code()));
+                let reason = reason(error, Some(call));
+                if self.log_refusal(error.code(), &reason) && options.late_reply.is_some() {
+                    let reason = if reason.is_empty() { error.code() } else { &reason };
+                    node.config.server.note_refusal(reason);
                 }
                 Err(Unanswered::Refused)
             }
@@ -179,12 +181,11 @@ impl RedisStore {
     }
 
     /// Logs an error reply, unless one was logged a moment ago; returns whether it did.
-    pub(super) fn log_refusal(&self, error: &ServerError) -> bool {
+    pub(super) fn log_refusal(&self, code: &str, reason: &str) -> bool {
         let is_due = self.may_log();
         if is_due {
-            let details = error.details().unwrap_or_default().chars().take(MAX_DETAILS);
-            let details = details.collect::<String>();
-            tracing::warn!(code = error.code(), details, "redis refused");
+            let details = reason.chars().take(MAX_DETAILS).collect::<String>();
+            tracing::warn!(code, details, "redis refused");
         }
         is_due
     }
@@ -196,4 +197,17 @@ impl RedisStore {
         }
         is_due
     }
+}
+
+/// Why a server refused a command, or a script one of its commands.
+pub(super) fn reason<'e>(error: &'e ServerError, call: Option<&Call>) -> Cow<'e, str> {
+    let details = error.details().unwrap_or_default();
+    let command = call
+        .filter(|_| details.contains("can't run this command"))
+        .and_then(|call| call.command_at(details));
+    command.map_or(Cow::Borrowed(details), |command| {
+        Cow::Owned(format!(
+            "the Redis user may not run {command} (docs/stores.md has all that it needs): {details}"
+        ))
+    })
 }

@@ -156,6 +156,11 @@ fn is_most_common(charge: &Charge<'_>) -> bool {
 }
 
 impl Call {
+    /// The command in the line of its script that an error names.
+    pub(super) fn command_at(&self, details: &str) -> Option<&str> {
+        self.script.command_at(details)
+    }
+
     /// A call with a record of each charge.
     fn new(operation: Operation, prefix: &str, charges: &[Charge<'_>], time: ScriptTime) -> Call {
         let mut argument = Argument::new(operation, time.clock);

@@ -12,7 +12,7 @@ use super::{
     RedisStore,
     call::CallError,
     call::RedisCall,
-    execute::{MAX_DETAILS, MAX_REDIRECTIONS},
+    execute::{MAX_DETAILS, MAX_REDIRECTIONS, reason},
     refusal::Refusal,
     topology::Partition,
 };
@@ -180,7 +180,7 @@ impl RedisStore {
                     self.topology.request_review();
                     // Queries are repeated, so one line in the log is enough.
                     if self.last_logged.get().is_none() {
-                        self.log_refusal(&error);
+                        self.log_refusal(error.code(), &reason(&error, None));
                     }
                     return Err(CommandError::Away);
                 }

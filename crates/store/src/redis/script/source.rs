@@ -48,6 +48,15 @@ impl Script {
         scripts.get(set).unwrap_or(first)
     }
 
+    /// The command in the line that an error names, as in `… on @user_script:33.`
+    pub(super) fn command_at(&self, details: &str) -> Option<&str> {
+        let (_, place) = details.split_once("@user_script:")?;
+        let number: usize =
+            place.split(|letter: char| !letter.is_ascii_digit()).next()?.parse().ok()?;
+        let line = self.body.lines().nth(number.checked_sub(1)?)?;
+        line.split_once("call('")?.1.split('\'').next()
+    }
+
     fn new(body: String) -> Script {
         let sha = redis::Script::new(&body).get_hash().to_owned();
         Script { body, sha }
