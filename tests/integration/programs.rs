@@ -364,8 +364,10 @@ fn receipt_ends_with_a_reset_of_its_counter() {
 fn receipt_is_taken_once_though_the_process_ends_in_the_last_minute_of_a_window() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("counters");
+    let path = path.display();
+    // The disk is asked once the process is another one, however slow the machine.
     let settings =
-        format!("{ASKABLE}\nstore: {{ disk: {{ path: {}, flush: 10ms }} }}", path.display());
+        format!("{ASKABLE}\nstore: {{ disk: {{ path: {path}, flush: 10ms }}, deadline: 10s }}");
     let policy = Policy::before(&Upstream::start()).limits(&["jobs: { per: key, rate: 5/minute }"]);
     let settle = |proxy: &Proxy, receipt: &str| {
         call(proxy, "/v1/settle", &json!({ "receipt": receipt, "give_back": true })).status

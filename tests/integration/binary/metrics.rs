@@ -239,7 +239,7 @@ fn what_never_was_a_request_of_a_policy_is_counted_too() {
 fn decisions_and_calls_of_redis_are_counted() {
     let upstream = Upstream::start();
     let redis = Redis::start();
-    let settings = format!("store: {{ redis: {{ {} }} }}", redis.settings());
+    let settings = format!("store: {{ redis: {{ {} }}, deadline: 10s }}", redis.settings());
     let folder = callers::folder(&upstream, &settings);
     let (_running, address, admin) = callers::serve(&folder);
     let admin: SocketAddr = admin.parse().unwrap();
