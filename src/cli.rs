@@ -90,6 +90,8 @@ pub enum Exit {
     Failure,
     /// More requests of a log would be denied than may be.
     TooManyDenied,
+    /// Not all of a configuration was taken over.
+    Partial,
     /// The configuration or the arguments are bad.
     BadConfiguration,
 }
@@ -99,7 +101,7 @@ impl Exit {
     pub fn code(self) -> u8 {
         match self {
             Exit::Failure => 1,
-            Exit::TooManyDenied => 3,
+            Exit::TooManyDenied | Exit::Partial => 3,
             Exit::BadConfiguration => 64,
         }
     }

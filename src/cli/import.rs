@@ -1,27 +1,32 @@
 //! `tollgate import`: a policy from another program's configuration.
 
 mod envoy;
+mod manifest;
 
 use std::{io::Write, path::PathBuf};
 
 use anyhow::{Context, anyhow};
-use tollgate_yaml::{Document, Sources};
+use tollgate_yaml::Sources;
 
-use super::Failure;
+use super::{Exit, Failure};
 
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Make a policy of another program's configuration
 ///
-/// Writes the policy to standard output, and what it could not take over to standard error.
+/// Writes the policy to standard output, and what it could not take over to standard error: then
+/// the exit code is 3.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// What the configuration is of
     #[arg(value_enum)]
     format: Format,
-    /// The file with the configuration
+    /// The file with the configuration; in a ConfigMap of Kubernetes, too
     file: PathBuf,
+    /// Succeed though something is left out
+    #[arg(long)]
+    allow_partial: bool,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -35,22 +40,28 @@ pub(super) fn run(
     output: &mut dyn Write,
     notes: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let Arguments { format: Format::Envoy, file } = arguments;
+    let Arguments { format: Format::Envoy, file, allow_partial } = arguments;
     let name = file.display().to_string();
     let text = Sources::system().read(file, MAX_FILE_BYTES);
     let text = text.with_context(|| format!("cannot read {name}"))?;
     let text = String::from_utf8(text).map_err(|_| anyhow!("{name} is not UTF-8"))?;
-    let document = Document::parse(&name, &text).map_err(|problem| vec![problem])?;
     let mut problems = Vec::new();
-    let configuration: Option<envoy::Configuration> = document.decode(&[], &mut problems);
-    let Some(configuration) = configuration.filter(|_| problems.is_empty()) else {
-        return Err(problems.into());
-    };
-    let imported =
-        envoy::policy(&configuration).with_context(|| format!("cannot import {name}"))?;
-    for note in &imported.left_out {
-        let place = document.problem(note.span, &note.message, "").place();
-        writeln!(notes, "{place}: left out: {}", note.message)?;
+    let mut configurations = Vec::new();
+    for document in manifest::documents(&name, &text)? {
+        let decoded = document.decode::<envoy::Configuration>(&[], &mut problems);
+        configurations.extend(decoded.map(|configuration| (document, configuration)));
     }
-    Ok(write!(output, "{}", imported.policy)?)
+    if !problems.is_empty() {
+        return Err(problems.into());
+    }
+    let imported =
+        envoy::policy(&configurations).with_context(|| format!("cannot import {name}"))?;
+    for note in &imported.left_out {
+        writeln!(notes, "left out: {note}")?;
+    }
+    write!(output, "{}", imported.policy)?;
+    match imported.left_out.is_empty() || *allow_partial {
+        true => Ok(()),
+        false => Err(Failure::Reported(Exit::Partial)),
+    }
 }

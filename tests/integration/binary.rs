@@ -20,6 +20,7 @@ mod fleet;
 mod handover;
 mod health;
 mod ignored_chain;
+mod import;
 mod key;
 mod key_rotation;
 mod literal_secrets;

@@ -18,6 +18,9 @@ fn policy() -> Policy {
             "evened: { per: descriptor.evened, rate: 4/minute, algorithm: gcra, burst: 4 }",
             "done: { per: descriptor.done, rate: 10/minute }",
             "costly: { per: descriptor.costly, rate: 10/minute, cost: 3 }",
+            "export: { per: descriptor.path, rate: 3/minute }",
+            "login: { per: descriptor.generic_key, rate: 5/minute }",
+            "files: { per: descriptor.file, rate: 10/hour }",
         ])
         .section(
             "overrides:\n  - { limit: per-user, descriptor.user: vip, rate: 50/minute, why: a test }",
@@ -31,7 +34,10 @@ fn policy() -> Policy {
              \x20 - { domain: edge, when: { key: [slid] }, limits: [slid] }\n\
              \x20 - { domain: edge, when: { key: [evened] }, limits: [evened] }\n\
              \x20 - { domain: edge, when: { key: [done] }, limits: [done], charge: always }\n\
-             \x20 - { domain: edge, when: { key: [costly] }, limits: [costly] }",
+             \x20 - { domain: edge, when: { key: [costly] }, limits: [costly] }\n\
+             \x20 - { domain: edge, when: { key: [path], value: { path: /v1/*/export } }, limits: [export] }\n\
+             \x20 - { domain: edge, when: [{ key: generic_key, value: v1 }, { key: generic_key, value: login }], limits: [login] }\n\
+             \x20 - { domain: edge, when: [{ key: file, value: \"a/*\", shared: true }], limits: [files] }",
         )
 }
 
@@ -107,6 +113,19 @@ fn first_rule_for_a_descriptor_applies() {
     assert_eq!(hits(&proxy, "user=vip", 50), (200, 0), "an override");
     assert_eq!(hits(&proxy, "costly=a", 3), (200, 1), "a hit costs three");
     assert_eq!(hits(&proxy, "costly=a", 1), (429, 1));
+}
+
+#[test]
+fn values_are_patterns_and_keys_may_be_there_twice() {
+    let proxy = proxy();
+    assert_eq!(hits(&proxy, "path=/v1/42/export", 3), (200, 0));
+    assert_eq!(hits(&proxy, "path=/v1/43/export", 1), (200, 2), "another value");
+    assert_eq!(hits(&proxy, "path=/v1/42/exports", 9), (200, 999), "no limit");
+    assert_eq!(hits(&proxy, "generic_key=v1 generic_key=login", 5), (200, 0));
+    assert_eq!(hits(&proxy, "generic_key=v1 generic_key=login", 1), (429, 0));
+    assert_eq!(hits(&proxy, "generic_key=login generic_key=v1", 9), (200, 999), "another order");
+    assert_eq!(hits(&proxy, "file=a/b", 4), (200, 6));
+    assert_eq!(hits(&proxy, "file=a/c", 4), (200, 2), "one counter for all");
 }
 
 #[test]

@@ -22,6 +22,8 @@ pub struct DescriptorKey {
     pub name: Box<str>,
     /// Its value; none: any.
     pub value: Option<DescriptorValue>,
+    /// What all its values are counted as; none: each is counted apart.
+    pub counted_as: Option<Box<str>>,
 }
 
 /// What a value is like.
@@ -29,8 +31,8 @@ pub struct DescriptorKey {
 pub enum DescriptorValue {
     /// It is this.
     Exactly(Box<str>),
-    /// It begins so.
-    Prefix(Box<str>),
+    /// It is made of these pieces in their order, with any text between them: at least two.
+    Pattern(Box<[Box<str>]>),
 }
 
 /// What is charged if there is no room.
@@ -53,15 +55,46 @@ impl DescriptorRule {
                 *own.name == *name && own.value.as_ref().is_none_or(|own| own.matches(value))
             })
     }
+
+    /// The keys and values of a descriptor that it is for, as they are counted.
+    pub fn counted<'d>(
+        &'d self,
+        entries: impl Iterator<Item = (&'d str, &'d str)> + Clone,
+    ) -> impl Iterator<Item = (&'d str, &'d str)> + Clone {
+        let pairs = self.keys.iter().zip(entries);
+        pairs.map(|(own, (name, value))| (name, own.counted_as.as_deref().unwrap_or(value)))
+    }
 }
 
 impl DescriptorValue {
+    /// What a text with `*` for any text stands for; none: any value.
+    pub(crate) fn from_pattern(text: &str) -> Option<DescriptorValue> {
+        match text.contains('*') {
+            _ if text == "*" => None,
+            true => Some(DescriptorValue::Pattern(text.split('*').map(Box::from).collect())),
+            false => Some(DescriptorValue::Exactly(text.into())),
+        }
+    }
+
     fn matches(&self, value: &str) -> bool {
         match self {
             DescriptorValue::Exactly(own) => **own == *value,
-            DescriptorValue::Prefix(own) => value.starts_with(&**own),
+            DescriptorValue::Pattern(pieces) => is_made_of(pieces, value),
         }
     }
+}
+
+/// Whether a text begins with the first piece, ends with the last one, and has the others between
+/// them, in their order.
+fn is_made_of(pieces: &[Box<str>], text: &str) -> bool {
+    let [first, between @ .., last] = pieces else { return false };
+    let inner = text.strip_prefix(&**first).and_then(|rest| rest.strip_suffix(&**last));
+    let after = |rest: &'_ str, piece: &str| rest.find(piece).map(|at| at + piece.len());
+    let mut rest = inner;
+    for piece in between {
+        rest = rest.and_then(|rest| rest.get(after(rest, piece)?..));
+    }
+    rest.is_some()
 }
 
 #[cfg(test)]
@@ -70,15 +103,14 @@ mod tests {
 
     #[test]
     fn rule_is_for_all_entries_in_their_order() {
-        let key =
-            |name: &str, value: Option<DescriptorValue>| DescriptorKey { name: name.into(), value };
+        let key = |name: &str, value: &str| DescriptorKey {
+            name: name.into(),
+            value: DescriptorValue::from_pattern(value),
+            counted_as: None,
+        };
         let rule = DescriptorRule {
             domain: "edge".into(),
-            keys: vec![
-                key("user", None),
-                key("path", Some(DescriptorValue::Prefix("/a".into()))),
-                key("plan", Some(DescriptorValue::Exactly("free".into()))),
-            ],
+            keys: vec![key("user", "*"), key("path", "/a*"), key("plan", "free")],
             limits: vec![],
             charge: DescriptorCharge::default(),
         };
@@ -91,5 +123,27 @@ mod tests {
         assert!(!matches(&[whole[0], ("path", "/b"), whole[2]]));
         assert!(!matches(&[whole[0], whole[1], ("plan", "freer")]));
         assert!(!matches(&[whole[0], whole[1], whole[2], whole[2]]));
+    }
+
+    /// As envoyproxy/ratelimit does it: each `*` is for zero or more characters.
+    #[test]
+    fn pattern_has_any_text_for_each_star() {
+        for (pattern, text, expected) in [
+            ("/v1/*/export", "/v1/42/export", true),
+            ("/v1/*/export", "/v1//export", true),
+            ("/v1/*/export", "/v1/export", false),
+            ("*export", "export", true),
+            ("*export", "exports", false),
+            ("a*bc*bc*d", "abcbcd", true),
+            ("a*bc*bc*d", "abcd", false),
+            ("a*b*c", "a-c-b-c", true),
+            ("a*b*c", "a-c-c", false),
+            ("ab*ba", "aba", false),
+            ("**", "", true),
+            ("\u{e4}*\u{f6}", "\u{e4}\u{f6}", true),
+        ] {
+            let value = DescriptorValue::from_pattern(pattern).unwrap();
+            assert_eq!(value.matches(text), expected, "{pattern} {text}");
+        }
     }
 }

@@ -24,7 +24,7 @@ use tollgate_yaml::{Choice, Entries, Later, Node, Spanned, schema_of};
 pub(super) use self::{
     case::{RawCase, RawExpect, RawGiven, RawResponse},
     cors::RawCors,
-    descriptors::{RawDescriptor, RawDescriptorRule},
+    descriptors::{RawDescriptor, RawDescriptorEntry, RawDescriptorRule},
     identity::{
         RawApiKeys, RawCaller, RawForwardClaims, RawIdentity, RawIntrospection, RawIssuer,
         RawTierTable,

@@ -1,21 +1,21 @@
 //! The descriptors of envoyproxy/ratelimit: a tree of keys and values, with a rate at some of its
 //! nodes. Each path to a rate becomes a limit and an entry of `rls`.
 //!
-//! The reference looks for the most specific node at each level (a value, then a value that begins
-//! so, then any value), and never goes back to a less specific one. Entries of `rls` are tried in
-//! their order, so they are written in that one; where a specific node hides what is below a less
-//! specific one, an entry without limits says so.
+//! The reference takes one node at each level (the value itself; then the first one in the file whose
+//! value has `*` and matches; then the key alone), and never goes back to another one. Entries of
+//! `rls` are tried in their order, so they are written in that one; where a node hides what is below
+//! another one, an entry without limits says so.
 
 use std::fmt::Write;
 
 use serde::Deserialize;
-use tollgate_yaml::{Span, Spanned};
+use tollgate_yaml::{Document, Node, Span, Spanned, Value};
 
 /// A file of the reference.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Configuration {
-    domain: Spanned<String>,
+    domain: Node,
     #[serde(default)]
     descriptors: Vec<Spanned<Descriptor>>,
 }
@@ -24,8 +24,8 @@ pub(super) struct Configuration {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Descriptor {
-    key: Spanned<String>,
-    value: Option<Spanned<String>>,
+    key: Node,
+    value: Option<Node>,
     rate_limit: Option<Spanned<RateLimit>>,
     #[serde(default)]
     descriptors: Vec<Spanned<Descriptor>>,
@@ -35,7 +35,10 @@ struct Descriptor {
     _detailed_metric: Option<bool>,
     #[serde(rename = "value_to_metric")]
     _value_to_metric: Option<bool>,
-    share_threshold: Option<Spanned<bool>>,
+    #[serde(rename = "metadata")]
+    _metadata: Option<Node>,
+    #[serde(default)]
+    share_threshold: bool,
     quota_mode: Option<Spanned<bool>>,
 }
 
@@ -75,20 +78,25 @@ const UNITS: [(&str, &str); 7] = [
 /// A policy, and what is not in it.
 pub(super) struct Imported {
     pub(super) policy: String,
-    pub(super) left_out: Vec<LeftOut>,
+    /// Where, and what it is: a line each, in the order of the files.
+    pub(super) left_out: Vec<String>,
 }
 
-/// Something that has no counterpart here.
-pub(super) struct LeftOut {
-    pub(super) span: Span,
-    pub(super) message: String,
+/// An entry of a descriptor.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Entry<'c> {
+    key: &'c str,
+    /// None: any.
+    value: Option<&'c str>,
+    is_shared: bool,
 }
 
 /// An entry of `rls` to be.
 #[derive(Clone)]
 struct Rule<'c> {
-    entries: Vec<(&'c str, Option<&'c str>)>,
-    /// None: it hides a less specific entry.
+    domain: &'c str,
+    entries: Vec<Entry<'c>>,
+    /// None: it hides another entry.
     rate: Option<Rate<'c>>,
 }
 
@@ -106,8 +114,8 @@ const MAX_KEYS: usize = 8;
 /// The length of a limit's name.
 const MAX_NAME: usize = 64;
 
-/// The most nodes that are looked through, each as often as a more specific one hides it: what is
-/// hidden is hidden again on the next level, so a small file can make very many entries.
+/// The most nodes that are looked through, each as often as another one hides it: what is hidden is
+/// hidden again on the next level, so a small file can make very many entries.
 const MAX_VISITS: usize = 10_000;
 
 /// The configuration needs more entries than a policy should have.
@@ -118,150 +126,226 @@ const MAX_VISITS: usize = 10_000;
 )]
 pub(super) struct TooManyEntries;
 
-/// The policy for a configuration.
+/// The policy for configurations, each with the document that it is decoded from.
 ///
 /// # Errors
 ///
-/// It needs too many entries.
-pub(super) fn policy(configuration: &Configuration) -> Result<Imported, TooManyEntries> {
-    let mut left_out = Vec::new();
+/// They need too many entries.
+pub(super) fn policy(
+    configurations: &[(Document, Configuration)],
+) -> Result<Imported, TooManyEntries> {
     let mut rules = Vec::new();
+    let mut left_out = Vec::new();
     let mut visits = 0;
-    collect(&configuration.descriptors, &[], &mut rules, &mut left_out, &mut visits)?;
+    for (document, configuration) in configurations {
+        let domain = text(document, &configuration.domain).unwrap_or_default();
+        let mut tree = Tree { document, domain, left_out: Vec::new(), visits };
+        tree.collect(&configuration.descriptors, &[], &mut rules)?;
+        visits = tree.visits;
+        tree.left_out.sort();
+        left_out.extend(tree.left_out.into_iter().map(|(span, message)| {
+            format!("{}: {message}", document.problem(span, "", "").place())
+        }));
+    }
+    Ok(Imported { policy: written(&rules, &left_out), left_out })
+}
+
+/// Rules as a policy, at whose top is what is not in it.
+fn written(rules: &[Rule<'_>], left_out: &[String]) -> String {
     let mut names: Vec<String> = Vec::new();
     let (mut limits, mut entries) = (String::new(), String::new());
-    for rule in &rules {
-        let keys: Vec<&str> = rule.entries.iter().map(|(key, _)| *key).collect();
+    for rule in rules {
         let mut listed = String::new();
         if let Some(rate) = &rule.rate {
             let name = unique_name(rule, rate.name, &names);
-            let _ = writeln!(limits, "  {name}: {{ {} }}", measure(&keys, rate));
+            let _ = writeln!(limits, "  {name}: {{ {} }}", measure(&rule.entries, rate));
             listed.clone_from(&name);
             names.push(name);
         }
-        let keys: Vec<String> = keys.iter().map(|key| quoted(key)).collect();
-        let mut when = format!("key: [{}]", keys.join(", "));
-        let values: Vec<String> = rule
-            .entries
-            .iter()
-            .filter_map(|(key, value)| Some(format!("{}: {}", quoted(key), quoted((*value)?))))
-            .collect();
-        if !values.is_empty() {
-            let _ = write!(when, ", value: {{ {} }}", values.join(", "));
-        }
-        let domain = quoted(&configuration.domain.value);
-        let _ =
-            writeln!(entries, "  - {{ domain: {domain}, when: {{ {when} }}, limits: [{listed}] }}");
+        let (domain, when) = (quoted(rule.domain), when(&rule.entries));
+        let _ = writeln!(entries, "  - {{ domain: {domain}, when: {when}, limits: [{listed}] }}");
     }
-    let host = host_of(&configuration.domain.value);
     let sections = [("limits", limits), ("rls", entries)].into_iter();
     let sections: String = sections
         .filter(|(_, lines)| !lines.is_empty())
         .map(|(name, lines)| format!("{name}:\n{lines}\n"))
         .collect();
-    let policy = format!(
+    let left_out: String = left_out.iter().map(|line| format!("# Left out: {line}\n")).collect();
+    let host = host_of(rules.first().map_or("", |rule| rule.domain));
+    format!(
         "# Limits for Envoy's rate limit filter, from descriptors of envoyproxy/ratelimit.\n\
-         version: 1\n\n\
+         {left_out}version: 1\n\n\
          # Envoy asks by gRPC. No request is for this host.\n\
          hosts: [{host}]\n\
          upstreams: {{ none: {{ servers: [\"http://127.0.0.1:9\"] }} }}\n\
          routes: [{{ match: {{ path: /** }}, auth: none, limits: [] }}]\n\n\
          {}\n",
         sections.trim_end()
-    );
-    Ok(Imported { policy, left_out })
+    )
 }
 
-/// Adds the rules of nodes that are below `above`.
-fn collect<'c>(
-    nodes: &'c [Spanned<Descriptor>],
-    above: &[(&'c str, Option<&'c str>)],
-    rules: &mut Vec<Rule<'c>>,
-    left_out: &mut Vec<LeftOut>,
-    visits: &mut usize,
-) -> Result<(), TooManyEntries> {
-    let mut ordered: Vec<&Spanned<Descriptor>> = nodes.iter().collect();
-    ordered.sort_by_key(|node| specificity(&node.value));
-    for (at, node) in ordered.iter().enumerate() {
-        *visits += 1;
-        if *visits > MAX_VISITS {
-            return Err(TooManyEntries);
-        }
-        let own = &node.value;
-        let entry = entry_of(own);
-        let mut path = above.to_vec();
-        path.push(entry);
-        note_what_is_ignored(own, left_out);
-        let has_key_twice = above.iter().any(|(key, _)| *key == entry.0);
-        if has_key_twice || path.len() > MAX_KEYS {
-            let message = match has_key_twice {
-                true => format!("a descriptor that has the key `{}` more than once", entry.0),
-                false => format!("a descriptor of more than {MAX_KEYS} keys"),
-            };
-            left_out.push(LeftOut { span: node.span, message });
-            continue;
-        }
-        let first = rules.len();
-        if let Some(rate_limit) = &own.rate_limit {
-            let is_shadow = own.shadow_mode == Some(true);
-            match rate_limit.value.rate() {
-                Some(rate) => rules.push(Rule {
-                    entries: path.clone(),
-                    rate: Some(Rate { rate, name: rate_limit.value.name.as_deref(), is_shadow }),
-                }),
-                None => left_out.push(LeftOut {
-                    span: rate_limit.span,
-                    message: "a rate without `requests_per_unit`, or without a `unit` from second \
-                              to year"
-                        .to_owned(),
-                }),
-            }
-        }
-        collect(&own.descriptors, &path, rules, left_out, visits)?;
-        // What a less specific node of the same key has is not found from here.
-        for other in ordered.iter().skip(at + 1).filter(|other| covers(&other.value, own)) {
-            let mut hidden = Vec::new();
-            let other = std::slice::from_ref(*other);
-            collect(other, above, &mut hidden, &mut Vec::new(), visits)?;
-            for mut rule in hidden {
-                if let Some(place) = rule.entries.get_mut(above.len()) {
-                    *place = entry;
-                }
-                rule.rate = None;
-                let mut known = rules.iter().skip(first);
-                if !known.any(|known| known.entries == rule.entries) {
-                    rules.push(rule);
-                }
-            }
-        }
+/// The `when` of a rule: keys and values, or entries where that cannot say it.
+fn when(entries: &[Entry<'_>]) -> String {
+    let is_there_twice =
+        |own: &Entry<'_>| entries.iter().filter(|entry| entry.key == own.key).count() > 1;
+    if entries.iter().any(|own| own.is_shared || is_there_twice(own)) {
+        let entry = |own: &Entry<'_>| {
+            let value = own.value.map(|value| format!(", value: {}", quoted(value)));
+            let shared = if own.is_shared { ", shared: true" } else { "" };
+            format!("{{ key: {}{}{shared} }}", quoted(own.key), value.unwrap_or_default())
+        };
+        return format!("[{}]", entries.iter().map(entry).collect::<Vec<_>>().join(", "));
     }
-    Ok(())
-}
-
-/// The less, the earlier the reference takes it.
-fn specificity(node: &Descriptor) -> (u8, std::cmp::Reverse<usize>) {
-    match entry_of(node).1 {
-        Some(value) => match value.strip_suffix('*') {
-            None => (0, std::cmp::Reverse(0)),
-            Some(prefix) => (1, std::cmp::Reverse(prefix.len())),
-        },
-        None => (2, std::cmp::Reverse(0)),
+    let keys: Vec<String> = entries.iter().map(|own| quoted(own.key)).collect();
+    let valued = |own: &Entry<'_>| Some(format!("{}: {}", quoted(own.key), quoted(own.value?)));
+    let values: Vec<String> = entries.iter().filter_map(valued).collect();
+    match values.is_empty() {
+        true => format!("{{ key: [{}] }}", keys.join(", ")),
+        false => format!("{{ key: [{}], value: {{ {} }} }}", keys.join(", "), values.join(", ")),
     }
 }
 
-fn entry_of(node: &Descriptor) -> (&str, Option<&str>) {
-    let value = node.value.as_ref().map(|value| &*value.value).filter(|value| !value.is_empty());
-    (&node.key.value, value)
+/// The nodes of a configuration, on the way to rules.
+struct Tree<'c> {
+    document: &'c Document,
+    domain: &'c str,
+    /// What has no counterpart here.
+    left_out: Vec<(Span, String)>,
+    visits: usize,
 }
 
-/// Whether what `specific` is for, `other` is for as well.
-fn covers(other: &Descriptor, specific: &Descriptor) -> bool {
-    let ((key, value), (own_key, own)) = (entry_of(other), entry_of(specific));
-    key == own_key
-        && match (value.map(|value| value.strip_suffix('*')), own) {
-            (None, Some(_)) => true,
-            (Some(Some(prefix)), Some(own)) => own.starts_with(prefix),
-            (Some(None), _) | (_, None) => false,
+impl<'c> Tree<'c> {
+    /// Adds the rules of nodes that are below `above`.
+    fn collect(
+        &mut self,
+        nodes: &'c [Spanned<Descriptor>],
+        above: &[Entry<'c>],
+        rules: &mut Vec<Rule<'c>>,
+    ) -> Result<(), TooManyEntries> {
+        let mut ordered = self.ordered(nodes);
+        while !ordered.is_empty() {
+            let (entry, node) = ordered.remove(0);
+            self.visits += 1;
+            if self.visits > MAX_VISITS {
+                return Err(TooManyEntries);
+            }
+            let mut path = above.to_vec();
+            path.push(entry);
+            self.note_what_is_ignored(&node.value);
+            if path.len() > MAX_KEYS {
+                let message = format!("a descriptor of more than {MAX_KEYS} keys");
+                self.left_out.push((node.span, message));
+                continue;
+            }
+            let first = rules.len();
+            rules.extend(self.rule(&node.value, &path));
+            self.collect(&node.value.descriptors, &path, rules)?;
+            // What another node of the same key has is not found from here.
+            for (_, other) in ordered.iter().filter(|(other, _)| may_be_both(*other, entry)) {
+                let mut hidden = Vec::new();
+                let noted = self.left_out.len();
+                self.collect(std::slice::from_ref(*other), above, &mut hidden)?;
+                self.left_out.truncate(noted);
+                for mut rule in hidden {
+                    if let Some(place) = rule.entries.get_mut(above.len()) {
+                        *place = entry;
+                    }
+                    rule.rate = None;
+                    let mut known = rules.iter().skip(first);
+                    if !known.any(|known| known.entries == rule.entries) {
+                        rules.push(rule);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Nodes in the order in which the reference takes them.
+    fn ordered(
+        &mut self,
+        nodes: &'c [Spanned<Descriptor>],
+    ) -> Vec<(Entry<'c>, &'c Spanned<Descriptor>)> {
+        let mut ordered = Vec::with_capacity(nodes.len());
+        for node in nodes {
+            let own = &node.value;
+            let key = text(self.document, &own.key).filter(|key| !key.is_empty());
+            let value = own.value.as_ref().map(|value| text(self.document, value));
+            match (key, value) {
+                (Some(key), _) if key.contains('*') => {
+                    self.left_out.push((own.key.span, "a key with `*`".to_owned()));
+                }
+                (Some(key), None | Some(Some(_))) => {
+                    let value = value.flatten().filter(|value| !value.is_empty());
+                    let entry = Entry { key, value, is_shared: own.share_threshold };
+                    ordered.push((entry, node));
+                }
+                (None, _) => self.left_out.push((own.key.span, "a key that is no text".to_owned())),
+                (_, Some(None)) => {
+                    self.left_out.push((node.span, "a value that is no text".to_owned()));
+                }
+            }
+        }
+        ordered.sort_by_key(|(entry, _)| match entry.value {
+            Some(value) => u8::from(value.contains('*')),
+            None => 2,
+        });
+        ordered
+    }
+
+    /// The rule of a node that has a rate.
+    fn rule(&mut self, node: &'c Descriptor, path: &[Entry<'c>]) -> Option<Rule<'c>> {
+        let rate_limit = node.rate_limit.as_ref()?;
+        let Some(rate) = rate_limit.value.rate() else {
+            let message = "a rate without `requests_per_unit`, or without a `unit` from second to \
+                           year";
+            self.left_out.push((rate_limit.span, message.to_owned()));
+            return None;
+        };
+        let is_shadow = node.shadow_mode == Some(true);
+        let rate = Rate { rate, name: rate_limit.value.name.as_deref(), is_shadow };
+        Some(Rule { domain: self.domain, entries: path.to_vec(), rate: Some(rate) })
+    }
+
+    fn note_what_is_ignored(&mut self, node: &Descriptor) {
+        let replaces = node.rate_limit.as_ref().and_then(|rate| rate.value.replaces.as_ref());
+        let fields = [
+            (replaces.map(|field| field.span), "`replaces`: all limits of a request are charged"),
+            (node.quota_mode.as_ref().map(|field| field.span), "`quota_mode`"),
+        ];
+        for (span, message) in fields {
+            self.left_out.extend(span.map(|span| (span, message.to_owned())));
+        }
+    }
+}
+
+/// A scalar as a text: the reference takes `30` and `true` as they are written.
+fn text<'c>(document: &'c Document, node: &'c Node) -> Option<&'c str> {
+    match &node.value {
+        Value::String(text) => Some(text),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => Some(document.source(node.span)),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
+    }
+}
+
+/// Whether a descriptor may be for both nodes, of which `taken` is taken then.
+fn may_be_both(other: Entry<'_>, taken: Entry<'_>) -> bool {
+    let both = |one: &str, another: &str| one.starts_with(another) || another.starts_with(one);
+    other.key == taken.key
+        && match (other.value, taken.value) {
+            (None, _) => true,
+            (Some(_), None) => false,
+            (Some(other), Some(taken)) => match other.split_once('*') {
+                None => false,
+                // What they have between their stars may be anything.
+                Some((begin, _)) => {
+                    let start = taken.split('*').next().unwrap_or_default();
+                    match taken.contains('*') {
+                        true => both(begin, start),
+                        false => start.starts_with(begin),
+                    }
+                }
+            },
         }
 }
 
@@ -277,33 +361,22 @@ impl RateLimit {
     }
 }
 
-fn note_what_is_ignored(node: &Descriptor, left_out: &mut Vec<LeftOut>) {
-    let replaces = node.rate_limit.as_ref().and_then(|rate| rate.value.replaces.as_ref());
-    let fields = [
-        (replaces.map(|field| field.span), "`replaces`: all limits of a request are charged"),
-        (
-            node.share_threshold.as_ref().map(|field| field.span),
-            "`share_threshold`: each value has a counter",
-        ),
-        (node.quota_mode.as_ref().map(|field| field.span), "`quota_mode`"),
-    ];
-    for (span, message) in fields {
-        if let Some(span) = span {
-            left_out.push(LeftOut { span, message: message.to_owned() });
+/// The fields of a limit.
+fn measure(entries: &[Entry<'_>], rate: &Rate<'_>) -> String {
+    let mut parts: Vec<String> = Vec::new();
+    for entry in entries {
+        let part = quoted(&format!("descriptor.{}", entry.key));
+        if !parts.contains(&part) {
+            parts.push(part);
         }
     }
-}
-
-/// The fields of a limit.
-fn measure(keys: &[&str], rate: &Rate<'_>) -> String {
-    let parts: Vec<String> = keys.iter().map(|key| quoted(&format!("descriptor.{key}"))).collect();
     let mode = if rate.is_shadow { ", mode: shadow" } else { "" };
     format!("per: [{}], rate: {}{mode}", parts.join(", "), rate.rate)
 }
 
 /// The limit's own name, or one of its keys and values, that no other has.
 fn unique_name(rule: &Rule<'_>, own: Option<&str>, taken: &[String]) -> String {
-    let words = rule.entries.iter().flat_map(|(key, value)| [Some(*key), *value]).flatten();
+    let words = rule.entries.iter().flat_map(|own| [Some(own.key), own.value]).flatten();
     let written = own.map_or_else(|| words.collect::<Vec<&str>>().join("-"), str::to_owned);
     let mut name: String = written
         .chars()
@@ -356,10 +429,9 @@ mod tests {
         let mut problems = Vec::new();
         let configuration: Configuration = document.decode(&[], &mut problems).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
-        let Imported { policy, left_out } = super::policy(&configuration).unwrap();
+        let Imported { policy, left_out } = super::policy(&[(document, configuration)]).unwrap();
         let lines = policy.lines().filter(|line| line.starts_with("  "));
-        let left_out = left_out.into_iter().map(|note| note.message);
-        (lines.map(|line| line.trim().to_owned()).collect(), left_out.collect())
+        (lines.map(|line| line.trim().to_owned()).collect(), left_out)
     }
 
     #[test]
@@ -392,17 +464,70 @@ mod tests {
     fn what_has_no_counterpart_is_left_out_and_told() {
         let (lines, left_out) = imported(
             "domain: d\ndescriptors:\n\
-             - { key: k, value: a, descriptors: [\
-                 { key: k, rate_limit: { unit: day, requests_per_unit: 1 } }] }\n\
+             - { key: \"k*\", rate_limit: { unit: day, requests_per_unit: 1 } }\n\
+             - { key: [k], rate_limit: { unit: day, requests_per_unit: 1 } }\n\
              - { key: l, rate_limit: { unit: fortnight, requests_per_unit: 1 } }\n\
              - { key: m, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: n }] } }\n",
         );
         assert_eq!(lines.len(), 2, "{lines:?}");
-        let begun = ["a descriptor that has the key `k`", "a rate without", "`replaces`"];
-        assert_eq!(left_out.len(), begun.len(), "{left_out:?}");
-        for (note, begun) in left_out.iter().zip(begun) {
-            assert!(note.starts_with(begun), "{note}");
+        let expected = [
+            "limits.yaml:3:10: a key with",
+            "limits.yaml:4:10: a key that is no text",
+            "limits.yaml:5:25: a rate without",
+            "limits.yaml:6:73: `replaces`",
+        ];
+        assert_eq!(left_out.len(), expected.len(), "{left_out:?}");
+        for (note, expected) in left_out.iter().zip(expected) {
+            assert!(note.starts_with(expected), "{note}");
         }
+    }
+
+    #[test]
+    fn values_with_stars_are_taken_in_the_order_of_the_file() {
+        let rate =
+            |number: u32| format!("rate_limit: {{ unit: day, requests_per_unit: {number} }}");
+        let (lines, left_out) = imported(&format!(
+            "domain: 7\ndescriptors:\n\
+             - {{ key: p, value: \"foo*\", {} }}\n\
+             - {{ key: p, value: \"foobar*\", descriptors: [{{ key: q, value: 30, {} }}] }}\n\
+             - {{ key: p, value: true, metadata: {{ owner: a }}, {} }}\n",
+            rate(1),
+            rate(2),
+            rate(3)
+        ));
+        assert_eq!(left_out, [""; 0]);
+        let rules: Vec<&String> = lines.iter().filter(|line| line.starts_with('-')).collect();
+        assert_eq!(
+            rules,
+            [
+                "- { domain: \"7\", when: { key: [p], value: { p: \"true\" } }, limits: [p-true] }",
+                "- { domain: \"7\", when: { key: [p], value: { p: \"foo*\" } }, limits: [p-foo] }",
+                "- { domain: \"7\", when: { key: [p, q], value: { p: \"foo*\", q: \"30\" } }, limits: [] }",
+                "- { domain: \"7\", when: { key: [p, q], value: { p: \"foobar*\", q: \"30\" } }, \
+                 limits: [p-foobar-q-30] }",
+            ]
+        );
+    }
+
+    #[test]
+    fn key_that_is_there_twice_and_shared_counters_are_said_entry_by_entry() {
+        let (lines, left_out) = imported(
+            "domain: d\ndescriptors:\n\
+             - { key: k, value: a, descriptors: [\
+                 { key: k, value: b, rate_limit: { unit: day, requests_per_unit: 1 } }] }\n\
+             - { key: f, value: \"f/*\", share_threshold: true, \
+                 rate_limit: { unit: day, requests_per_unit: 2 } }\n",
+        );
+        assert_eq!(left_out, [""; 0]);
+        let rules: Vec<&String> = lines.iter().filter(|line| line.starts_with('-')).collect();
+        assert_eq!(
+            rules,
+            [
+                "- { domain: d, when: [{ key: k, value: a }, { key: k, value: b }], limits: [k-a-k-b] }",
+                "- { domain: d, when: [{ key: f, value: \"f/*\", shared: true }], limits: [f-f] }",
+            ]
+        );
+        assert!(lines.iter().any(|line| line.starts_with("k-a-k-b: { per: [descriptor.k], ")));
     }
 
     #[test]
@@ -417,7 +542,8 @@ mod tests {
         let text = format!("domain: d\ndescriptors: [{nested}]\n");
         let document = Document::parse("limits.yaml", &text).unwrap();
         let configuration: Configuration = document.decode(&[], &mut Vec::new()).unwrap();
-        assert_eq!(super::policy(&configuration).err(), Some(TooManyEntries));
+        let all = [(document, configuration)];
+        assert_eq!(super::policy(&all).err(), Some(TooManyEntries));
     }
 
     #[test]

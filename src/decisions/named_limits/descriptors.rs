@@ -129,7 +129,8 @@ impl<'p> DescriptorPlan<'p> {
         let has_happened = rule.charge == DescriptorCharge::Always;
         let mut part = DescriptorPart { charges: SmallVec::new(), has_happened };
         for limit in rule.limits.iter().filter_map(|at| self.policy.limits.get(*at)) {
-            let owner = hash_descriptor(asker.hasher(), &limit.per, pairs(descriptor));
+            let entries = rule.counted(pairs(descriptor));
+            let owner = hash_descriptor(asker.hasher(), &limit.per, entries);
             let units = hits.saturating_mul(limit.cost.default).min(MAX_HITS);
             let (cost, later) = match (descriptor.is_negative_hits, rule.charge) {
                 (true, _) => (0, Some(Afterwards::GiveBack(units))),

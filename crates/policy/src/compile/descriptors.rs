@@ -1,11 +1,11 @@
 //! `rls`: which limits the descriptors of Envoy are charged to.
 
-use tollgate_yaml::{Check, Spanned, suggest};
+use tollgate_yaml::{Check, Node, Spanned, Value, suggest};
 
 use super::Compiler;
 use crate::{
     DescriptorKey, DescriptorRule, DescriptorValue, KeyPart, Limit,
-    file::{RawDescriptor, RawDescriptorRule},
+    file::{LATER, RawDescriptor, RawDescriptorEntry, RawDescriptorRule},
 };
 
 impl Compiler<'_> {
@@ -38,7 +38,7 @@ impl Compiler<'_> {
         if domain.value.is_empty() {
             self.refuse(domain.span, "an empty domain", "write the `domain` of Envoy's filter");
         }
-        let keys = self.descriptor_keys(when);
+        let keys = self.descriptor_keys(when)?;
         let mut positions = Vec::new();
         for name in names {
             let Some(limit) = self.descriptor_limit(name, limits) else { continue };
@@ -48,7 +48,7 @@ impl Compiler<'_> {
             let parts = limits.get(limit).map_or(&[][..], |limit| &limit.per.parts);
             for part in parts {
                 let KeyPart::Descriptor(key) = part else { continue };
-                if !when.key.value.iter().any(|own| *own.value == **key) {
+                if !keys.iter().any(|own| own.name == *key) {
                     let message =
                         format!("limit `{}` counts by `{key}`, which is no key here", name.value);
                     self.refuse(name.span, message, "add it to `key`, or list another limit");
@@ -65,24 +65,54 @@ impl Compiler<'_> {
         })
     }
 
-    fn descriptor_keys(&mut self, when: &RawDescriptor) -> Vec<DescriptorKey> {
-        let RawDescriptor { key, value } = when;
+    fn descriptor_keys(&mut self, when: &Node) -> Option<Vec<DescriptorKey>> {
+        match &when.value {
+            Value::Mapping(_) => {
+                let raw: RawDescriptor = self.decode(when, LATER)?;
+                Some(self.keys_of_section(&raw))
+            }
+            Value::Sequence(entries) if !entries.is_empty() => {
+                let raw: Vec<RawDescriptorEntry> = self.decode(when, LATER)?;
+                Some(raw.into_iter().map(DescriptorKey::from).collect())
+            }
+            other => {
+                let message = format!("expected a mapping or a list, found {}", other.kind());
+                self.refuse(
+                    when.span,
+                    message,
+                    "write those keys that descriptors have: `{ key: [user, path] }`",
+                );
+                None
+            }
+        }
+    }
+
+    fn keys_of_section(&mut self, raw: &RawDescriptor) -> Vec<DescriptorKey> {
+        let RawDescriptor { key, value } = raw;
         if key.value.is_empty() {
             self.refuse(key.span, "no key", "write those of the descriptor, such as [user, path]");
         }
         for (name, _) in value.iter() {
-            if !key.value.iter().any(|own| own.value == name.value) {
-                let help = match suggest(&name.value, key.value.iter().map(|own| &*own.value)) {
-                    Some(meant) => format!("did you mean `{meant}`?"),
-                    None => "write one of `key`".to_owned(),
-                };
-                self.refuse(name.span, format!("`{}` is no key here", name.value), help);
+            match key.value.iter().filter(|own| own.value == name.value).count() {
+                0 => {
+                    let help = match suggest(&name.value, key.value.iter().map(|own| &*own.value)) {
+                        Some(meant) => format!("did you mean `{meant}`?"),
+                        None => "write one of `key`".to_owned(),
+                    };
+                    self.refuse(name.span, format!("`{}` is no key here", name.value), help);
+                }
+                1 => {}
+                _ => {
+                    let message = format!("`{}` is there more than once", name.value);
+                    let help = "write `when` as a list: `[{ key: …, value: … }, …]`";
+                    self.refuse(name.span, message, help);
+                }
             }
         }
-        let value_of = |name: &str| value.iter().find(|(own, _)| own.value == name);
         let keys = key.value.iter().map(|name| DescriptorKey {
             name: name.value.as_str().into(),
-            value: value_of(&name.value).and_then(|(_, value)| pattern(&value.value)),
+            value: value.get(&name.value).and_then(|value| DescriptorValue::from_pattern(value)),
+            counted_as: None,
         });
         keys.collect()
     }
@@ -113,10 +143,14 @@ impl Compiler<'_> {
     }
 }
 
-fn pattern(value: &str) -> Option<DescriptorValue> {
-    match value.strip_suffix('*') {
-        Some("") => None,
-        Some(prefix) => Some(DescriptorValue::Prefix(prefix.into())),
-        None => Some(DescriptorValue::Exactly(value.into())),
+impl From<RawDescriptorEntry> for DescriptorKey {
+    fn from(raw: RawDescriptorEntry) -> DescriptorKey {
+        let RawDescriptorEntry { key, value, shared } = raw;
+        let text = value.as_deref().map_or("*", |value| &**value);
+        DescriptorKey {
+            name: key.value.as_str().into(),
+            value: DescriptorValue::from_pattern(text),
+            counted_as: shared.then(|| text.into()),
+        }
     }
 }

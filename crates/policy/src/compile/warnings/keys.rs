@@ -5,7 +5,8 @@ use tollgate_identity::Auth;
 use tollgate_yaml::{Check, warning::Rule};
 
 use crate::{
-    Chooser, Enforcement, KeyPart, Limit, Policy, Route, compile::Compiler, file::RawPolicy,
+    Chooser, DescriptorValue, Enforcement, KeyPart, Limit, Policy, Route, compile::Compiler,
+    file::RawPolicy,
 };
 
 /// What Envoy fills with the client's address, and its network: a client does not choose them.
@@ -14,9 +15,11 @@ const ADDRESSES: [&str; 2] = ["remote_address", "masked_remote_address"];
 impl Compiler<'_> {
     /// Keys of programs and descriptors of Envoy are mostly what clients have sent.
     pub(super) fn warn_of_unsaid_keys(&mut self, raw: &RawPolicy, policy: &Policy) {
-        for (limit, (_, raw)) in policy.limits.iter().zip(raw.limits.iter()) {
+        for (at, (limit, (_, raw))) in policy.limits.iter().zip(raw.limits.iter()).enumerate() {
             let is_asked = |part: &&KeyPart| match part {
-                KeyPart::Descriptor(name) => !ADDRESSES.contains(&&**name),
+                KeyPart::Descriptor(name) => {
+                    !ADDRESSES.contains(&&**name) && !has_fixed_values(at, name, policy)
+                }
                 part => part.chooser() == Chooser::Program,
             };
             let Some(part) = limit.per.parts.iter().find(is_asked) else { continue };
@@ -43,6 +46,16 @@ impl Compiler<'_> {
             self.warn(Rule::UnverifiedKey, raw.per.span, message, help);
         }
     }
+}
+
+/// Whether all descriptors that are charged to a limit have one value of a key, which `rls` says.
+fn has_fixed_values(limit: usize, name: &str, policy: &Policy) -> bool {
+    let charged = policy.descriptors.iter().filter(|rule| rule.limits.contains(&limit));
+    let mut keys = charged.flat_map(|rule| &rule.keys).filter(|key| *key.name == *name).peekable();
+    keys.peek().is_some()
+        && keys.all(|key| {
+            key.counted_as.is_some() || matches!(key.value, Some(DescriptorValue::Exactly(_)))
+        })
 }
 
 /// The first part of a limit's key that clients choose freely, unless another part is verified.
