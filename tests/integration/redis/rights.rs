@@ -10,7 +10,7 @@ fn documented() -> Vec<String> {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/stores.md");
     let page = fs::read_to_string(page).unwrap();
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER tollgate")).unwrap();
-    line.replace("PASSWORD", SECRET).split(' ').map(str::to_owned).collect()
+    line.split(' ').map(|word| word.replace("PASSWORD", SECRET)).collect()
 }
 
 /// A server whose user `tollgate` may do what is documented, and the settings of a proxy by it.
@@ -70,7 +70,8 @@ fn all_commands_are_documented() {
         for start in ["call('", "cmd(\""] {
             for found in text.split(start).skip(1) {
                 let command = found.split(['\'', '"']).next().unwrap().to_lowercase();
-                if !allowed.contains(&*command) && !elsewhere.contains(&&*command) {
+                let is_known = allowed.contains(&*command) || elsewhere.contains(&&*command);
+                if command.starts_with(char::is_alphabetic) && !is_known {
                     missing.insert(command);
                 }
             }
