@@ -13,6 +13,7 @@ mod batch;
 mod filter;
 mod folder;
 mod journal;
+mod journal_writer;
 mod keeper;
 mod live;
 mod offline;

@@ -5,8 +5,6 @@
 //! its write was acknowledged, without another lock.
 
 use std::{
-    io,
-    path::PathBuf,
     sync::{
         Arc, Weak,
         atomic::Ordering,
@@ -17,17 +15,16 @@ use std::{
 };
 
 use tollgate_clock::Timestamp;
-use tollgate_settings::SyncMode;
 
 use super::{
     Batch, Disk, Failure, OpenFolder, Survey,
     applying::{Applied, ApplyJob},
     filter::Filter,
     journal::Journal,
+    journal_writer::{JournalWriter, NotWritten},
     orders::{Job, Order, SurveyResult},
     recover::open_folder,
-    syncing::{Flushed, SyncJob, WrittenJournal},
-    tree::MEMTABLE_BYTES,
+    syncing::SyncJob,
 };
 use crate::memory::DiskStore;
 
@@ -36,9 +33,6 @@ pub(super) const BYTES_A_KEY: usize = 48;
 
 /// Bytes of a batch, from which on it is written.
 const BATCH_BYTES: usize = 4 << 20;
-
-/// Bytes of a journal, from which on the next is begun.
-const JOURNAL_BYTES: u64 = 64 << 20;
 
 /// Batches that may wait to be applied.
 const MAX_APPLYING: usize = 64;
@@ -61,14 +55,8 @@ pub(super) struct Keeper {
     disk: Arc<Disk>,
     store: Weak<DiskStore>,
     orders: Receiver<Order>,
-    journal: Option<Journal>,
+    writer: JournalWriter,
     helpers: Helpers,
-    /// The journal that was made ahead.
-    next_journal: Option<Journal>,
-    /// How often the folder was opened.
-    opened_times: u64,
-    /// Whether something was written that nobody was asked to sync.
-    is_unsynced: bool,
     /// Batches that were written and are not applied yet, and parts that are not ended yet.
     applying: usize,
     /// The survey in progress.
@@ -108,15 +96,13 @@ impl Keeper {
         helpers: Helpers,
         journal: Option<Journal>,
     ) -> Keeper {
+        let writer = JournalWriter::new(Arc::clone(&disk), helpers.syncs.clone(), journal);
         Keeper {
             disk,
             store,
             orders,
-            journal,
+            writer,
             helpers,
-            next_journal: None,
-            opened_times: 0,
-            is_unsynced: false,
             applying: 0,
             surveying: None,
             next_survey: Instant::now(),
@@ -175,20 +161,13 @@ impl Keeper {
                 let _ = self.helpers.syncs.send(SyncJob::KeepSecret(secret));
             }
             Order::NextJournal(opened_times, journal) => {
-                // What was made in a folder that was given up since is no more of use. Nor is one
-                // that another overtook: journals are read in the order of their numbers. It is
-                // empty, and removed with those before the next one.
-                let is_next = self.journal.as_ref().is_none_or(|own| own.id < journal.id)
-                    && self.next_journal.is_none();
-                let is_opened = self.disk.opened.load().is_some();
-                if opened_times == self.opened_times && is_opened && is_next {
-                    self.next_journal = Some(journal);
-                }
+                self.writer.take_made(opened_times, journal);
             }
             Order::Compact(done) => {
                 self.settle(store);
                 if let Some(opened) = self.disk.opened.load_full() {
-                    self.begin_journal(&opened);
+                    let begun = self.writer.begin_next(&opened);
+                    self.end_part(begun);
                     self.wait_until_applied(store);
                 }
                 let _ = self.helpers.upkeep.send(Job::MergeAll(done));
@@ -226,14 +205,8 @@ impl Keeper {
     /// What was found in journals becomes tables, so that it is not read again at the next start.
     fn take_over(&mut self) {
         let Some(opened) = self.disk.opened.load_full() else { return };
-        self.ask_for_journal();
-        if opened.tree.waiting_bytes() > 0 {
-            match self.journal.take() {
-                // It is empty.
-                Some(journal) => self.go_on_in(journal),
-                None => self.begin_journal(&opened),
-            }
-        }
+        let begun = self.writer.take_over(&opened);
+        self.end_part(begun);
         let _ = self.helpers.upkeep.send(Job::Merge);
     }
 
@@ -256,7 +229,7 @@ impl Keeper {
                 let took = self.disk.now().saturating_since(at).as_micros() as u64;
                 counts.flush_micros.store(took, Ordering::Relaxed);
                 self.disk.note_written(begun);
-                self.have_synced(number, begun, done);
+                self.writer.have_synced(number, begun, done);
             }
             Err(NotWritten::Waits) => {}
             Err(NotWritten::Failed(file, error)) => {
@@ -303,26 +276,6 @@ impl Keeper {
         }
     }
 
-    /// Has what was written synced, where it is to be.
-    fn have_synced(&mut self, number: u64, begun: Instant, done: Option<Sender<()>>) {
-        let syncs = self.disk.settings.sync != SyncMode::Os;
-        let written = self.journal.as_ref().filter(|_| syncs).map(|journal| WrittenJournal {
-            file: journal.file(),
-            path: super::journal::path_of(&self.disk.settings.path, journal.id),
-            id: journal.id,
-            complete: journal.complete,
-        });
-        let is_synced = |own: &WrittenJournal| *self.disk.synced.lock() == (own.id, own.complete);
-        let journal = written.filter(|own| self.is_unsynced || !is_synced(own));
-        self.is_unsynced = false;
-        if journal.is_none() {
-            // Nothing is left to be done for it.
-            return self.disk.note_durable(number, begun);
-        }
-        let done = done.into_iter().collect();
-        let _ = self.helpers.syncs.send(SyncJob::Sync(Flushed { number, begun, journal, done }));
-    }
-
     fn try_flush(&mut self, store: &DiskStore, now: Timestamp) -> Result<(), NotWritten> {
         // Another process has taken over, and writes.
         let opened = self.disk.opened.load_full().ok_or(NotWritten::Waits)?;
@@ -330,7 +283,8 @@ impl Keeper {
         self.check_tables(&opened)?;
         if self.disk.is_sync_lost.swap(false, Ordering::SeqCst) {
             // What the journal had is in memory still, and becomes a table.
-            self.begin_journal(&opened);
+            let begun = self.writer.begin_next(&opened);
+            self.end_part(begun);
         }
         let (mut keys, mut bytes) = (0, 0);
         let mut first = 0;
@@ -351,7 +305,8 @@ impl Keeper {
         let least = self.disk.settings.memory as usize / BYTES_A_KEY;
         let most = if keys < FEWEST_IN_MEMORY { least } else { most as usize };
         self.disk.max_in_memory.store(most.max(FEWEST_IN_MEMORY), Ordering::Relaxed);
-        self.begin_journal_if_due(&opened);
+        let begun = self.writer.begin_next_if_due(&opened);
+        self.end_part(begun);
         Ok(())
     }
 
@@ -399,18 +354,7 @@ impl Keeper {
                 surveying.filter.add(*key);
             }
         }
-        let folder = &opened.folder.path;
-        let failed =
-            |file: PathBuf| move |error: io::Error| NotWritten::Failed(file, error.to_string());
-        if self.journal.is_none() {
-            let begun = self.take_next_journal(opened);
-            self.journal = Some(begun.map_err(failed(folder.clone()))?);
-        }
-        let Some(journal) = &mut self.journal else { return Err(NotWritten::Waits) };
-        let file = super::journal::path_of(folder, journal.id);
-        journal.append(&self.batch.bytes).map_err(failed(file))?;
-        self.is_unsynced = true;
-        Ok(())
+        self.writer.append(opened, &self.batch.bytes)
     }
 
     fn note_written(&mut self) {
@@ -427,59 +371,12 @@ impl Keeper {
         }
     }
 
-    /// Begins the next journal when the present one is long: what is in it becomes a table, and
-    /// then it is of no use.
-    ///
-    /// Only the last journal may end with what was not synced when the power failed. So this waits
-    /// until the present one is synced, unless it becomes far too long.
-    fn begin_journal_if_due(&mut self, opened: &OpenFolder) {
-        let Some(journal) = &self.journal else { return };
-        let waiting = self.disk.waiting_bytes.load(Ordering::Relaxed);
-        let is_long = |times: u64| {
-            waiting >= times * MEMTABLE_BYTES || journal.complete >= times * JOURNAL_BYTES
-        };
-        if is_long(2) || (is_long(1) && self.is_synced(journal)) {
-            self.begin_journal(opened);
+    /// What was written before this journal becomes tables; none: no other journal was begun.
+    fn end_part(&mut self, begun: Option<u64>) {
+        if let Some(journal) = begun {
+            self.applying += 1;
+            let _ = self.helpers.batches.send(ApplyJob::Rotate(journal));
         }
-    }
-
-    /// Whether all of a journal is synced that is to be.
-    fn is_synced(&self, journal: &Journal) -> bool {
-        self.disk.settings.sync == SyncMode::Os
-            || *self.disk.synced.lock() == (journal.id, journal.complete)
-    }
-
-    fn begin_journal(&mut self, opened: &OpenFolder) {
-        if let Some(journal) = &self.journal
-            && !self.is_synced(journal)
-            && let Err(error) = journal.sync()
-        {
-            tracing::warn!(%error, "the journal was not synced");
-        }
-        let next = self.take_next_journal(opened);
-        self.ask_for_journal();
-        match next {
-            Ok(next) => self.go_on_in(next),
-            // The present one goes on; it is tried again with the next flush.
-            Err(error) => tracing::warn!(%error, "the next journal cannot be begun"),
-        }
-    }
-
-    /// Writes to this journal from now on. What was written before becomes tables.
-    fn go_on_in(&mut self, next: Journal) {
-        self.applying += 1;
-        let _ = self.helpers.batches.send(ApplyJob::Rotate(next.id));
-        self.journal = Some(next);
-    }
-
-    /// The journal that was made ahead, or a new one.
-    fn take_next_journal(&mut self, opened: &OpenFolder) -> io::Result<Journal> {
-        self.next_journal.take().map_or_else(|| opened.journals.begin(), Ok)
-    }
-
-    /// Has the next journal made ahead.
-    fn ask_for_journal(&mut self) {
-        let _ = self.helpers.syncs.send(SyncJob::Journal(self.opened_times));
     }
 
     /// Evicts counters if there are too many in memory.
@@ -554,12 +451,7 @@ impl Keeper {
         }
         let Some(opened) = self.disk.opened.swap(None) else { return };
         opened.tree.stop();
-        self.next_journal = None;
-        if let Some(journal) = self.journal.take()
-            && let Err(error) = journal.sync()
-        {
-            tracing::warn!(%error, "the journal was not synced");
-        }
+        self.writer.close();
         self.surveying = None;
         // Those that use it do so for a short while.
         let deadline = Instant::now() + CLOSE_TIMEOUT;
@@ -589,7 +481,7 @@ impl Keeper {
                 self.next_survey = Instant::now();
                 self.disk.opened.store(Some(Arc::new(opened)));
                 self.reopens = false;
-                self.opened_times += 1;
+                self.writer.note_opened();
                 *self.disk.flushed.lock() = Instant::now();
                 self.take_over();
             }
@@ -599,12 +491,4 @@ impl Keeper {
             }
         }
     }
-}
-
-/// Why a flush was not written.
-enum NotWritten {
-    /// Tables are still written: the next one will be.
-    Waits,
-    /// What failed, and what was said.
-    Failed(PathBuf, String),
 }
