@@ -85,8 +85,9 @@ pub struct Disk {
     flushed: Mutex<Instant>,
     /// The journal that was synced last, and how many bytes of it.
     synced: Mutex<(u64, u64)>,
-    /// Whether a sync has failed, so that what was written since the last table may be lost.
-    is_sync_lost: AtomicBool,
+    /// A sync of a journal before this one has failed: what was written may be lost until all before
+    /// it is in tables. 0: none has.
+    lost_before: AtomicU64,
     /// What was applied and is in no table yet: bytes, and parts of them that wait to become
     /// tables.
     waiting_bytes: AtomicU64,
@@ -288,20 +289,35 @@ impl Disk {
     /// Notes that a flush was written which was begun then: it outlives the process.
     fn note_written(&self, begun: Instant) {
         *self.flushed.lock() = begun;
-        if begun.elapsed() <= self.longest_lag() && !self.is_sync_lost.load(Ordering::Relaxed) {
+        if begun.elapsed() <= self.longest_lag() && self.lost_before.load(Ordering::SeqCst) == 0 {
             self.recover();
         }
     }
 
     /// Notes that a flush with this number, which was begun then, is as durable as it is to be.
     fn note_durable(&self, number: u64, begun: Instant) {
-        self.written.send_replace(number);
+        if self.lost_before.load(Ordering::SeqCst) > 0 {
+            // What a sync has lost is part of it. A later flush says that it is durable.
+            return;
+        }
+        // Flushes may be noted in any order.
+        self.written.send_if_modified(|written| {
+            let is_later = number > *written;
+            *written = number.max(*written);
+            is_later
+        });
         let took = begun.elapsed();
         if took > self.longest_lag() {
             self.counts.late_flushes.fetch_add(1, Ordering::Relaxed);
             let milliseconds = took.as_millis() as u64;
             tracing::warn!(milliseconds, "the disk took longer than `flush` for a sync");
         }
+    }
+
+    /// Notes that all before this journal is in tables, also what syncs of it have lost.
+    fn note_in_tables(&self, journal: u64) {
+        let ends = |lost: u64| (lost > 0 && lost <= journal).then_some(0);
+        let _ = self.lost_before.fetch_update(Ordering::SeqCst, Ordering::SeqCst, ends);
     }
 
     /// Notes it when writes do not keep up: a process that is killed would lose more than is

@@ -89,14 +89,6 @@ impl Journal {
         Arc::clone(&self.file)
     }
 
-    /// Syncs all frames to the disk itself.
-    ///
-    /// # Errors
-    /// Those of the system.
-    pub(super) fn sync(&self) -> io::Result<()> {
-        self.file.sync_data()
-    }
-
     /// Removes what was not written whole.
     fn mend(&mut self) -> io::Result<()> {
         if self.is_torn {

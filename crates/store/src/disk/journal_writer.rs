@@ -1,9 +1,21 @@
 //! Which journal is written, and when the next one begins.
+//!
+//! Nothing here syncs, nor makes a journal while there is one to write to: on a slow disk that takes
+//! seconds, and what is charged meanwhile must be written. So a journal goes on, however long it is,
+//! until the next one was made ahead.
+//!
+//! The thread that syncs makes the next journal only once all of the one before the present is
+//! synced: what was not synced when the power failed is in the last two of them
+//! ([`LiveJournals::may_be_unsynced`](super::live::LiveJournals::may_be_unsynced)).
 
 use std::{
     io,
     path::PathBuf,
-    sync::{Arc, atomic::Ordering, mpsc::Sender},
+    sync::{
+        Arc,
+        atomic::Ordering,
+        mpsc::{self, Sender},
+    },
     time::Instant,
 };
 
@@ -19,6 +31,9 @@ use super::{
 /// Bytes of a journal, from which on the next is begun.
 const JOURNAL_BYTES: u64 = 64 << 20;
 
+/// How many times longer a journal may become while the next one is being made.
+const MOST_TIMES: u64 = 4;
+
 /// Writes to the journals of a folder, one after the other.
 pub(super) struct JournalWriter {
     disk: Arc<Disk>,
@@ -27,6 +42,8 @@ pub(super) struct JournalWriter {
     present: Option<Journal>,
     /// The journal that was made ahead.
     next: Option<Journal>,
+    /// Whether the next one was asked for, and there was no answer yet.
+    is_next_asked: bool,
     /// How often the folder was opened.
     opened_times: u64,
     /// Whether something was written that nobody was asked to sync.
@@ -47,21 +64,27 @@ impl JournalWriter {
         syncs: Sender<SyncJob>,
         present: Option<Journal>,
     ) -> JournalWriter {
-        JournalWriter { disk, syncs, present, next: None, opened_times: 0, is_unsynced: false }
+        JournalWriter {
+            disk,
+            syncs,
+            present,
+            next: None,
+            is_next_asked: false,
+            opened_times: 0,
+            is_unsynced: false,
+        }
     }
 
     /// Goes on in a folder that was just opened. Returns the journal before which all is to become
-    /// tables, as [`begin_next`](Self::begin_next) does.
+    /// tables; none: all is in tables.
     pub(super) fn take_over(&mut self, opened: &OpenFolder) -> Option<u64> {
         self.ask_for_next();
         if opened.tree.waiting_bytes() == 0 {
+            self.disk.note_in_tables(u64::MAX);
             return None;
         }
-        match &self.present {
-            // It is empty.
-            Some(journal) => Some(journal.id),
-            None => self.begin_next(opened),
-        }
+        // It is empty.
+        self.present()
     }
 
     /// Appends a frame to the present journal.
@@ -73,10 +96,15 @@ impl JournalWriter {
         let failed =
             |file: PathBuf| move |error: io::Error| NotWritten::Failed(file, error.to_string());
         if self.present.is_none() {
-            let begun = self.take_next(opened);
+            // Nothing can be written before there is one.
+            let begun = self.next.take().map_or_else(|| opened.journals.begin(), Ok);
             self.present = Some(begun.map_err(failed(folder.clone()))?);
         }
         let Some(journal) = &mut self.present else { return Err(NotWritten::Waits) };
+        let is_full = is_long(&self.disk, journal, MOST_TIMES);
+        if is_full {
+            return Err(NotWritten::Waits);
+        }
         journal.append(bytes).map_err(failed(path_of(folder, journal.id)))?;
         self.is_unsynced = true;
         Ok(())
@@ -86,12 +114,8 @@ impl JournalWriter {
     /// begun then. `done` is dropped when that is done or has failed.
     pub(super) fn have_synced(&mut self, number: u64, begun: Instant, done: Option<Sender<()>>) {
         let syncs = self.disk.settings.sync != SyncMode::Os;
-        let written = self.present.as_ref().filter(|_| syncs).map(|journal| WrittenJournal {
-            file: journal.file(),
-            path: path_of(&self.disk.settings.path, journal.id),
-            id: journal.id,
-            complete: journal.complete,
-        });
+        let present = self.present.as_ref().filter(|_| syncs);
+        let written = present.map(|journal| self.written(journal));
         let is_synced = |own: &WrittenJournal| *self.disk.synced.lock() == (own.id, own.complete);
         let journal = written.filter(|own| self.is_unsynced || !is_synced(own));
         self.is_unsynced = false;
@@ -103,84 +127,91 @@ impl JournalWriter {
         let _ = self.syncs.send(SyncJob::Sync(Flushed { number, begun, journal, done }));
     }
 
-    /// Begins the next journal when the present one is long: what is in it becomes a table, and
-    /// then it is of no use. Returns what [`begin_next`](Self::begin_next) does.
-    ///
-    /// Only the last journal may end with what was not synced when the power failed. So this waits
-    /// until the present one is synced, unless it becomes far too long.
-    pub(super) fn begin_next_if_due(&mut self, opened: &OpenFolder) -> Option<u64> {
+    /// Begins the next journal when the present one is long, or a sync of it has failed: what is in
+    /// it becomes a table, and then it is of no use. Returns what [`begin_next`](Self::begin_next)
+    /// does.
+    pub(super) fn begin_next_if_due(&mut self) -> Option<u64> {
         let journal = self.present.as_ref()?;
-        let waiting = self.disk.waiting_bytes.load(Ordering::Relaxed);
-        let is_long = |times: u64| {
-            waiting >= times * MEMTABLE_BYTES || journal.complete >= times * JOURNAL_BYTES
-        };
-        let is_due = is_long(2) || (is_long(1) && self.is_synced(journal));
-        is_due.then(|| self.begin_next(opened)).flatten()
+        let is_lost = journal.id < self.disk.lost_before.load(Ordering::SeqCst);
+        let is_due = is_lost || is_long(&self.disk, journal, 1);
+        is_due.then(|| self.begin_next()).flatten()
     }
 
     /// Begins the next journal, and returns its number: what was written before it is to become
-    /// tables. None: the present one goes on.
-    pub(super) fn begin_next(&mut self, opened: &OpenFolder) -> Option<u64> {
-        if let Some(journal) = &self.present
-            && !self.is_synced(journal)
-            && let Err(error) = journal.sync()
-        {
-            tracing::warn!(%error, "the journal was not synced");
+    /// tables. None: it was not made yet, and the present one goes on.
+    pub(super) fn begin_next(&mut self) -> Option<u64> {
+        if self.is_unsynced {
+            // No flush that was written asks for this one.
+            self.have_synced(0, Instant::now(), None);
         }
-        let next = self.take_next(opened);
+        let next = self.next.take();
         self.ask_for_next();
-        match next {
-            Ok(next) => Some(self.present.insert(next).id),
-            // It is tried again with the next flush.
-            Err(error) => {
-                tracing::warn!(%error, "the next journal cannot be begun");
-                None
-            }
+        next.map(|next| self.present.insert(next).id)
+    }
+
+    /// The number of the present journal.
+    pub(super) fn present(&self) -> Option<u64> {
+        self.present.as_ref().map(|journal| journal.id)
+    }
+
+    /// A journal as it is now, to be synced.
+    fn written(&self, journal: &Journal) -> WrittenJournal {
+        WrittenJournal {
+            file: journal.file(),
+            path: path_of(&self.disk.settings.path, journal.id),
+            id: journal.id,
+            complete: journal.complete,
         }
-    }
-
-    /// Whether all of a journal is synced that is to be.
-    fn is_synced(&self, journal: &Journal) -> bool {
-        self.disk.settings.sync == SyncMode::Os
-            || *self.disk.synced.lock() == (journal.id, journal.complete)
-    }
-
-    /// The journal that was made ahead, or a new one.
-    fn take_next(&mut self, opened: &OpenFolder) -> io::Result<Journal> {
-        self.next.take().map_or_else(|| opened.journals.begin(), Ok)
     }
 
     /// Has the next journal made ahead.
     fn ask_for_next(&mut self) {
-        let _ = self.syncs.send(SyncJob::Journal(self.opened_times));
+        if self.next.is_none() && !std::mem::replace(&mut self.is_next_asked, true) {
+            let _ = self.syncs.send(SyncJob::Journal(self.opened_times));
+        }
     }
 
-    /// Takes the journal that was made ahead, in the folder that was opened this many times.
+    /// Takes the journal that was made ahead, in the folder that was opened this many times; none:
+    /// it could not be made, and is asked for again when it is needed.
     ///
     /// What was made in a folder that was given up since is no more of use. Nor is one that another
     /// overtook: journals are read in the order of their numbers. It is empty, and removed with
     /// those before the next one.
-    pub(super) fn take_made(&mut self, opened_times: u64, journal: Journal) {
-        let is_next =
-            self.present.as_ref().is_none_or(|own| own.id < journal.id) && self.next.is_none();
+    pub(super) fn take_made(&mut self, opened_times: u64, journal: Option<Journal>) {
+        if opened_times != self.opened_times {
+            return;
+        }
+        self.is_next_asked = false;
         let is_opened = self.disk.opened.load().is_some();
-        if opened_times == self.opened_times && is_opened && is_next {
+        let is_later = |next: &Journal| self.present.as_ref().is_none_or(|own| own.id < next.id);
+        if let Some(journal) = journal.filter(|next| is_opened && is_later(next)) {
             self.next = Some(journal);
         }
     }
 
-    /// Notes that the folder was opened again.
-    pub(super) fn note_opened(&mut self) {
+    /// Goes on in a journal of a folder that was opened again; none: it cannot be begun yet.
+    pub(super) fn reopen(&mut self, journal: Option<Journal>) {
         self.opened_times += 1;
+        self.is_next_asked = false;
+        self.present = journal;
     }
 
-    /// Writes no more: the folder is closed.
+    /// Writes no more: the folder is closed. Returns when all is synced, or that has failed.
     pub(super) fn close(&mut self) {
         self.next = None;
-        if let Some(journal) = self.present.take()
-            && let Err(error) = journal.sync()
-        {
-            tracing::warn!(%error, "the journal was not synced");
+        let Some(journal) = self.present.take() else { return };
+        let (done, is_done) = mpsc::channel();
+        let journal = Some(self.written(&journal));
+        let flushed = Flushed { number: 0, begun: Instant::now(), journal, done: vec![done] };
+        if self.syncs.send(SyncJob::Sync(flushed)).is_ok() {
+            // The receiver returns when the sender is dropped.
+            let _ = is_done.recv();
         }
     }
+}
+
+/// Whether a journal, or what of it is in no table, is this many times as long as it is to become.
+fn is_long(disk: &Disk, journal: &Journal, times: u64) -> bool {
+    let waiting = disk.waiting_bytes.load(Ordering::Relaxed);
+    waiting >= times * MEMTABLE_BYTES || journal.complete >= times * JOURNAL_BYTES
 }

@@ -22,6 +22,7 @@ use super::{
     filter::Filter,
     journal::Journal,
     journal_writer::{JournalWriter, NotWritten},
+    open::begin_journal,
     orders::{Job, Order, SurveyResult},
     recover::open_folder,
     syncing::SyncJob,
@@ -165,8 +166,10 @@ impl Keeper {
             }
             Order::Compact(done) => {
                 self.settle(store);
-                if let Some(opened) = self.disk.opened.load_full() {
-                    let begun = self.writer.begin_next(&opened);
+                if self.disk.opened.load().is_some() {
+                    // Without a next one, the present one has what is in tables, too: whole states
+                    // may be read twice.
+                    let begun = self.writer.begin_next().or(self.writer.present());
                     self.end_part(begun);
                     self.wait_until_applied(store);
                 }
@@ -281,11 +284,8 @@ impl Keeper {
         let opened = self.disk.opened.load_full().ok_or(NotWritten::Waits)?;
         self.take_all_applied(store);
         self.check_tables(&opened)?;
-        if self.disk.is_sync_lost.swap(false, Ordering::SeqCst) {
-            // What the journal had is in memory still, and becomes a table.
-            let begun = self.writer.begin_next(&opened);
-            self.end_part(begun);
-        }
+        let begun = self.writer.begin_next_if_due();
+        self.end_part(begun);
         let (mut keys, mut bytes) = (0, 0);
         let mut first = 0;
         for part in 0..DiskStore::PARTS {
@@ -305,8 +305,6 @@ impl Keeper {
         let least = self.disk.settings.memory as usize / BYTES_A_KEY;
         let most = if keys < FEWEST_IN_MEMORY { least } else { most as usize };
         self.disk.max_in_memory.store(most.max(FEWEST_IN_MEMORY), Ordering::Relaxed);
-        let begun = self.writer.begin_next_if_due(&opened);
-        self.end_part(begun);
         Ok(())
     }
 
@@ -479,9 +477,9 @@ impl Keeper {
                 // Another process may have written to it.
                 self.disk.filter.store(Arc::new(Filter::unknown()));
                 self.next_survey = Instant::now();
+                self.writer.reopen(begin_journal(&opened));
                 self.disk.opened.store(Some(Arc::new(opened)));
                 self.reopens = false;
-                self.writer.note_opened();
                 *self.disk.flushed.lock() = Instant::now();
                 self.take_over();
             }

@@ -238,7 +238,8 @@ fn check_journals(folder: &Folder, tree: &Tree) -> Result<(LiveJournals, Vec<Dam
     let last = last_written(&folder.path, &ids);
     for id in &ids {
         let file = path_of(&folder.path, *id);
-        match replay_journal(folder, tree, *id, Some(*id) >= last) {
+        let may_be_unsynced = Some(*id) >= last || journals.may_be_unsynced(*id);
+        match replay_journal(folder, tree, *id, may_be_unsynced) {
             Ok(replayed) if replayed.gaps.is_empty() => {}
             Ok(replayed) => damaged.push(Damage::of(damage(&file, &replayed))?),
             Err(error) => damaged.push(Damage::of(error)?),

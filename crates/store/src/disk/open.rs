@@ -81,7 +81,7 @@ pub fn open(
         waiting_bytes: AtomicU64::new(waiting_bytes),
         waiting_parts: AtomicUsize::new(0),
         synced: Mutex::default(),
-        is_sync_lost: AtomicBool::new(false),
+        lost_before: AtomicU64::new(0),
         failure: Mutex::default(),
         table_failure: Mutex::default(),
         is_failing: AtomicBool::new(false),
@@ -96,7 +96,7 @@ pub fn open(
 }
 
 /// Begins the journal that is written first; none: that is tried again with the first flush.
-fn begin_journal(opened: &OpenFolder) -> Option<Journal> {
+pub(super) fn begin_journal(opened: &OpenFolder) -> Option<Journal> {
     let begun = opened.journals.begin().and_then(|journal| {
         // Empty ones of earlier starts.
         if opened.tree.waiting_bytes() == 0 && opened.tree.waiting_parts() == 0 {

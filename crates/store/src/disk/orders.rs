@@ -23,8 +23,9 @@ pub(super) enum Order {
     KeepSecret([u8; 16]),
     /// Merge all tables.
     Compact(Sender<Result<(), String>>),
-    /// The next journal was made ahead, in the folder that was opened this many times.
-    NextJournal(u64, Journal),
+    /// The next journal was made ahead, in the folder that was opened this many times; none: it
+    /// cannot be made.
+    NextJournal(u64, Option<Journal>),
     /// A survey begins: what is new from now on is not in it.
     SurveyBegins,
     /// The survey has ended.

@@ -124,17 +124,18 @@ pub(super) fn replay_journals(
     let last = last_written(&folder.path, &ids);
     for id in &ids {
         let file = path_of(&folder.path, *id);
-        let replayed = replay_journal(folder, tree, *id, Some(*id) >= last)?;
         // What was not synced may be lost with the power, in any order.
-        let is_accepted = |gap: &Gap| sync == SyncMode::Os && gap.is_unwritten;
+        let may_be_unsynced = Some(*id) >= last || journals.may_be_unsynced(*id);
+        let replayed = replay_journal(folder, tree, *id, may_be_unsynced)?;
+        let is_accepted = |gap: &Gap| gap.is_unwritten && (sync == SyncMode::Os || may_be_unsynced);
         if !replayed.gaps.iter().all(is_accepted) {
             return Err(damage(&file, &replayed));
         }
         if !replayed.gaps.is_empty() {
             tracing::warn!(
                 file = %file.display(), bytes = lost_bytes(&replayed),
-                "parts of the journal were not on disk when the power failed (`sync: os`): counters \
-                 that were charged then may be as they were before"
+                "parts of the journal were not on disk when the power failed: counters that were \
+                 charged then may be as they were before"
             );
         }
         if settles {

@@ -3,7 +3,6 @@
 
 use std::{
     fs::File,
-    io,
     path::PathBuf,
     sync::{
         Arc,
@@ -13,7 +12,7 @@ use std::{
     time::Instant,
 };
 
-use super::{Disk, Failure, journal::Journal, orders::Order};
+use super::{Disk, Failure, orders::Order};
 
 /// What is to be done.
 pub(super) enum SyncJob {
@@ -54,7 +53,13 @@ pub(super) fn run(disk: &Disk, jobs: &Receiver<SyncJob>, orders: &Sender<Order>)
         for job in std::iter::once(first).chain(jobs.try_iter()) {
             match job {
                 SyncJob::Sync(later) => flushed = Some(later.after(disk, flushed)),
-                SyncJob::Journal(opened) => make_journal(disk, opened, orders),
+                SyncJob::Journal(opened) => {
+                    // First all of the journal before the present one: see `journal_writer`.
+                    if let Some(flushed) = flushed.take() {
+                        sync(disk, &flushed);
+                    }
+                    make_journal(disk, opened, orders);
+                }
                 SyncJob::KeepSecret(secret) => keep_secret(disk, secret),
             }
         }
@@ -82,8 +87,8 @@ fn sync(disk: &Disk, flushed: &Flushed) {
     let Flushed { number, begun, journal, done: _ } = flushed;
     if let Some(WrittenJournal { file, path, id, complete }) = journal {
         if let Err(error) = file.sync_data() {
-            // What it had is made a table of, and a journal of its own goes on.
-            disk.is_sync_lost.store(true, Ordering::SeqCst);
+            // What it had is made a table of, and the next journal goes on.
+            disk.lost_before.fetch_max(id + 1, Ordering::SeqCst);
             let (file, error) = (path.clone(), error.to_string());
             return disk.fail(Failure { file, error, since: disk.now() });
         }
@@ -93,16 +98,12 @@ fn sync(disk: &Disk, flushed: &Flushed) {
 }
 
 fn make_journal(disk: &Disk, opened_times: u64, orders: &Sender<Order>) {
-    let made: Option<io::Result<Journal>> =
-        disk.opened.load_full().map(|opened| opened.journals.begin());
-    match made {
-        Some(Ok(journal)) => {
-            let _ = orders.send(Order::NextJournal(opened_times, journal));
-        }
+    let made = disk.opened.load_full().map(|opened| opened.journals.begin()).transpose();
+    let made = made.inspect_err(|error| {
         // It is tried again when it is needed.
-        Some(Err(error)) => tracing::warn!(%error, "the next journal cannot be made ahead"),
-        None => {}
-    }
+        tracing::warn!(%error, "the next journal cannot be made ahead");
+    });
+    let _ = orders.send(Order::NextJournal(opened_times, made.ok().flatten()));
 }
 
 fn keep_secret(disk: &Disk, secret: [u8; 16]) {

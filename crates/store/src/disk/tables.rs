@@ -37,6 +37,7 @@ pub(super) fn run(disk: &Disk, wanted: &Receiver<u64>, upkeep: &Sender<Job>) {
                 waiting = None;
                 *disk.table_failure.lock() = None;
                 disk.waiting_parts.store(opened.tree.waiting_parts(), Ordering::Relaxed);
+                disk.note_in_tables(journal);
                 let _ = upkeep.send(Job::Merge);
             }
             Err(error) => {

@@ -1,0 +1,152 @@
+//! What goes on while the disk syncs slowly, and what is said when a sync has failed.
+
+use std::{
+    fs::{self, File},
+    sync::{Arc, mpsc},
+    time::{Duration, Instant},
+};
+
+use super::*;
+use crate::disk::{
+    Batch, Disk,
+    journal_writer::JournalWriter,
+    syncing::{self, Flushed, SyncJob, WrittenJournal},
+    tree::MEMTABLE_BYTES,
+};
+
+/// How long a test waits for what another thread does.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+fn syncing_subject(folder: &Path) -> Subject {
+    let settings = DiskSettings { sync: SyncMode::Flush, ..settings(folder) };
+    Subject::with_settings(&settings, START).unwrap()
+}
+
+fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
+    let end = Instant::now() + PATIENCE;
+    while !is_so() {
+        assert!(Instant::now() < end, "not in time: {what}");
+        std::thread::park_timeout(Duration::from_millis(2));
+    }
+}
+
+/// A sync of the journal with this number that fails: the system refuses it for such a file.
+fn fail_sync(disk: &Disk, id: u64) {
+    let (jobs, waiting) = mpsc::channel();
+    let (orders, _ordered) = mpsc::channel();
+    let file = Arc::new(File::open("/dev/null").unwrap());
+    let journal = WrittenJournal { file, path: "/dev/null".into(), id, complete: 1 };
+    let flushed =
+        Flushed { number: 1, begun: Instant::now(), journal: Some(journal), done: Vec::new() };
+    jobs.send(SyncJob::Sync(flushed)).unwrap();
+    drop(jobs);
+    syncing::run(disk, &waiting, &orders);
+}
+
+#[test]
+fn journal_that_becomes_too_long_is_synced_by_the_thread_that_syncs() {
+    let folder = tempfile::tempdir().unwrap();
+    let subject = syncing_subject(folder.path());
+    let disk = subject.store.disk();
+    let opened = disk.opened.load_full().unwrap();
+    let (jobs, asked) = mpsc::channel();
+    let first = opened.journals.begin().unwrap();
+    let id = first.id;
+    let mut writer = JournalWriter::new(Arc::clone(disk), jobs, Some(first));
+    assert!(writer.append(&opened, b"frame").is_ok());
+    disk.waiting_bytes.store(3 * MEMTABLE_BYTES, std::sync::atomic::Ordering::Relaxed);
+
+    assert_eq!(writer.begin_next_if_due(), None, "no other journal was made yet");
+    assert_eq!(journals(folder.path()).unwrap().last(), Some(&id), "it makes none itself");
+    let is_whole = |sync: &Flushed| {
+        let journal = sync.journal.as_ref().map(|journal| (journal.id, journal.complete));
+        journal.is_some_and(|(own, complete)| own == id && complete > 20)
+    };
+    let mut jobs = asked.try_iter();
+    assert!(matches!(jobs.next(), Some(SyncJob::Sync(sync)) if is_whole(&sync)), "first its sync");
+    assert!(matches!(jobs.next(), Some(SyncJob::Journal(0))), "then the next one");
+    assert!(writer.append(&opened, b"frame").is_ok(), "meanwhile it is written");
+
+    let next = opened.journals.begin().unwrap();
+    let next_id = next.id;
+    writer.take_made(0, Some(next));
+    assert_eq!(writer.begin_next_if_due(), Some(next_id));
+    subject.close();
+}
+
+#[test]
+fn sync_that_failed_is_reported_until_what_it_had_is_in_tables() {
+    let folder = tempfile::tempdir().unwrap();
+    let subject = syncing_subject(folder.path());
+    let quota = &quotas()[0];
+    let disk = Arc::clone(subject.store.disk());
+    subject.charge(&charge(1, quota));
+    subject.save();
+    let durable = *disk.written.borrow();
+    fail_sync(&disk, last_written(folder.path(), &journals(folder.path()).unwrap()).unwrap());
+    assert!(disk.is_failing());
+
+    // No table can be made.
+    let [tables, aside] = ["tables/tables", "aside"].map(|name| folder.path().join(name));
+    fs::rename(&tables, &aside).unwrap();
+    for owner in 2..5 {
+        subject.charge(&charge(owner, quota));
+        subject.save();
+        assert!(disk.is_failing(), "it is in memory only");
+        assert_eq!(*disk.written.borrow(), durable, "nobody is told that it is on disk");
+    }
+    fs::rename(&aside, &tables).unwrap();
+    eventually("it is in tables", || {
+        subject.save();
+        !disk.is_failing() && *disk.written.borrow() > durable
+    });
+    subject.close();
+}
+
+#[test]
+fn power_that_fails_before_the_last_two_journals_are_synced_keeps_nobody_from_starting() {
+    let batch = |key: u128| {
+        let mut batch = Batch::default();
+        batch.remove(key);
+        batch.bytes
+    };
+    for next_is_made in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        syncing_subject(folder.path()).close();
+        let live = LiveJournals::read(folder.path()).unwrap();
+        let [mut before, mut present] = [(); 2].map(|()| live.begin().unwrap());
+        for key in 1..=3 {
+            before.append(&batch(key)).unwrap();
+        }
+        present.append(&batch(4)).unwrap();
+        if next_is_made {
+            live.begin().unwrap();
+        }
+        // Its last frame was written in part.
+        let file = path_of(folder.path(), before.id);
+        let whole = fs::read(&file).unwrap();
+        fs::write(&file, &whole[..whole.len() - 5]).unwrap();
+        drop((before, present, live));
+        let opened = Subject::with_settings(
+            &DiskSettings { sync: SyncMode::Flush, ..settings(folder.path()) },
+            START,
+        );
+        match (next_is_made, opened) {
+            (false, Ok(subject)) => subject.close(),
+            // It was synced before the next one was made.
+            (true, Err(error)) => assert!(error.to_string().contains("damaged"), "{error}"),
+            (_, opened) => panic!("{next_is_made}: {}", opened.is_ok()),
+        }
+    }
+}
+
+#[test]
+fn what_is_durable_stays_so_when_an_earlier_flush_is_noted_later() {
+    let folder = tempfile::tempdir().unwrap();
+    let subject = syncing_subject(folder.path());
+    let disk = subject.store.disk();
+    disk.note_durable(50, Instant::now());
+    disk.note_durable(30, Instant::now());
+    assert_eq!(*disk.written.borrow(), 50);
+    subject.close();
+}
