@@ -46,8 +46,14 @@ use tollgate_clock::{Clock, Timestamp};
 use tollgate_settings::{DiskSettings, SyncMode};
 
 use self::{
-    filter::Filter, folder::Folder, live::LiveJournals, orders::Order, reads::Reads,
-    record::key_bytes, report::Failure, tree::Tree,
+    filter::Filter,
+    folder::Folder,
+    live::LiveJournals,
+    orders::Order,
+    reads::Reads,
+    record::key_bytes,
+    report::Failure,
+    tree::{Tree, TreeSize},
 };
 
 use crate::Unanswered;
@@ -88,6 +94,9 @@ pub struct Disk {
     /// A sync of a journal before this one has failed: what was written may be lost until all before
     /// it is in tables. 0: none has.
     lost_before: AtomicU64,
+    /// What the tables took when they were last changed, and how many counters there were about.
+    size: Mutex<TreeSize>,
+    about: AtomicUsize,
     /// What was applied and is in no table yet: bytes, and parts of them that wait to become
     /// tables.
     waiting_bytes: AtomicU64,
@@ -116,7 +125,7 @@ struct OpenFolder {
 impl OpenFolder {
     /// Bytes of what is not in the tables yet.
     fn journal_bytes(&self) -> u64 {
-        journal::journal_bytes(&self.folder.path)
+        self.journals.bytes()
     }
 }
 
@@ -318,6 +327,13 @@ impl Disk {
     fn note_in_tables(&self, journal: u64) {
         let ends = |lost: u64| (lost > 0 && lost <= journal).then_some(0);
         let _ = self.lost_before.fetch_update(Ordering::SeqCst, Ordering::SeqCst, ends);
+    }
+
+    /// Notes what the tables take. It may wait for the disk.
+    fn note_tables(&self, opened: &OpenFolder) {
+        let size = opened.tree.size();
+        *self.size.lock() = size;
+        self.about.store(opened.tree.about(), Ordering::Relaxed);
     }
 
     /// Notes it when writes do not keep up: a process that is killed would lose more than is

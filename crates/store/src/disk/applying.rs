@@ -45,6 +45,7 @@ fn carry_out(disk: &Disk, job: ApplyJob, tables: &Sender<u64>) -> Applied {
         (ApplyJob::Batch(batch), Some(opened)) => {
             let result = opened.tree.apply(&batch.bytes);
             disk.waiting_bytes.store(opened.tree.waiting_bytes(), Ordering::Relaxed);
+            disk.about.store(opened.tree.about(), Ordering::Relaxed);
             Applied { batch, result }
         }
         (ApplyJob::Rotate(journal), opened) => {

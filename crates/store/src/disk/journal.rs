@@ -232,12 +232,6 @@ pub(super) fn last_written(folder: &Path, ids: &[u64]) -> Option<u64> {
     ids.iter().rev().find(is_written).copied()
 }
 
-/// Bytes of all journals in a folder.
-pub(super) fn journal_bytes(folder: &Path) -> u64 {
-    let size = |id: u64| fs::metadata(path_of(folder, id)).map_or(0, |found| found.len());
-    journals(folder).unwrap_or_default().into_iter().map(size).sum()
-}
-
 /// The file of a journal.
 pub(super) fn path_of(folder: &Path, id: u64) -> PathBuf {
     folder.join(format!("journal-{id}"))

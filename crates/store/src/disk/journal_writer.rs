@@ -106,6 +106,7 @@ impl JournalWriter {
             return Err(NotWritten::Waits);
         }
         journal.append(bytes).map_err(failed(path_of(folder, journal.id)))?;
+        opened.journals.note_size(journal.id, journal.complete);
         self.is_unsynced = true;
         Ok(())
     }

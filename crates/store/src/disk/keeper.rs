@@ -405,12 +405,11 @@ impl Keeper {
     /// makes the filter anew from the others.
     fn survey_if_due(&mut self) {
         let is_due = Instant::now() >= self.next_survey || self.disk.filter.load().is_full();
-        let Some(opened) = self.disk.opened.load_full() else { return };
-        if self.surveying.is_some() || !is_due {
+        if self.disk.opened.load().is_none() || self.surveying.is_some() || !is_due {
             return;
         }
         // Room for those that come until the next survey; each one costs memory.
-        let about = opened.tree.about();
+        let about = self.disk.about.load(Ordering::Relaxed);
         let filter = Arc::new(Filter::new(about + about / 4));
         let surveying = SurveyInProgress { filter: Arc::clone(&filter), new: vec![0; TAGS] };
         self.surveying = Some(surveying);
@@ -477,6 +476,7 @@ impl Keeper {
                 // Another process may have written to it.
                 self.disk.filter.store(Arc::new(Filter::unknown()));
                 self.next_survey = Instant::now();
+                self.disk.note_tables(&opened);
                 self.writer.reopen(begin_journal(&opened));
                 self.disk.opened.store(Some(Arc::new(opened)));
                 self.reopens = false;

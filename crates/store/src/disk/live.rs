@@ -2,6 +2,7 @@
 //! that is missing is noticed.
 
 use std::{
+    collections::BTreeMap,
     fs, io,
     ops::Range,
     path::{Path, PathBuf},
@@ -27,6 +28,8 @@ pub(super) struct LiveJournals {
     folder: PathBuf,
     /// Their numbers.
     live: Mutex<Range<u64>>,
+    /// Bytes of those that exist. A lock of its own: the other one is held while files are synced.
+    sizes: Mutex<BTreeMap<u64, u64>>,
 }
 
 impl LiveJournals {
@@ -41,7 +44,7 @@ impl LiveJournals {
         let mut fields = Bytes(&fields);
         let damaged = || io::Error::new(io::ErrorKind::InvalidData, "it has another form");
         let (first, next) = fields.u64().zip(fields.u64()).ok_or_else(damaged)?;
-        Ok(LiveJournals { folder: folder.to_owned(), live: Mutex::new(first..next) })
+        LiveJournals::new(folder, first..next, &journals(folder)?)
     }
 
     /// The journals that exist. Nobody knows whether one is missing.
@@ -52,7 +55,27 @@ impl LiveJournals {
         let ids = journals(folder)?;
         let first = ids.first().copied().unwrap_or_default();
         let next = ids.last().map_or(first, |last| last + 1);
-        Ok(LiveJournals { folder: folder.to_owned(), live: Mutex::new(first..next) })
+        LiveJournals::new(folder, first..next, &ids)
+    }
+
+    fn new(folder: &Path, live: Range<u64>, found: &[u64]) -> io::Result<LiveJournals> {
+        let size = |id: &u64| Ok((*id, fs::metadata(path_of(folder, *id))?.len()));
+        let sizes = found.iter().map(size).collect::<io::Result<_>>()?;
+        Ok(LiveJournals {
+            folder: folder.to_owned(),
+            live: Mutex::new(live),
+            sizes: Mutex::new(sizes),
+        })
+    }
+
+    /// Notes how long a journal is.
+    pub(super) fn note_size(&self, id: u64, bytes: u64) {
+        self.sizes.lock().insert(id, bytes);
+    }
+
+    /// Bytes of all journals, as far as is known without asking the system.
+    pub(super) fn bytes(&self) -> u64 {
+        self.sizes.lock().values().sum()
     }
 
     /// Whether a journal may lack what was not synced when the power failed: that of which the next
@@ -99,6 +122,7 @@ impl LiveJournals {
             return Err(error);
         }
         *live = first..id + 1;
+        self.note_size(id, journal.complete);
         Ok(journal)
     }
 
@@ -116,6 +140,7 @@ impl LiveJournals {
         for ended in journals(&self.folder)?.into_iter().filter(|ended| *ended < id) {
             fs::remove_file(path_of(&self.folder, ended))?;
         }
+        self.sizes.lock().retain(|known, _| *known >= id);
         Ok(())
     }
 

@@ -58,9 +58,9 @@ pub fn open(
     // Before anything is charged: a slow disk takes a while for it.
     let journal = begin_journal(&opened);
     let waiting_bytes = opened.tree.waiting_bytes();
-    let is_empty = opened.tree.about() == 0;
+    let (size, about) = (opened.tree.size(), opened.tree.about());
     // There is nothing to survey in a new store.
-    let filter = if is_empty { Filter::new(0) } else { Filter::unknown() };
+    let filter = if about == 0 { Filter::new(0) } else { Filter::unknown() };
     let (orders, for_keeper) = mpsc::channel();
     let now = clock.now();
     let counts = Counts::default();
@@ -82,6 +82,8 @@ pub fn open(
         waiting_parts: AtomicUsize::new(0),
         synced: Mutex::default(),
         lost_before: AtomicU64::new(0),
+        size: Mutex::new(size),
+        about: AtomicUsize::new(about),
         failure: Mutex::default(),
         table_failure: Mutex::default(),
         is_failing: AtomicBool::new(false),

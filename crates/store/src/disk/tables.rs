@@ -38,6 +38,7 @@ pub(super) fn run(disk: &Disk, wanted: &Receiver<u64>, upkeep: &Sender<Job>) {
                 *disk.table_failure.lock() = None;
                 disk.waiting_parts.store(opened.tree.waiting_parts(), Ordering::Relaxed);
                 disk.note_in_tables(journal);
+                disk.note_tables(&opened);
                 let _ = upkeep.send(Job::Merge);
             }
             Err(error) => {

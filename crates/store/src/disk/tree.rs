@@ -333,6 +333,14 @@ impl Tree {
         }
     }
 
+    /// Calls this while nobody may read which tables there are, as while tables are being registered
+    /// on a slow disk.
+    #[cfg(test)]
+    pub(super) fn while_registering<T>(&self, call: impl FnOnce() -> T) -> T {
+        let _registering = self.tree.get_version_history_lock();
+        call()
+    }
+
     /// Reads all tables, and returns those that are not as they were written. If the store is
     /// closed meanwhile, that is all.
     pub(super) fn damaged_tables(&self) -> Vec<DamagedTable> {

@@ -35,9 +35,13 @@ pub(super) fn run(disk: &Disk, jobs: &Receiver<Job>, orders: &Sender<Order>) {
             continue;
         };
         match job {
-            Job::Merge => report(opened.tree.merge(|| disk.opened.load().is_some())),
+            Job::Merge => {
+                report(opened.tree.merge(|| disk.opened.load().is_some()));
+                disk.note_tables(&opened);
+            }
             Job::MergeAll(done) => {
                 let merged = opened.tree.write_tables().and_then(|()| opened.tree.merge_all());
+                disk.note_tables(&opened);
                 let _ = done.send(merged.map_err(|error| error.to_string()));
             }
             Job::Survey(filter) => {
@@ -55,6 +59,7 @@ pub(super) fn run(disk: &Disk, jobs: &Receiver<Job>, orders: &Sender<Order>) {
                 let _ = orders.send(Order::Surveyed(found));
                 if is_worth_merging {
                     report(opened.tree.merge_all());
+                    disk.note_tables(&opened);
                 }
             }
         }

@@ -150,3 +150,23 @@ fn what_is_durable_stays_so_when_an_earlier_flush_is_noted_later() {
     assert_eq!(*disk.written.borrow(), 50);
     subject.close();
 }
+
+#[test]
+fn report_does_not_wait_for_tables_that_are_being_registered() {
+    let folder = tempfile::tempdir().unwrap();
+    let subject = syncing_subject(folder.path());
+    subject.charge(&charge(1, &quotas()[0]));
+    subject.store.disk().compact().unwrap();
+    let disk = Arc::clone(subject.store.disk());
+    let opened = disk.opened.load_full().unwrap();
+    let (report, reported) = mpsc::channel();
+    let reported = opened.tree.while_registering(|| {
+        std::thread::spawn(move || report.send(disk.report()).is_ok());
+        reported.recv_timeout(PATIENCE)
+    });
+    let reported = reported.expect("it waits");
+    assert_eq!(reported.tables, 1);
+    assert!(reported.tables_bytes > 0 && reported.journal_bytes > 0);
+    drop(opened);
+    subject.close();
+}
