@@ -24,6 +24,7 @@ mod record;
 mod recover;
 mod report;
 mod sealed;
+mod secret;
 mod syncing;
 mod tables;
 mod tree;
@@ -32,6 +33,7 @@ mod upkeep;
 use std::{
     path::Path,
     sync::{
+        Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
         mpsc,
     },
@@ -53,6 +55,7 @@ use self::{
     reads::Reads,
     record::key_bytes,
     report::Failure,
+    secret::WantedSecret,
     tree::{Tree, TreeSize},
 };
 
@@ -97,6 +100,7 @@ pub struct Disk {
     /// What the tables took when they were last changed, and how many counters there were about.
     size: Mutex<TreeSize>,
     about: AtomicUsize,
+    secret: Arc<WantedSecret>,
     /// What was applied and is in no table yet: bytes, and parts of them that wait to become
     /// tables.
     waiting_bytes: AtomicU64,
@@ -210,9 +214,11 @@ impl Disk {
         self.order(Order::Resume);
     }
 
-    /// Notes that keys are hashed under another secret from now on.
+    /// Notes that keys are hashed under another secret from now on. This does not wait for the disk.
     pub(super) fn keep_secret(&self, secret: [u8; 16]) {
-        let _ = self.orders.send(Order::KeepSecret(secret));
+        if let Some(opened) = self.opened.load_full() {
+            self.threads.lock().extend(WantedSecret::keep(&self.secret, secret, opened));
+        }
     }
 
     /// Merges all tables, which drops what is over, and returns when that is done or has failed.

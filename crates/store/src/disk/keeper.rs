@@ -158,9 +158,6 @@ impl Keeper {
                 }
             }
             Order::Surveyed(found) => self.take_survey(store, found),
-            Order::KeepSecret(secret) => {
-                let _ = self.helpers.syncs.send(SyncJob::KeepSecret(secret));
-            }
             Order::NextJournal(opened_times, journal) => {
                 self.writer.take_made(opened_times, journal);
             }

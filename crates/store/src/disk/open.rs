@@ -84,6 +84,7 @@ pub fn open(
         lost_before: AtomicU64::new(0),
         size: Mutex::new(size),
         about: AtomicUsize::new(about),
+        secret: Arc::default(),
         failure: Mutex::default(),
         table_failure: Mutex::default(),
         is_failing: AtomicBool::new(false),

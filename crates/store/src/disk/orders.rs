@@ -19,8 +19,6 @@ pub(super) enum Order {
     Release(Sender<()>),
     /// Open the folder again.
     Resume(Sender<()>),
-    /// Note that keys are hashed under this secret.
-    KeepSecret([u8; 16]),
     /// Merge all tables.
     Compact(Sender<Result<(), String>>),
     /// The next journal was made ahead, in the folder that was opened this many times; none: it

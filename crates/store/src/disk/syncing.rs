@@ -20,8 +20,6 @@ pub(super) enum SyncJob {
     Sync(Flushed),
     /// Make the next journal, of the folder that was opened this many times.
     Journal(u64),
-    /// Note that keys are hashed under this secret.
-    KeepSecret([u8; 16]),
 }
 
 /// What a flush has written, or one before it.
@@ -60,7 +58,6 @@ pub(super) fn run(disk: &Disk, jobs: &Receiver<SyncJob>, orders: &Sender<Order>)
                     }
                     make_journal(disk, opened, orders);
                 }
-                SyncJob::KeepSecret(secret) => keep_secret(disk, secret),
             }
         }
         if let Some(flushed) = flushed {
@@ -104,12 +101,4 @@ fn make_journal(disk: &Disk, opened_times: u64, orders: &Sender<Order>) {
         tracing::warn!(%error, "the next journal cannot be made ahead");
     });
     let _ = orders.send(Order::NextJournal(opened_times, made.ok().flatten()));
-}
-
-fn keep_secret(disk: &Disk, secret: [u8; 16]) {
-    let opened = disk.opened.load_full();
-    let kept = opened.map(|opened| opened.folder.keep_secret(secret));
-    if let Some(Err(error)) = kept {
-        tracing::error!(%error, "the key secret was not written to disk");
-    }
 }

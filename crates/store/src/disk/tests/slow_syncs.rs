@@ -170,3 +170,24 @@ fn report_does_not_wait_for_tables_that_are_being_registered() {
     drop(opened);
     subject.close();
 }
+
+#[test]
+fn secret_is_kept_while_the_thread_that_syncs_waits() {
+    let folder = tempfile::tempdir().unwrap();
+    let subject = syncing_subject(folder.path());
+    let disk = Arc::clone(subject.store.disk());
+    let opened = disk.opened.load_full().unwrap();
+    eventually("a journal was made ahead", || journals(folder.path()).unwrap().len() == 2);
+    // The next one is made by the thread that syncs: it waits for this lock.
+    let held = opened.journals.hold();
+    disk.compact().unwrap();
+    disk.keep_secret([8; 16]);
+    disk.keep_secret([9; 16]);
+    eventually(
+        "the secret is kept",
+        || matches!(opened.folder.secret(), Ok(Some(secret)) if secret == [9; 16]),
+    );
+    drop(held);
+    drop(opened);
+    subject.close();
+}
