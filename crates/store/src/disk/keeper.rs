@@ -221,7 +221,9 @@ impl Keeper {
         self.disk.is_flush_asked.store(false, Ordering::SeqCst);
         let (begun, at) = (Instant::now(), self.disk.now());
         let number = self.disk.begun.fetch_add(1, Ordering::SeqCst) + 1;
-        match self.try_flush(store, at) {
+        let flushed = self.try_flush(store, at);
+        self.note_usage(store);
+        match flushed {
             Ok(()) => {
                 let counts = &self.disk.counts;
                 counts.flushes.fetch_add(1, Ordering::Relaxed);
@@ -283,18 +285,26 @@ impl Keeper {
         self.check_tables(&opened)?;
         let begun = self.writer.begin_next_if_due();
         self.end_part(begun);
-        let (mut keys, mut bytes) = (0, 0);
         let mut first = 0;
         for part in 0..DiskStore::PARTS {
-            let usage = store.collect(part, &mut self.batch, now);
-            keys += usage.keys;
-            bytes += usage.bytes;
+            store.collect(part, &mut self.batch, now);
             if self.batch.bytes.len() >= BATCH_BYTES {
                 self.write(store, &opened, first..part + 1)?;
                 first = part + 1;
             }
         }
-        self.write(store, &opened, first..DiskStore::PARTS)?;
+        self.write(store, &opened, first..DiskStore::PARTS)
+    }
+
+    /// Notes the memory that counters take, and how many may be there: also while the disk takes
+    /// nothing, or they would outgrow their bound.
+    fn note_usage(&self, store: &DiskStore) {
+        let (mut keys, mut bytes) = (0, 0);
+        for part in 0..DiskStore::PARTS {
+            let usage = store.usage(part);
+            keys += usage.keys;
+            bytes += usage.bytes;
+        }
         let counts = &self.disk.counts;
         counts.keys_in_memory.store(keys as u64, Ordering::Relaxed);
         counts.bytes_in_memory.store(bytes as u64, Ordering::Relaxed);
@@ -302,7 +312,6 @@ impl Keeper {
         let least = self.disk.settings.memory as usize / BYTES_A_KEY;
         let most = if keys < FEWEST_IN_MEMORY { least } else { most as usize };
         self.disk.max_in_memory.store(most.max(FEWEST_IN_MEMORY), Ordering::Relaxed);
-        Ok(())
     }
 
     /// Parts that wait to become tables take memory. If they cannot become tables, nothing more is

@@ -1,6 +1,7 @@
 //! Counters on disk: what outlives the process, what comes back into memory, and what is said of
 //! damage.
 
+mod full;
 mod slow_syncs;
 
 use std::{fs, io, path::Path, sync::atomic::AtomicU64, time::Duration};

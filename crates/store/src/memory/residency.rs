@@ -28,6 +28,9 @@ use crate::{
 /// By what factor memory may exceed its bound until counters have left it.
 const EXCESS: (usize, usize) = (5, 4);
 
+/// So many notes of counters that are to be written are not worth a look.
+const FEW_UNSAVED: usize = 8;
+
 /// What became of a state that was read from disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ThawOutcome {
@@ -250,11 +253,11 @@ impl DiskStore {
     /// How many parts of the store are collected one after the other.
     pub(crate) const PARTS: usize = SHARDS;
 
-    /// Adds to `batch` what of a part is not on disk yet. Returns the memory that the part takes.
-    pub(crate) fn collect(&self, part: usize, batch: &mut Batch, now: Timestamp) -> Usage {
-        let Some(shard) = self.memory.shards.get(part) else { return Usage::default() };
+    /// Adds to `batch` what of a part is not on disk yet.
+    pub(crate) fn collect(&self, part: usize, batch: &mut Batch, now: Timestamp) {
+        let Some(shard) = self.memory.shards.get(part) else { return };
         let shard = &mut *shard.lock();
-        let Some(unsaved) = &mut shard.unsaved else { return Usage::default() };
+        let Some(unsaved) = &mut shard.unsaved else { return };
         // Removals first: a counter that was removed may have been charged since.
         for key in unsaved.begin_removing() {
             batch.remove(key);
@@ -268,9 +271,23 @@ impl DiskStore {
                 }
             });
         }
+    }
+
+    /// The memory that a part takes.
+    pub(crate) fn usage(&self, part: usize) -> Usage {
+        let Some(shard) = self.memory.shards.get(part) else { return Usage::default() };
+        let shard = &mut *shard.lock();
+        shard.forget_gone();
         let mut bytes = 0;
         for_each_table!(&mut shard.tables, (_kind, table) => bytes += table.bytes());
         Usage { keys: shard.tables.len(), bytes }
+    }
+
+    /// Notes of counters that are to be written.
+    #[cfg(test)]
+    pub(crate) fn unsaved(&self) -> usize {
+        let unsaved = |shard: &Shard| shard.unsaved.as_ref().map_or(0, |it| it.changed.len());
+        self.memory.shards.iter().map(|shard| unsaved(&shard.lock())).sum()
     }
 
     /// What was collected of these parts is written: removals need not be written again.
@@ -357,6 +374,31 @@ impl DiskStore {
                 }
             }));
         }
+    }
+}
+
+impl Shard {
+    /// Forgets that counters are to be written that are gone by now: while the disk takes nothing,
+    /// they would pile up.
+    fn forget_gone(&mut self) {
+        let Some(unsaved) = &mut self.unsaved else { return };
+        if unsaved.changed.len() <= 2 * self.tables.len() + FEW_UNSAVED {
+            return;
+        }
+        // One that was gone and came back is noted twice.
+        unsaved.changed.sort_unstable_by_key(|(kind, key)| (kind.number(), *key));
+        unsaved.changed.dedup();
+        let tables = &mut self.tables;
+        unsaved.changed.retain(|(kind, key)| {
+            let mut is_changed = false;
+            for_each_table!(tables, (of_kind, table) => {
+                if of_kind == *kind {
+                    is_changed = table.find_mut(*key).is_some_and(|entry| entry.has(Mark::Changed));
+                }
+            });
+            is_changed
+        });
+        unsaved.changed.shrink_to_fit();
     }
 }
 

@@ -174,11 +174,13 @@ impl<S: State> Table<S> {
         Some(tag)
     }
 
-    /// Forgets what is over and not changed since it was saved elsewhere, gives memory back when
-    /// few entries are left, and passes `dropped` the tag of each that went. Where nothing is
-    /// saved, no entry is marked as changed.
+    /// Forgets what is over, but for what was changed since it was saved elsewhere; gives memory
+    /// back when few entries are left, and passes `dropped` the tag of each that went. Where nothing
+    /// is saved, no entry is marked as changed.
     pub(super) fn sweep(&mut self, now: Timestamp, dropped: impl FnMut(u16)) {
-        let keep = |entry: &mut Entry<'_, S>| entry.has(Mark::Changed) || !entry.state.is_over(now);
+        // The disk may have an earlier state, which is not over.
+        let is_needed = |entry: &Entry<'_, S>| entry.has(Mark::Changed) && entry.has(Mark::Saved);
+        let keep = |entry: &mut Entry<'_, S>| is_needed(entry) || !entry.state.is_over(now);
         self.retain(keep, dropped);
     }
 

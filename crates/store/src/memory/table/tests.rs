@@ -242,7 +242,9 @@ fn marks_are_of_one_entry_and_move_with_it() {
     table.sweep(Timestamp::from_secs(500), |_| {});
     for number in 0..1_000 {
         let Some(mut entry) = table.find_mut(key(number)) else {
-            assert!(number < 500 && number % 3 != 0, "{number}: what was changed stays");
+            let was_saved = number % 5 == 0;
+            let is_needed = number % 3 == 0 && was_saved;
+            assert!(number < 500 && !is_needed, "{number}: the disk may have an earlier state");
             continue;
         };
         assert_eq!(entry.has(Mark::Changed), number % 3 == 0, "{number}");
