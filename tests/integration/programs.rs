@@ -5,6 +5,7 @@ mod client_time;
 use std::{io::Write, net::TcpStream, thread};
 
 use serde_json::{Value, json};
+use tollgate_settings::MoveMode;
 
 use crate::support::{
     HOUR, Policy, Proxy, Redis, Response, SECOND, Upstream, eventually, get, post,
@@ -358,6 +359,32 @@ fn receipt_ends_with_a_reset_of_its_counter() {
         reset();
         assert_eq!(settle(&again), 410, "{limit}");
     }
+}
+
+#[test]
+fn receipt_from_before_a_reset_is_refused_after_its_caller_was_moved() {
+    let [first, second] = [(); 2].map(|()| Redis::start());
+    let in_redis = |redis: &Redis| format!("{{ redis: {{ {}, clock: proxy }} }}", redis.settings());
+    let settings = format!(
+        "{ASKABLE}\nstore: {{ current: {}, next: {}, mode: move_now, deadline: 10s }}",
+        in_redis(&first),
+        in_redis(&second),
+    );
+    let policy = Policy::before(&Upstream::start()).limits(&["peak: { per: key, rate: 10/day }"]);
+    let proxy = Proxy::with_settings(&settings, &[&policy]);
+    let settle = |receipt: &str| {
+        call(&proxy, "/v1/settle", &json!({ "receipt": receipt, "give_back": true })).status
+    };
+    let [before, other] =
+        ["a", "b"].map(|key| receipt(&charge(&proxy, &[&format!("peak {key} 5")])));
+    proxy.advance(SECOND);
+    call(&proxy, "/v1/reset", &json!({ "limit": "peak", "key": "a" })).assert_status(200);
+    proxy.advance(SECOND);
+    charge(&proxy, &["peak a 5"]).assert_status(200);
+    proxy.stores().moving.set(100, MoveMode::MoveNow);
+    proxy.advance(SECOND);
+    assert_eq!((settle(&before), settle(&other)), (410, 200));
+    assert_eq!(used(&proxy, "peak", "a"), 5);
 }
 
 #[test]

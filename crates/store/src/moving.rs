@@ -13,7 +13,12 @@ use smallvec::SmallVec;
 use tollgate_limit::{AnyState, Charge, DecidedBy, Receipt};
 
 use self::mirror::Mirror;
-use super::{Backend, Store, Unanswered, call_time::CallTime, recent::Recent};
+use super::{
+    Backend, Store, Unanswered,
+    call_time::CallTime,
+    recent::Recent,
+    redis::{CopiedState, Seeding},
+};
 
 pub(super) use self::plan::{Announcement, MoveState};
 pub use self::plan::{Move, Obstacle};
@@ -71,32 +76,48 @@ impl Store {
                 carried.push(false);
                 continue;
             }
-            // The read comes first: what is awaited before it gives this request's own mirrored
-            // charge the time to be counted there as well.
-            let generation = self.stores.resets.generation();
-            let mut state = self.current_state(charge, time).await?;
-            self.learn_resets(time.deadline).await;
-            if generation != self.stores.resets.generation() {
-                state = self.current_state(charge, time).await?;
+            let mut seeding = self.carry(charge, time).await?;
+            if seeding == Seeding::Refused {
+                // This process may not have heard of the reset yet.
+                self.read_resets(time.deadline).await;
+                seeding = self.carry(charge, time).await?;
             }
-            // This state is already without the units that were given back until now.
-            self.move_records.borrow_mut().early.remove(&(Mirror::Next, charge.key.entry));
-            carried.push(match (state, &self.next) {
-                (Some(state), Some(Backend::Memory(memory))) => {
-                    memory.seed(charge, &state, time.now)
-                }
-                (Some(state), Some(Backend::Disk(disk))) => {
-                    disk.thaw_all(std::slice::from_ref(charge), time).await?;
-                    disk.memory().seed(charge, &state, time.now)
-                }
-                (Some(state), Some(Backend::Redis(redis))) => {
-                    redis.seed(charge, &state, time).await?
-                }
-                (Some(_), None) | (None, _) => false,
-            });
+            carried.push(seeding == Seeding::More);
             self.move_records.borrow_mut().carried.insert(charge.key.entry, ());
         }
         Ok(carried)
+    }
+
+    /// Makes sure that the next store counts what the current one counts of a counter.
+    ///
+    /// # Errors
+    /// One of the stores does not answer.
+    async fn carry(&self, charge: &Charge<'_>, time: CallTime) -> Result<Seeding, Unanswered> {
+        // The read comes first: what is awaited before it gives this request's own mirrored charge
+        // the time to be counted there as well.
+        let resets = &self.stores.resets;
+        let entry = charge.key.entry;
+        let (generation, mut reset) = (resets.generation(), resets.latest(entry));
+        let mut state = self.current_state(charge, time).await?;
+        self.learn_resets(time.deadline).await;
+        if generation != resets.generation() {
+            reset = resets.latest(entry);
+            state = self.current_state(charge, time).await?;
+        }
+        // This state is already without the units that were given back until now.
+        self.move_records.borrow_mut().early.remove(&(Mirror::Next, entry));
+        let is_more = match (&state, &self.next) {
+            (Some(state), Some(Backend::Memory(memory))) => memory.seed(charge, state, time.now),
+            (Some(state), Some(Backend::Disk(disk))) => {
+                disk.thaw_all(std::slice::from_ref(charge), time).await?;
+                disk.memory().seed(charge, state, time.now)
+            }
+            (Some(state), Some(Backend::Redis(redis))) => {
+                return redis.seed(charge, CopiedState { state, reset }, time).await;
+            }
+            (Some(_), None) | (None, _) => false,
+        };
+        Ok(if is_more { Seeding::More } else { Seeding::Equal })
     }
 
     /// What a counter holds in the current store, and still does if it was reset while that was

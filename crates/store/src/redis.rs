@@ -94,6 +94,26 @@ pub(super) struct SharedByWorkers {
     pub(super) clocks: Arc<Clocks>,
 }
 
+/// A state that is copied into a counter.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CopiedState<'s> {
+    pub(super) state: &'s AnyState,
+    /// The latest reset of the counter that was known before the state was read: what was charged
+    /// before that is not in it.
+    pub(super) reset: Option<u64>,
+}
+
+/// What became of a state that was copied into a counter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Seeding {
+    /// The counter had counted less.
+    More,
+    /// It had counted as much.
+    Equal,
+    /// It was reset, and the state may be from before.
+    Refused,
+}
+
 impl RedisStore {
     /// Connects in the background, from tasks of this thread that end when the store is dropped. A
     /// decision may take `decision_timeout`.
@@ -167,14 +187,14 @@ impl RedisStore {
         script::read_state(charge, &reply).map_err(|error| self.bad_reply(&error))
     }
 
-    /// Adds units that were taken locally to a counter.
+    /// Adds units that were taken locally to a counter, after the `reset` of it that is known.
     ///
     /// # Errors
     /// Why Redis is not known to have them.
     pub(super) async fn add(
         &self,
         charge: &Charge<'_>,
-        state: &AnyState,
+        CopiedState { state, reset }: CopiedState<'_>,
         now: Timestamp,
         options: CallOptions<'_>,
     ) -> Result<(), Unanswered> {
@@ -183,6 +203,7 @@ impl RedisStore {
         let Some(call) = script::add(&self.settings.prefix, charge, state, clock) else {
             return Ok(());
         };
+        let call = call.after_reset(reset);
         self.execute_with(partition, &call, options).await.map(drop)
     }
 
@@ -206,22 +227,26 @@ impl RedisStore {
         self.execute(partition, &call, time.deadline).await.map(drop)
     }
 
-    /// Makes a counter count at least what `state` does. Returns whether it had counted less.
+    /// Makes a counter count at least what a state does.
     ///
     /// # Errors
     /// Why it is not known to do so.
     pub(super) async fn seed(
         &self,
         charge: &Charge<'_>,
-        state: &AnyState,
+        CopiedState { state, reset }: CopiedState<'_>,
         time: CallTime,
-    ) -> Result<bool, Unanswered> {
+    ) -> Result<Seeding, Unanswered> {
         let (partition, clock) = self.place(charge, time);
         let Some(call) = script::seed(&self.settings.prefix, charge, state, clock) else {
-            return Ok(false);
+            return Ok(Seeding::Equal);
         };
-        let reply = self.execute(partition, &call, time.deadline).await?;
-        Ok(reply == Value::Int(1))
+        let reply = self.execute(partition, &call.after_reset(reset), time.deadline).await?;
+        Ok(match reply {
+            Value::Int(1) => Seeding::More,
+            Value::Int(2) => Seeding::Refused,
+            _ => Seeding::Equal,
+        })
     }
 
     /// Waits until it is known which servers can be reached, or `deadline`.

@@ -124,6 +124,25 @@ fn mirrored_counters_are_reset_too() {
     assert_fresh(&fleet);
 }
 
+#[test]
+fn what_was_charged_after_a_reset_goes_with_a_caller_who_is_moved() {
+    let upstream = Upstream::start();
+    let [first, second] = [(); 2].map(|()| Redis::start());
+    for by in [0, 1] {
+        [&first, &second].iter().for_each(|redis| drop(redis.command(&["FLUSHALL"])));
+        let fleet = movers(&in_redis(&first), &in_redis(&second), &upstream);
+        let fleet = fleet.each_ref();
+        use_up(&fleet, 1);
+        fleet[by].reset("user:42");
+        fleet.iter().for_each(|proxy| proxy.advance(SECOND));
+        use_up(&fleet, 1);
+        set(&fleet, 100, MoveMode::MoveNow);
+        fleet.iter().for_each(|proxy| proxy.advance(SECOND));
+        fleet[0].get_as("42").assert_status(429);
+        fleet[1].get_as("42").assert_status(429);
+    }
+}
+
 /// Waits until each of two proxies has read what the other one has reset.
 fn wait_until_read(redis: &Redis) {
     let reads = || {

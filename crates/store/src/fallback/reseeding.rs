@@ -18,7 +18,7 @@ use std::{
 use parking_lot::Mutex;
 use tokio::time::Instant;
 use tollgate_clock::Timestamp;
-use tollgate_limit::{AnyState, Charge, DecidedBy, Key, OwnedCharge};
+use tollgate_limit::{Charge, DecidedBy, Key, OwnedCharge};
 use tollgate_settings::StoreKind;
 
 use super::cache::is_lease;
@@ -26,7 +26,7 @@ use crate::{
     Backend, MemoryStore, Store, StoreSettings, Unanswered,
     call_time::CallTime,
     recent::Recent,
-    redis::{Partition, RedisStore, is_made_up},
+    redis::{CopiedState, Partition, RedisStore, is_made_up},
 };
 
 /// Most cached counters whose charges are remembered, so that they can be reseeded in the
@@ -191,11 +191,13 @@ impl Store {
         self.learn_resets(time.deadline).await;
         for charge in charges.iter().filter(|charge| !is_lease(charge)) {
             let generation = self.stores.resets.generation();
+            let reset = self.stores.resets.latest(charge.key.entry);
             let Some(state) = reseeding.counters.state(charge) else { continue };
             // A reply of the old server may have come since.
             let later = self.stores.cache.state(charge);
             for state in later.iter().chain([&state]) {
-                self.reseed_counter(redis, charge, state, time).await?;
+                let copied = CopiedState { state, reset };
+                self.reseed_counter(redis, charge, copied, time).await?;
             }
             // It is cached as before, until the next reply, unless it was reset meanwhile.
             if generation == self.stores.resets.generation() {
@@ -212,7 +214,7 @@ impl Store {
         &self,
         redis: &RedisStore,
         charge: &Charge<'_>,
-        state: &AnyState,
+        copied: CopiedState<'_>,
         time: CallTime,
     ) -> Result<(), Unanswered> {
         // The cached state of a log has all units at the instant of its newest one. A server that
@@ -221,11 +223,11 @@ impl Store {
             let now = self.local_time(time.now);
             let used = |state| Some(charge.quota.standing_of(state, now)?.used);
             let on_server = redis.state(charge, time).await?;
-            if on_server.as_ref().and_then(used) >= used(state) {
+            if on_server.as_ref().and_then(used) >= used(copied.state) {
                 return Ok(());
             }
         }
-        redis.seed(charge, state, time).await.map(drop)
+        redis.seed(charge, copied, time).await.map(drop)
     }
 
     /// Checks whether partitions have other servers, and reseeds some counters that no request has

@@ -11,6 +11,10 @@
 //! reset leaves a marker beside each counter, as long as which the scripts that copy counts refuse
 //! to. The marker lasts longer than a proxy copies without having read the list again.
 //!
+//! What was charged after the reset is copied all the same. Marker and list have the name of the
+//! reset. A proxy that copies names the latest reset of which it had dropped what it remembered
+//! before it read the state, and the scripts let that pass.
+//!
 //! The alternatives: a number that every charge reads along with its counters would cost each of
 //! them another key. Messages by publish and subscribe are lost by a proxy that is reconnecting,
 //! which would need the list all the same.
@@ -32,6 +36,7 @@ use tollgate_limit::Key;
 use super::heartbeat::Duty;
 use crate::{
     Backend, NotReset, Store,
+    recent::Recent,
     redis::{ListedReset, Partition, ResetList},
 };
 
@@ -42,6 +47,13 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// (`COPY_GUARD`) by more than a copy takes.
 const MAX_READ_AGE: Duration = Duration::from_secs(10);
 
+/// Most counters of which the latest reset is known: what others charge after an earlier one may be
+/// refused while its marker lasts.
+const MAX_LATEST: usize = 10_000;
+
+/// How many bits of a reset's name tell it from others of its process.
+const NUMBER_BITS: u32 = 16;
+
 /// What the workers of a process know of counters that were reset.
 #[derive(Debug)]
 pub(crate) struct Resets {
@@ -49,6 +61,10 @@ pub(crate) struct Resets {
     generation: AtomicU64,
     /// The random name of this process.
     name: u64,
+    /// How many resets this process has named.
+    named: AtomicU64,
+    /// The latest resets of counters of which this process has dropped what it remembered.
+    latest: Mutex<Recent<u128, u64, MAX_LATEST>>,
     /// The lists as they were last read, by the number of the store and of the partition.
     known: Mutex<HashMap<(usize, usize), ResetList>>,
     /// When the lists were last read.
@@ -63,6 +79,8 @@ impl Resets {
         Resets {
             generation: AtomicU64::new(0),
             name,
+            named: AtomicU64::new(0),
+            latest: Mutex::default(),
             known: Mutex::default(),
             read: Mutex::default(),
             duty: Arc::default(),
@@ -81,21 +99,42 @@ impl Resets {
         self.generation.fetch_add(1, Ordering::Release);
     }
 
+    /// A name for a reset by this process.
+    fn next_name(&self) -> u64 {
+        let number = self.named.fetch_add(1, Ordering::Relaxed) & ((1 << NUMBER_BITS) - 1);
+        self.name >> NUMBER_BITS << NUMBER_BITS | number
+    }
+
+    /// Notes resets: of their counters nothing is remembered from before.
+    fn note(&self, resets: &[ListedReset]) {
+        let mut latest = self.latest.lock();
+        resets.iter().for_each(|reset| latest.insert(reset.key.entry, reset.by));
+    }
+
+    /// The latest reset of a counter that is known: to be asked before a state is read that is
+    /// copied into it.
+    pub(crate) fn latest(&self, entry: u128) -> Option<u64> {
+        self.latest.lock().get(&entry).copied()
+    }
+
     /// Whether the last read is so recent that markers cover what came after it.
     fn is_recent(&self) -> bool {
         self.read.lock().is_some_and(|at| at.elapsed() < MAX_READ_AGE)
     }
 
-    /// Replaces the list of a partition, and returns the counters in it that other processes have
-    /// reset since it was last read.
-    fn news(&self, at: (usize, Partition), list: ResetList) -> Vec<Key> {
+    /// Replaces the list of a partition, and returns what other processes have reset since it was
+    /// last read, the latest last.
+    fn news(&self, at: (usize, Partition), list: ResetList) -> Vec<ListedReset> {
         let mut known = self.known.lock();
         let before = known.entry((at.0, at.1.index())).or_default();
         let is_new = |(entry, listed): &(&Vec<u8>, &f64)| before.get(*entry) != Some(*listed);
-        let new = list.iter().filter(is_new).filter_map(|(entry, _)| ListedReset::decode(entry));
-        let keys = new.filter(|listed| listed.by != self.name).map(|listed| listed.key).collect();
+        let mut new: Vec<_> = list.iter().filter(is_new).collect();
+        new.sort_by(|one, other| one.1.total_cmp(other.1));
+        let is_own = |listed: &ListedReset| (listed.by ^ self.name) >> NUMBER_BITS == 0;
+        let new = new.into_iter().filter_map(|(entry, _)| ListedReset::decode(entry));
+        let new = new.filter(|listed| !is_own(listed)).collect();
         *before = list;
-        keys
+        new
     }
 }
 
@@ -111,6 +150,7 @@ impl Store {
     /// the call may be repeated.
     pub async fn reset(&self, keys: &[Key]) -> Result<(), NotReset> {
         let deadline = Instant::now() + self.background_timeout();
+        let by = self.stores.resets.next_name();
         let mut by_owner: HashMap<u128, Vec<Key>> = HashMap::new();
         for key in keys {
             by_owner.entry(key.owner).or_default().push(*key);
@@ -119,14 +159,14 @@ impl Store {
         // The store before comes first: of a caller who is being moved, its counters are copied.
         for redis in self.redis() {
             for keys in by_owner.values() {
-                result = result.and(redis.reset(keys, deadline).await);
+                result = result.and(redis.reset(keys, by, deadline).await);
             }
         }
         // Replies from before the deletion that come later are not remembered either.
         self.stores.forget(keys);
-        let by = self.stores.resets.name;
         let listed: Vec<ListedReset> =
             keys.iter().map(|key| ListedReset { key: *key, by }).collect();
+        self.stores.resets.note(&listed);
         for redis in self.redis() {
             result = result.and(redis.announce_resets(&listed, deadline).await);
         }
@@ -156,7 +196,7 @@ impl Store {
     }
 
     /// Drops what this process remembers of counters that other proxies have reset.
-    async fn read_resets(&self, deadline: Instant) {
+    pub(crate) async fn read_resets(&self, deadline: Instant) {
         let resets = &self.stores.resets;
         let begun = Instant::now();
         let backends = [Some(&self.current), self.next.as_ref()];
@@ -166,9 +206,11 @@ impl Store {
             match redis.listed_resets(deadline).await {
                 Ok(lists) => {
                     for (partition, list) in lists {
-                        let keys = resets.news((number, partition), list);
-                        if !keys.is_empty() {
+                        let news = resets.news((number, partition), list);
+                        if !news.is_empty() {
+                            let keys: Vec<Key> = news.iter().map(|listed| listed.key).collect();
                             self.stores.forget(&keys);
+                            resets.note(&news);
                         }
                     }
                     *resets.read.lock() = Some(begun);
@@ -195,7 +237,7 @@ impl Store {
 mod tests {
     use super::*;
 
-    const OWN: u64 = 7;
+    const OWN: u64 = 7 << NUMBER_BITS;
 
     fn listed(entry: u128, by: u64) -> ListedReset {
         ListedReset { key: Key { owner: entry << 64 | 1, entry }, by }
@@ -208,13 +250,16 @@ mod tests {
             entries.iter().map(|(reset, at)| (reset.encode().to_vec(), *at)).collect()
         };
         let [first, second] = [0, 1].map(Partition::at);
-        let other = listed(1, 8);
-        let all = [(other, 100.0), (listed(2, OWN), 100.0)];
-        assert_eq!(resets.news((0, first), list(&all)), [other.key]);
+        let other = listed(1, 8 << NUMBER_BITS);
+        let all = [(other, 100.0), (listed(2, OWN | 3), 100.0)];
+        assert_eq!(resets.news((0, first), list(&all)), [other]);
         assert_eq!(resets.news((0, first), list(&all)), []);
-        assert_eq!(resets.news((0, second), list(&all)), [other.key], "another server's list");
+        assert_eq!(resets.news((0, second), list(&all)), [other], "another server's list");
         // The clock of the server that is primary now may be behind.
-        assert_eq!(resets.news((0, first), list(&[(other, 90.0)])), [other.key], "once more");
+        assert_eq!(resets.news((0, first), list(&[(other, 90.0)])), [other], "once more");
+        let both = [(listed(1, 9 << NUMBER_BITS), 80.0), (listed(1, 8 << NUMBER_BITS), 70.0)];
+        resets.note(&resets.news((0, first), list(&both)));
+        assert_eq!(resets.latest(both[0].0.key.entry), Some(9 << NUMBER_BITS), "the latest");
         assert_eq!(resets.news((0, first), HashMap::from([(vec![1, 2], 3.0)])), []);
     }
 }

@@ -43,7 +43,7 @@ pub(crate) type ResetList = HashMap<Vec<u8>, f64>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ListedReset {
     pub(crate) key: Key,
-    /// The random name of the process that reset it.
+    /// The name of the reset: the random one of the process, but for the last bits.
     pub(crate) by: u64,
 }
 
@@ -65,14 +65,19 @@ impl ListedReset {
 
 impl RedisStore {
     /// Deletes the counters of one owner, and lets nobody copy an earlier count into them for a
-    /// while.
+    /// while. `name` is the reset's own.
     ///
     /// # Errors
     /// Why they may still be there.
-    pub(crate) async fn reset(&self, keys: &[Key], deadline: Instant) -> Result<(), NotReset> {
+    pub(crate) async fn reset(
+        &self,
+        keys: &[Key],
+        name: u64,
+        deadline: Instant,
+    ) -> Result<(), NotReset> {
         let Some(first) = keys.first() else { return Ok(()) };
         self.require_secret().map_err(|_| NotReset::Away)?;
-        let command = script::reset(&self.settings.prefix, keys, COPY_GUARD);
+        let command = script::reset(&self.settings.prefix, keys, name, COPY_GUARD);
         self.repeat(self.partition(first.owner), &command, deadline).await
     }
 

@@ -62,6 +62,8 @@ pub(super) struct Call {
     script: &'static Script,
     keys: SmallVec<[KeyName; 2]>,
     argument: Argument,
+    /// The latest reset of the counter that came before what is copied into it.
+    known_reset: Option<[u8; 8]>,
 }
 
 /// The end of time in scripts: doubles are exact below it.
@@ -129,15 +131,15 @@ pub(super) fn add(
 }
 
 /// The command that deletes counters, which are of one owner, and lets nobody copy an earlier count
-/// into them for `guard`.
-pub(super) fn reset(prefix: &str, keys: &[Key], guard: Duration) -> Cmd {
+/// into them for `guard`. `name` is the reset's own.
+pub(super) fn reset(prefix: &str, keys: &[Key], name: u64, guard: Duration) -> Cmd {
     let mut command = redis::cmd("EVAL");
     command.arg(include_str!("script/reset.lua")).arg(2 * keys.len());
     for key in keys {
         command.arg(key_name(prefix, *key).as_slice());
         command.arg(reset_marker(prefix, *key).as_slice());
     }
-    command.arg(guard.as_millis() as u64);
+    command.arg(guard.as_millis() as u64).arg(name.to_be_bytes().as_slice());
     command
 }
 
@@ -171,7 +173,13 @@ impl Call {
             script: Script::of(operation, charges),
             keys: charges.iter().map(|charge| key_name(prefix, charge.key)).collect(),
             argument,
+            known_reset: None,
         }
+    }
+
+    /// The call by somebody who copies what was charged after this reset of the counter.
+    pub(super) fn after_reset(self, reset: Option<u64>) -> Call {
+        Call { known_reset: reset.map(u64::to_be_bytes), ..self }
     }
 
     /// A call with the record of a charge and the numbers that encode `state`.
@@ -216,6 +224,9 @@ impl Call {
             command.arg(key.as_slice());
         }
         command.arg(argument);
+        if let Some(reset) = &self.known_reset {
+            command.arg(reset.as_slice());
+        }
         command
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     Backend, Store, Unanswered,
     call_time::CallTime,
     fallback::waiting_refunds::Refunds,
-    redis::{CallOptions, LateReply},
+    redis::{CallOptions, CopiedState, LateReply},
 };
 
 /// A write without a reply may be repeated after this time. A reply, or the end of the connection,
@@ -32,6 +32,8 @@ struct Write {
     delta: Option<AnyState>,
     /// What the local counter held when the write began; none: it did not exist.
     state: Option<AnyState>,
+    /// The latest reset of the counter that was known then.
+    reset: Option<u64>,
     /// What is given back after that.
     refunds: Refunds,
 }
@@ -112,7 +114,10 @@ impl Store {
             return None;
         }
         counter.write = WriteState::InFlight(Instant::now() + MAX_IN_DOUBT);
-        Some(Write { charge: counter.charge.clone(), to: counter.to, delta, state, refunds })
+        // Under the lock: a reset that comes later finds nothing of this in the process any more.
+        let reset = self.stores.resets.latest(entry);
+        let charge = counter.charge.clone();
+        Some(Write { charge, to: counter.to, delta, state, reset, refunds })
     }
 
     /// Adds pending charges to the counter in the store.
@@ -142,7 +147,8 @@ impl Store {
                 let CallTime { now, deadline } = time;
                 let (server, late_reply) = (Some(server), Some(late_reply));
                 let options = CallOptions { deadline, server, late_reply };
-                redis.add(&charge, delta, now, options).await
+                let copied = CopiedState { state: delta, reset: write.reset };
+                redis.add(&charge, copied, now, options).await
             }
             Some(Backend::Memory(memory)) => {
                 memory.add(&charge, delta, time.now);

@@ -227,6 +227,29 @@ fn state_of(server: &mut Server, charge: &Charge<'_>) -> AnyState {
 }
 
 #[test]
+fn what_was_charged_before_a_reset_is_not_copied_and_what_was_charged_after_it_is() {
+    let mut server = Server::start();
+    let quota = per_hour(10);
+    let charge = Charge::new(key(0), &quota, 1);
+    let state = Window { used: 4, reset: NOW + HOUR }.to_any();
+    let calls = |known| {
+        [super::seed, super::add]
+            .map(|copy| copy("test", &charge, &state, at(NOW)).unwrap().after_reset(known))
+    };
+    for (reset, stale) in [(7, None), (8, Some(7))] {
+        server.execute(&super::reset("test", &[charge.key], reset, HOUR));
+        let [seed, add] = calls(stale);
+        assert_eq!(server.run(&seed), Value::Int(2), "{reset}");
+        assert_eq!(server.run(&add), Value::Int(0), "{reset}");
+        let [seed, add] = calls(Some(reset));
+        assert_eq!(server.run(&seed), Value::Int(1), "{reset}");
+        assert_eq!(server.run(&add), Value::Int(1), "{reset}");
+        let used = charge_at(&mut server, charge, NOW).decision.outcomes[0].standing.used;
+        assert_eq!(used, 9, "{reset}");
+    }
+}
+
+#[test]
 fn seed_of_a_meter_with_a_coarse_grain_is_exact() {
     let mut server = Server::start();
     let quota = Gcra::new(1_000_000, 24 * HOUR, 1_000_000, 1).unwrap();

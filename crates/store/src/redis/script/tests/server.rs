@@ -89,6 +89,11 @@ impl Server {
         self.connection.req_command(&command).unwrap()
     }
 
+    /// Executes a command that is no call of a script by its hash.
+    pub(super) fn execute(&mut self, command: &Cmd) -> Value {
+        self.connection.req_command(command).unwrap()
+    }
+
     /// What is stored.
     pub(super) fn get(&mut self, prefix: &str, key: Key) -> Value {
         self.on_key("GET", prefix, key)
