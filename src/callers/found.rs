@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use tollgate_clock::Timestamp;
 use tollgate_gate::{hash_descriptor, hash_named_key};
 use tollgate_identity::{CallerByName, Identifier, NameError, Prefixes, ResolvedCaller};
-use tollgate_limit::{Charge, Key, Origin, Stance};
+use tollgate_limit::{Charge, Key, Later, Origin, Stance};
 use tollgate_policy::{Allowance, CallerList, KeyPart, Limit, Override, Policies, Policy, Wanted};
 
 use super::{CallerError, CallerQuery};
@@ -315,6 +315,7 @@ impl<'p> OwnCounters<'p> {
             origin: Origin::Verified,
             fallback: limit.fallback,
             full: limit.full,
+            later: Later::Nothing,
         };
         Row { limit, allowance, tier, is_candidate, charge }
     }

@@ -284,3 +284,79 @@ fn values_of_descriptors_are_bounded_in_redis_too() {
     let made = (0..80).filter(|number| hits(&proxy, &format!("user={number}"), 1).0 == 200);
     assert_eq!(made.count(), 50);
 }
+
+/// A store that decides in this way, with limits of what has happened.
+fn happened(store: &str) -> Proxy {
+    let policy = Policy::before(&Upstream::start())
+        .limits(&[
+            "bytes: { per: descriptor.user, rate: 10/hour }",
+            "known: { per: descriptor.known, rate: 10/hour, verified: true }",
+        ])
+        .section(
+            "rls:\n\
+             \x20 - { domain: edge, when: { key: [user] }, limits: [bytes], charge: always }\n\
+             \x20 - { domain: edge, when: { key: [known] }, limits: [known], charge: always }",
+        );
+    Proxy::with_settings(&format!("{ASKABLE}\nstore: {{ {store} }}"), &[&policy])
+}
+
+#[test]
+fn what_has_happened_has_the_room_of_what_is_admitted() {
+    let redis = Redis::start();
+    let shared = format!(
+        "redis: {{ url: \"{}\", clock: proxy }}, deadline: 10s, unverified_keys: {{ new_per_minute: 50 }}",
+        redis.url()
+    );
+    let own = "memory: { max_keys: 1000 }, unverified_keys: { per_address: 50 }";
+    for store in [own, &shared] {
+        let proxy = happened(store);
+        let counted = (0..80).filter(|user| hits(&proxy, &format!("user={user}"), 1).0 == 200);
+        assert_eq!(counted.count(), 50, "{store}");
+        // Those that are there go on, and looking at others is free.
+        assert_eq!(hits(&proxy, "user=7", 9), (200, 0), "{store}");
+        assert_eq!(hits(&proxy, "user=never", 0), (200, 10), "{store}");
+    }
+    assert_eq!(redis.counters().len(), 50);
+}
+
+/// One that only looks asks for no room, but what has happened beside it does.
+#[test]
+fn look_at_a_counter_takes_it_no_room_that_what_has_happened_needs() {
+    let settings = format!(
+        "{ASKABLE}\nstore: {{ memory: {{ max_keys: 1000 }}, unverified_keys: {{ per_address: 5 }} }}"
+    );
+    let policy = Policy::before(&Upstream::start())
+        .limits(&["both: { per: descriptor.user, rate: 5/minute }"])
+        .section(
+            "rls:\n\
+             \x20 - { domain: edge, when: { key: [user] }, limits: [both] }\n\
+             \x20 - { domain: edge, when: { key: [user, done] }, limits: [both], charge: always }",
+        );
+    let proxy = Proxy::with_settings(&settings, &[&policy]);
+    let counted = (0..9).filter(|user| {
+        let looked = descriptor(&format!("user={user}"), json!({ "hitsAddend": 0 }));
+        let happened = descriptor(&format!("user={user} done=a"), json!({ "hitsAddend": 1 }));
+        asked(&proxy, &[looked, happened]).status == 200
+    });
+    assert_eq!(counted.count(), 5);
+}
+
+#[test]
+fn what_has_happened_is_charged_though_a_counter_beside_it_finds_no_room() {
+    let redis = Redis::start();
+    let shared = format!(
+        "redis: {{ url: \"{}\", clock: proxy }}, deadline: 10s, unverified_keys: {{ new_per_minute: 1 }}",
+        redis.url()
+    );
+    let own = "memory: { max_keys: 1000 }, unverified_keys: { per_address: 1 }";
+    for store in [own, &shared] {
+        let proxy = happened(store);
+        assert_eq!(hits(&proxy, "user=0", 1), (200, 9), "{store}");
+        let both = [
+            descriptor("known=a", json!({ "hitsAddend": 3 })),
+            descriptor("user=1", json!({ "hitsAddend": 1 })),
+        ];
+        assert_eq!(asked(&proxy, &both).status, 429, "{store}");
+        eventually("it is charged", || (hits(&proxy, "known=a", 0) == (200, 7)).then_some(()));
+    }
+}

@@ -1,7 +1,7 @@
 //! The charges that a request is to be made, each with the limit that it is for.
 
 use smallvec::SmallVec;
-use tollgate_limit::{Charge, Key, Origin, Stance};
+use tollgate_limit::{Charge, Key, Later, Origin, Stance};
 use tollgate_policy::{Allowance, Cost, Limit};
 
 /// The charges of a request, and the limits that they are for, in the same order.
@@ -47,7 +47,11 @@ pub enum ChargeRole {
 impl<'p> PlannedLimit<'p> {
     /// A charge of so many units on a counter that `origin` may have made up.
     pub fn charge(&self, key: Key, cost: u32, origin: Origin) -> Charge<'p> {
-        let PlannedLimit { limit, allowance, cost: _, role } = self;
+        let PlannedLimit { limit, allowance, cost: told, role } = self;
+        let later = match told.from_response_header {
+            Some(_) => Later::Cost,
+            None => Later::Nothing,
+        };
         Charge {
             key,
             quota: &allowance.quota,
@@ -57,6 +61,7 @@ impl<'p> PlannedLimit<'p> {
             origin,
             fallback: limit.fallback,
             full: limit.full,
+            later,
         }
     }
 }

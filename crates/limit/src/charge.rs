@@ -23,6 +23,8 @@ pub struct Charge<'p> {
     pub fallback: Fallback,
     /// How it is decided if the process has no room for its counter.
     pub full: WhenFull,
+    /// What may be taken once it is decided.
+    pub later: Later,
 }
 
 impl<'p> Charge<'p> {
@@ -38,12 +40,23 @@ impl<'p> Charge<'p> {
             origin: Origin::Verified,
             fallback: Fallback::Local,
             full: WhenFull::default(),
+            later: Later::default(),
         }
     }
 
     /// Whether it takes anything if it is admitted.
     pub fn takes(&self) -> bool {
         self.cost > 0
+    }
+
+    /// Whether there has to be room for its counter.
+    pub fn needs_counter(&self) -> bool {
+        self.takes() || self.later != Later::Nothing
+    }
+
+    /// Whether the request is refused where its counter finds no room.
+    pub fn must_have_counter(&self) -> bool {
+        self.stance == Stance::Enforce || self.later == Later::Happened
     }
 }
 
@@ -59,20 +72,23 @@ pub struct OwnedCharge {
     origin: Origin,
     fallback: Fallback,
     full: WhenFull,
+    later: Later,
 }
 
 impl From<&Charge<'_>> for OwnedCharge {
     fn from(charge: &Charge<'_>) -> Self {
-        let Charge { key, quota, cost, stance, scope, origin, fallback, full } = *charge;
-        OwnedCharge { quota: quota.clone(), key, cost, stance, scope, origin, fallback, full }
+        let Charge { key, quota, cost, stance, scope, origin, fallback, full, later } = *charge;
+        let quota = quota.clone();
+        OwnedCharge { quota, key, cost, stance, scope, origin, fallback, full, later }
     }
 }
 
 impl OwnedCharge {
     /// The charge.
     pub fn charge(&self) -> Charge<'_> {
-        let &OwnedCharge { ref quota, key, cost, stance, scope, origin, fallback, full } = self;
-        Charge { key, quota, cost, stance, scope, origin, fallback, full }
+        let &OwnedCharge { ref quota, key, cost, stance, scope, origin, fallback, full, later } =
+            self;
+        Charge { key, quota, cost, stance, scope, origin, fallback, full, later }
     }
 }
 
@@ -83,6 +99,19 @@ pub enum Stance {
     Enforce,
     /// The request continues, and only this charge is not taken.
     Observe,
+}
+
+/// What may be taken of a counter once a charge is decided. What costs nothing before needs room for
+/// its counter all the same: else nobody would ask for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Later {
+    /// No more than the charge gives back.
+    #[default]
+    Nothing,
+    /// What a response names.
+    Cost,
+    /// What has happened, whether it fits or not. It denies nothing, but has to be counted.
+    Happened,
 }
 
 /// Who shares the counter of a charge. Charges that may deny, and that one store call cannot decide

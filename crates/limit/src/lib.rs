@@ -49,7 +49,7 @@ pub use self::{
     algorithm::{Algorithm, Bytes, Receipt, State},
     align::Align,
     calendar::{Calendar, CalendarUnit},
-    charge::{Charge, Fallback, Origin, OwnedCharge, Scope, Stance},
+    charge::{Charge, Fallback, Later, Origin, OwnedCharge, Scope, Stance},
     concurrency::{Concurrency, Leases},
     decision::{DecidedBy, Decision, Outcome, Outcomes, Verdict},
     fixed_window::{FixedWindow, Window},

@@ -8,7 +8,9 @@ use std::time::Instant;
 use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
-    Arrival, CallHead, Gate, Program, rate_limit_fields,
+    Arrival, CallHead, Gate, Program,
+    charge_plan::ChargePlan,
+    rate_limit_fields,
     tally::{DecidedCharge, Tally},
 };
 use tollgate_limit::{Charge, Outcome, Standing, Verdict};
@@ -131,6 +133,9 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> Rat
     let decision = store.charge(&plan.charges, now).await;
     let mut standings: Vec<Option<Standing>> = vec![None; plan.charges.len()];
     let mut is_overdrawn = false;
+    if let Err(StoreError::NoRoom(_)) = &decision {
+        take_alone(head, policy, &plan, &afterwards).await;
+    }
     let tally = decision.map(|decision| {
         let is_allowed = decision.verdict == Verdict::Allow;
         let tally = Tally::charged(plan, decision, now, store.unsettled());
@@ -177,6 +182,30 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> Rat
         (None, _) => 200,
     };
     RateLimitAnswer { account: call.end(status), answer }
+}
+
+/// Takes hits that have happened where the counter of another charge finds no room: each that has
+/// room itself.
+async fn take_alone(
+    head: &CallHead<'_, '_>,
+    policy: &Policy,
+    plan: &ChargePlan<'_>,
+    afterwards: &[(usize, Afterwards)],
+) {
+    let (store, now) = (head.gate.store(), head.arrival.now);
+    for (at, later) in afterwards {
+        let planned = plan.limits.get(*at).zip(plan.charges.get(*at));
+        let (Some((planned, charge)), Afterwards::Take(units @ 1..)) = (planned, later) else {
+            continue;
+        };
+        let charge = Charge { cost: 0, ..*charge };
+        let Ok(decision) = store.charge(&[charge], now).await else { continue };
+        for outcome in &decision.outcomes {
+            let charge = Charge { cost: *units, ..charge };
+            store.settle(&charge, outcome, Adjustment::Take, now);
+            head.count_adjustment(policy, planned.limit, Adjustment::Take, *units);
+        }
+    }
 }
 
 /// Takes or gives back hits that need not fit, when the store's clock has `time`, and after earlier

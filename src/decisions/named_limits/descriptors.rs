@@ -3,7 +3,7 @@
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_gate::{charge_plan::ChargePlan, hash_descriptor};
-use tollgate_limit::Stance;
+use tollgate_limit::{Later, Stance};
 use tollgate_policy::{DescriptorCharge, DescriptorRule, KeyValue, Policies, Policy, Wanted};
 use tollgate_wire::envoy::rate_limit::{RateLimitDescriptor, RateLimitRequest};
 
@@ -164,12 +164,9 @@ impl<'p> DescriptorPlan<'p> {
                     add(&mut self.plan, limit, terms, is_for);
                     let charges = first..self.plan.charges.len();
                     if has_happened {
-                        // What has happened denies nothing else.
-                        for charge in
-                            self.plan.charges.get_mut(charges.clone()).into_iter().flatten()
-                        {
-                            charge.stance = Stance::Observe;
-                        }
+                        // It denies nothing else.
+                        let own = self.plan.charges.get_mut(charges.clone());
+                        own.into_iter().flatten().for_each(|own| own.stance = Stance::Observe);
                     }
                     let counter =
                         Counter { limit: limit.position, owner, charges: charges.clone() };
@@ -177,10 +174,26 @@ impl<'p> DescriptorPlan<'p> {
                     charges
                 }
             };
+            if let Some(Afterwards::Take(1..)) = later {
+                self.have_counted(range.clone());
+            }
             self.afterwards.extend(range.clone().filter_map(|at| Some((at, later?))));
             part.charges.extend(range);
         }
         part
+    }
+
+    /// Has charges need a counter, as they are for what has happened: where their limit is enforced,
+    /// the request is refused without it.
+    fn have_counted(&mut self, range: std::ops::Range<usize>) {
+        let planned = self.plan.limits.get(range.clone()).into_iter().flatten();
+        let charges = self.plan.charges.get_mut(range).into_iter().flatten();
+        for (planned, charge) in planned.zip(charges) {
+            charge.later = match planned.role.is_enforced() {
+                true => Later::Happened,
+                false => Later::Cost,
+            };
+        }
     }
 
     /// Has charges deny what does not fit, as their limit says: a descriptor needs them to fit.

@@ -149,3 +149,20 @@ fn client_is_bounded_while_callers_are_moved() {
         assert_bounded(&proxy, name);
     }
 }
+
+/// What costs nothing until the response names a cost.
+#[test]
+fn cost_that_a_response_names_makes_no_more_counters() {
+    let redis = Redis::start();
+    let shared = format!("redis: {{ {} }}", redis.settings());
+    for store in ["memory: { max_keys: 80 }", &shared] {
+        let upstream = Upstream::as_asked();
+        let cost = "cost: { reserve: 0, from_response_header: x-cost }";
+        let proxy = start(store, &policy(&upstream, cost));
+        for key in 0..12 {
+            let answer = proxy.send(by_key(key, "203.0.113.1").costing("2"));
+            assert_eq!(answer.status, if key < 4 { 200 } else { 429 }, "{store}: {key}");
+        }
+    }
+    assert_eq!(redis.counters().len(), 4);
+}

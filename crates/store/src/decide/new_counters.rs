@@ -11,7 +11,7 @@ use std::rc::Rc;
 use parking_lot::Mutex;
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
-use tollgate_limit::{Charge, Decision, Origin, Stance};
+use tollgate_limit::{Charge, Decision, Origin};
 
 use crate::{Backend, NoRoom, Store, StoreError, moving::MoveState, undecided::undecided};
 
@@ -120,9 +120,9 @@ impl Store {
                 continue;
             }
             // A limit that only observes is left out rather than deny a request.
-            match charge.stance {
-                Stance::Enforce => return Err(NoRoom::Minute.into()),
-                Stance::Observe => refused.push(position),
+            match charge.must_have_counter() {
+                true => return Err(NoRoom::Minute.into()),
+                false => refused.push(position),
             }
         }
         match refused.is_empty() {
@@ -152,7 +152,9 @@ impl Store {
 
     fn is_admitted(&self, charge: &Charge<'_>, now: Timestamp) -> bool {
         match charge.origin {
-            Origin::Chosen { by } if charge.takes() && self.may_be_created_in_redis(charge) => {
+            Origin::Chosen { by }
+                if charge.needs_counter() && self.may_be_created_in_redis(charge) =>
+            {
                 self.stores.new_counters.admit(by, charge.key.entry, now)
             }
             _ => true,

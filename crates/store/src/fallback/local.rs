@@ -110,7 +110,7 @@ impl Store {
     /// it: a caller that has used up a limit must not get past it because the store is full.
     fn make_room(&self, charge: &Charge<'_>, now: Timestamp) {
         let local = &self.stores.local;
-        if charge.takes()
+        if charge.needs_counter()
             && local.count(charge).is_none()
             && !self.has_room_for_share(charge, now)
             && let Some(cached) = self.cached(charge)

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
-use tollgate_limit::{Charge, Stance, WhenFull};
+use tollgate_limit::{Charge, WhenFull};
 
 use super::{
     LockedShards, MemoryStore,
@@ -41,11 +41,11 @@ impl MemoryStore {
         now: Timestamp,
     ) -> Result<Omissions, NoRoom> {
         let mut left_out = Omissions::new();
-        let takes = |charge: &&Charge<'_>| charge.takes();
-        if self.make_room(charges.iter().filter(takes), shards, now).is_ok() {
+        let needs = |charge: &&Charge<'_>| charge.needs_counter();
+        if self.make_room(charges.iter().filter(needs), shards, now).is_ok() {
             return Ok(left_out);
         }
-        let needed = charges.iter().filter(takes).filter(|charge| need(charge) == Need::Must);
+        let needed = charges.iter().filter(needs).filter(|charge| need(charge) == Need::Must);
         self.make_room(needed.clone(), shards, now)?;
         let is_new = |charge: &Charge<'_>, shards: &mut LockedShards<'_>| {
             shards.of(charge).is_ok_and(|shard| !shard.knows(charge))
@@ -53,8 +53,9 @@ impl MemoryStore {
         let mut new: SmallVec<[&Charge<'_>; 4]> =
             needed.filter(|charge| is_new(charge, shards)).collect();
         for need_now in [Need::MayPass, Need::Counts] {
-            for (position, charge) in charges.iter().enumerate().filter(|(_, own)| own.takes()) {
-                if need(charge) != need_now || !is_new(charge, shards) {
+            for (position, charge) in charges.iter().enumerate() {
+                let is_due = charge.needs_counter() && need(charge) == need_now;
+                if !is_due || !is_new(charge, shards) {
                     continue;
                 }
                 new.push(charge);
@@ -85,9 +86,9 @@ enum Need {
 }
 
 fn need(charge: &Charge<'_>) -> Need {
-    match (charge.stance, charge.full) {
-        (Stance::Observe, _) => Need::Counts,
-        (Stance::Enforce, WhenFull::Open) => Need::MayPass,
-        (Stance::Enforce, WhenFull::Closed | WhenFull::OpenWhileAlone) => Need::Must,
+    match (charge.must_have_counter(), charge.full) {
+        (false, _) => Need::Counts,
+        (true, WhenFull::Open) => Need::MayPass,
+        (true, WhenFull::Closed | WhenFull::OpenWhileAlone) => Need::Must,
     }
 }

@@ -157,7 +157,7 @@ impl DiskStore {
         if self.may_be_on_disk(shard, charge) {
             return Err(NotCharged::Cold);
         }
-        if charge.takes() && self.is_crowded() {
+        if charge.needs_counter() && self.is_crowded() {
             return Err(NotCharged::Crowded);
         }
         Ok(())
