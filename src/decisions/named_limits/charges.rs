@@ -1,6 +1,6 @@
 //! The charges of a limit that is asked for by name.
 
-use std::{net::IpAddr, str};
+use std::net::IpAddr;
 
 use tollgate_clock::Timestamp;
 use tollgate_gate::charge_plan::{ChargePlan, ChargeRole, PlannedLimit};
@@ -39,14 +39,10 @@ impl<'a> Asker<'a> {
         &self.identifier.hasher
     }
 
-    /// Who may have made up a counter that a program names by this key. The client is the asker; of
-    /// a key that is an address, that address.
-    pub(super) fn origin_of_key(&self, limit: &Limit, key: &[u8]) -> Origin {
-        let address = || str::from_utf8(key).ok()?.parse().ok();
-        match limit.verified {
-            true => Origin::Verified,
-            false => self.chosen_by(address()),
-        }
+    /// Who may have made up a counter that a program names, or that a receipt is for. The client is
+    /// the asker, also of a key that is an address: its own client may have written that.
+    pub(super) fn origin_of_key(&self, limit: &Limit) -> Origin {
+        if limit.verified { Origin::Verified } else { self.chosen_by(None) }
     }
 
     /// Who may have made up a counter for a descriptor with these entries. The client is the asker;
@@ -72,11 +68,6 @@ impl<'a> Asker<'a> {
             Some(IpAddr::V4(_)) if limit.per.parts.iter().all(is_address) => Origin::Address,
             address => self.chosen_by(address),
         }
-    }
-
-    /// Who may have made up a counter that a receipt is for.
-    pub(super) fn origin_of_receipt(&self, limit: &Limit) -> Origin {
-        if limit.verified { Origin::Verified } else { self.chosen_by(None) }
     }
 
     fn chosen_by(&self, address: Option<IpAddr>) -> Origin {

@@ -117,7 +117,7 @@ impl<'p> NamedPlan<'p> {
             seen.push((limit.position, owner));
             let cost = charge.cost.unwrap_or(limit.cost.default);
             let is_for = |own: &KeyValue| matches!(&own.value, Wanted::Text(key) if key.as_bytes() == charge.key);
-            let origin = asker.origin_of_key(limit, charge.key);
+            let origin = asker.origin_of_key(limit);
             let terms = ChargeTerms { owner, cost, now: at.unwrap_or(now), origin };
             add(&mut plan, limit, terms, is_for);
             if at.is_some() && plan.charges.iter().any(|charge| charge.quota.holds_leases()) {

@@ -289,7 +289,7 @@ fn redeemed<'p>(
     let key = Key { owner: taken.o, entry: taken.k };
     let charge = Charge {
         scope: limit.scope(),
-        origin: asker.origin_of_receipt(limit),
+        origin: asker.origin_of_key(limit),
         fallback: limit.fallback,
         full: limit.full,
         ..Charge::new(key, &allowance.quota, taken.c)
