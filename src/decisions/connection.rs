@@ -29,7 +29,7 @@ use tollgate_wire::resp::Replies;
 use super::{
     Engine, Served, Session,
     engine::MAX_REPLIES,
-    stream::{Stream, gone, try_write},
+    stream::{OpenClient, Shown, Stream, gone, try_write},
 };
 
 /// What the connections of a listener share, in one thread.
@@ -64,6 +64,8 @@ const WRITE_TIME: Duration = Duration::from_secs(10);
 const LAST_TIME: Duration = Duration::from_secs(1);
 const LAST_BYTES: u64 = 1 << 20;
 
+const NOT_GOOD: &[u8] = b"-DENIED the client's certificate is no longer valid\r\n";
+
 impl Desk {
     /// Adds what was counted since the last time to what all listeners have counted.
     pub(super) fn publish(&self, published: &mut CommandTotals) {
@@ -82,7 +84,7 @@ impl Bench {
 
 /// Serves a client until it goes, or has to.
 pub(super) async fn serve(
-    (stream, address): (Stream, IpAddr),
+    (OpenClient { stream, shown }, address): (OpenClient, IpAddr),
     id: i64,
     desk: Rc<Desk>,
     mut draining: watch::Receiver<bool>,
@@ -91,7 +93,7 @@ pub(super) async fn serve(
     let _counted = ConnectionCount(Rc::clone(&desk));
     let session = Session::new(id);
     let mut client =
-        Client { stream, address, session, desk, waiting: Vec::new(), unsent: Vec::new() };
+        Client { stream, shown, address, session, desk, waiting: Vec::new(), unsent: Vec::new() };
     let mut deadline = Instant::now() + client.patience(false);
     // No command of a stranger moves its deadline.
     let mut is_stranger = !client.is_known();
@@ -145,6 +147,7 @@ pub(super) async fn serve(
 
 struct Client {
     stream: Stream,
+    shown: Option<Box<Shown>>,
     /// Of the client.
     address: IpAddr,
     session: Session,
@@ -168,6 +171,10 @@ impl Client {
         };
         let Bench { engine, replies, .. } = bench;
         let now = desk.clock.now();
+        if self.shown.as_ref().is_some_and(|shown| !shown.is_good(now)) {
+            self.unsent.extend_from_slice(NOT_GOOD);
+            return Poll::Ready(Ok(Some(Served { ends: true, ..Served::default() })));
+        }
         let served = if self.waiting.is_empty() {
             let served = engine.serve(&mut self.session, input, replies, now);
             self.waiting.extend_from_slice(input.get(served.taken..).unwrap_or_default());

@@ -191,8 +191,8 @@ impl Reception {
                         let is_draining = self.is_draining.clone();
                         let tls = self.settings.listener.tls.clone();
                         connections.spawn_local(async move {
-                            if let Some(stream) = open(stream, tls.as_deref(), &desk.gate).await {
-                                serve((stream, address.ip()), id, desk, is_draining).await;
+                            if let Some(client) = open(stream, tls, &desk.gate).await {
+                                serve((client, address.ip()), id, desk, is_draining).await;
                             }
                             drop(permit);
                         });

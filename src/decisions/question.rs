@@ -1,9 +1,12 @@
 //! What programs and Envoy ask at the listeners of workers, which is no request to be judged.
 
-use http::{Request, Response};
+use http::{HeaderValue, Request, Response, StatusCode, header};
 use tollgate_gate::Gate;
-use tollgate_response::Body;
-use tollgate_upstream::{ClientBody, downstream::Peer};
+use tollgate_response::{Body, GrpcCode, call_error, is_grpc_call, problem};
+use tollgate_upstream::{
+    ClientBody,
+    downstream::{NotGood, Peer},
+};
 
 use super::{
     calls::Operation,
@@ -37,6 +40,9 @@ impl Question {
         peer: &Peer,
     ) -> Response<Body> {
         let (parts, body) = request.into_parts();
+        if let Err(error) = peer.certificate(gate.shared().clock.now()) {
+            return refused(error, is_grpc_call(&parts));
+        }
         match self {
             Question::Program(operation) => {
                 answer_program(gate, operation, &parts, body, peer).await
@@ -44,4 +50,16 @@ impl Question {
             Question::Remote(call) => answer_remote(gate, call, &parts, body, peer).await,
         }
     }
+}
+
+/// What who asks is told once its certificate is no longer good. The connection ends with that,
+/// as one of a client does.
+fn refused(error: NotGood, is_call: bool) -> Response<Body> {
+    let message = error.to_string();
+    if is_call {
+        return call_error(GrpcCode::PermissionDenied, &message);
+    }
+    let mut response = problem(StatusCode::FORBIDDEN, &message);
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }

@@ -1,6 +1,6 @@
 //! A client's connection as bytes, with TLS or without.
 
-use std::{io, time::Duration};
+use std::{io, sync::Arc, time::Duration};
 
 use rustls::HandshakeKind;
 use tokio::{
@@ -10,12 +10,33 @@ use tokio::{
 };
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tokio_util::either::Either;
+use tollgate_clock::Timestamp;
 use tollgate_gate::Gate;
 use tollgate_settings::CurrentTls;
-use tollgate_upstream::downstream::{Handshake, HandshakeFailure, Handshakes};
+use tollgate_upstream::downstream::{ClientChain, Handshake, HandshakeFailure, Handshakes};
 
 /// What a client's bytes come by: the left one as it is, the right one in TLS.
 pub(super) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
+
+/// A client that commands may come from.
+pub(super) struct OpenClient {
+    pub(super) stream: Stream,
+    /// Who it has shown itself to be, if the listener asks for certificates.
+    pub(super) shown: Option<Box<Shown>>,
+}
+
+/// A certificate that a client has shown, and the rules by which it is good.
+pub(super) struct Shown {
+    chain: ClientChain,
+    tls: Arc<CurrentTls>,
+}
+
+impl Shown {
+    /// Whether it is good by the rules that are in force at `now`.
+    pub(super) fn is_good(&self, now: Timestamp) -> bool {
+        self.chain.is_good(&self.tls, now)
+    }
+}
 
 /// How often it is looked whether a client has gone that has sent more.
 const GONE_PAUSE: Duration = Duration::from_millis(250);
@@ -54,13 +75,15 @@ pub(super) async fn gone(stream: &Stream) -> io::Error {
 /// The handshake with a client, if the listener has TLS. None: it failed, and was counted.
 pub(super) async fn open(
     socket: TcpStream,
-    tls: Option<&CurrentTls>,
+    tls: Option<Arc<CurrentTls>>,
     gate: &Gate,
-) -> Option<Stream> {
-    let Some(tls) = tls else { return Some(Either::Left(socket)) };
+) -> Option<OpenClient> {
+    let Some(tls) = tls else {
+        return Some(OpenClient { stream: Either::Left(socket), shown: None });
+    };
     let shared = gate.shared();
     let handshakes = shared.admission.handshakes();
-    let (config, _) = tls.config();
+    let (config, epoch) = tls.config();
     let accepting = TlsAcceptor::from(config).accept(socket);
     let stream = match timeout(shared.timeouts.tls_handshake, accepting).await {
         Ok(Ok(stream)) => stream,
@@ -72,20 +95,25 @@ pub(super) async fn open(
     };
     let connection = stream.get_ref().1;
     let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-    if let Some(chain) = connection.peer_certificates().filter(|_| is_resumed)
-        // It was checked when the session began.
-        && tls.check(chain, shared.clock.now()).is_err()
-    {
-        handshakes.count(Handshake::Failed(HandshakeFailure::ClientCertificate));
-        return None;
+    let now = shared.clock.now();
+    let mut shown = None;
+    if let Some(chain) = connection.peer_certificates() {
+        // It was checked when a session that is resumed began.
+        let is_good = !is_resumed || tls.check(chain, now).is_ok();
+        let read = is_good.then(|| ClientChain::read(chain, &tls, epoch, now)).flatten();
+        let Some(chain) = read else {
+            handshakes.count(Handshake::Failed(HandshakeFailure::ClientCertificate));
+            return None;
+        };
+        shown = Some(Box::new(Shown { chain, tls: Arc::clone(&tls) }));
     }
     let is_tls13 = connection.protocol_version() == Some(rustls::ProtocolVersion::TLSv1_3);
     handshakes.count(Handshake::Done { is_tls13, is_resumed });
-    Some(Either::Right(Box::new(stream)))
+    Some(OpenClient { stream: Either::Right(Box::new(stream)), shown })
 }
 
 /// Counts a failed handshake; a client that just leaves has not failed.
-fn failed(handshakes: &Handshakes, error: &io::Error) -> Option<Stream> {
+fn failed(handshakes: &Handshakes, error: &io::Error) -> Option<OpenClient> {
     if error.kind() == io::ErrorKind::InvalidData {
         let error = error.get_ref().and_then(|error| error.downcast_ref());
         let reason = error.map_or(HandshakeFailure::Other, HandshakeFailure::of);

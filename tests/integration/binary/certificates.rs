@@ -1,6 +1,10 @@
 //! Certificates in files, as they are renewed in production.
 
-use std::{fs, net::SocketAddr};
+use std::{
+    fs,
+    io::{Read, Write},
+    net::SocketAddr,
+};
 
 use super::{Folder, Running, assert_exit, send, text};
 use crate::support::{Signer, Upstream, dial, eventually, get, last_request, seconds};
@@ -150,4 +154,34 @@ fn revoked_certificate_is_refused_from_the_change_of_the_file_on() {
     let output = folder.run(&["check", "tollgate.yaml"]);
     assert_exit(&output, 0);
     assert!(text(&output.stdout).contains("crl.pem` is out of date"), "{output:#?}");
+}
+
+#[test]
+fn program_whose_certificate_was_revoked_may_command_no_more() {
+    let signer = Signer::new();
+    let robot = signer.identity("robot", &[]);
+    let pair = signer.sign("api", &["api.example.com"]);
+    signer.revoke("crl.pem", &[], (1, 2090));
+    let (ca, crl) = (signer.path("ca.pem"), signer.path("crl.pem"));
+    let tls = format!("certificates: [{pair}], client_ca_file: \"{ca}\", crl_file: \"{crl}\"");
+    let listener = format!("{{ address: 127.0.0.2:0, protocol: redis, tls: {{ {tls} }} }}");
+    let settings = format!("decisions: [{listener}]\nreload: {{ poll: 100ms, quiet: 10ms }}");
+    let folder = Folder::with_settings(&Upstream::start(), &settings);
+    let (mut running, _) = Running::serve(&folder);
+    let line = running.wait_for_event("decisions listener is open");
+    let address = line.split("address=").nth(1).and_then(|rest| rest.split(' ').next()).unwrap();
+    let client = signer.client_as((robot.0.clone(), robot.1.clone_key()));
+    let mut stream = dial(address.trim().parse().unwrap(), &client, "api.example.com").unwrap();
+    let mut said = [0; 7];
+    stream.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
+    stream.read_exact(&mut said).unwrap();
+    assert_eq!(&said, b"+PONG\r\n");
+
+    signer.revoke("crl.pem", &[&robot], (2, 2090));
+    running.wait_for_event("certificates of clients are checked anew");
+    stream.write_all(b"*1\r\n$4\r\nPING\r\n").unwrap();
+    let mut rest = Vec::new();
+    let _ = stream.read_to_end(&mut rest);
+    let told = b"-DENIED the client's certificate is no longer valid\r\n";
+    assert_eq!(String::from_utf8_lossy(&rest), String::from_utf8_lossy(told));
 }

@@ -82,6 +82,11 @@ fn is_served(proxy: &Proxy, client: &Arc<ClientConfig>) -> bool {
 /// Sends a request on a connection that stays open, and returns its answer.
 fn request(stream: &mut TlsStream) -> String {
     stream.write_all(b"GET / HTTP/1.1\r\nhost: api.example.com\r\n\r\n").unwrap();
+    read_answer(stream)
+}
+
+/// The head of an answer whose body is read, too.
+fn read_answer(stream: &mut TlsStream) -> String {
     let mut answer = Vec::new();
     let mut byte = [0];
     while !answer.ends_with(b"\r\n\r\n") {
@@ -337,4 +342,40 @@ fn broken_list_is_reported_and_the_old_one_stays() {
     let problems = proxy.renew_certificates(&listener).unwrap_err();
     assert!(problems.contains("cannot read"), "{problems}");
     assert!(!case.clients(&case.robot).iter().any(|client| is_served(&proxy, client)));
+}
+
+#[test]
+fn open_connection_of_a_program_whose_certificate_has_expired_gets_no_other_answer() {
+    let case = Case::new();
+    let pair = case.signer.sign("api", &["api.example.com"]);
+    let ca = case.signer.path("ca.pem");
+    let tls = format!("tls: {{ certificates: [{pair}], client_ca_file: \"{ca}\" }}");
+    let settings = format!(
+        "workers: 1\ndecisions: [{{ address: 127.0.0.1:0, protocol: http, {tls} }}, \
+         {{ address: 127.0.0.1:0, protocol: grpc, {tls} }}]"
+    );
+    let policy = Policy::before(&case.upstream)
+        .limits(&["asked: { per: key, rate: 9/hour, verified: true }"]);
+    for (listener, question, before) in [
+        (0, "GET /v1/standing?limit=asked&key=a HTTP/1.1\r\nhost: a\r\n\r\n", 200),
+        (0, "POST /v1/charge HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n", 400),
+        (1, "POST /json HTTP/1.1\r\nhost: a\r\ncontent-length: 0\r\n\r\n", 400),
+        (1, "GET /unknown HTTP/1.1\r\nhost: a\r\n\r\n", 404),
+    ] {
+        let proxy = Proxy::with_settings(&settings, &[&policy]);
+        let short = case.signer.identity_until(FRESH, "robot", &[]);
+        let [_, client] = case.clients(&short);
+        let mut stream = dial(proxy.asked_at(listener), &client, "api.example.com").unwrap();
+        let mut ask = || {
+            stream.write_all(question.as_bytes()).unwrap();
+            read_answer(&mut stream)
+        };
+        let answer = ask();
+        assert!(answer.starts_with(&format!("HTTP/1.1 {before} ")), "{question}: {answer}");
+        proxy.advance(AGES);
+        let answer = ask();
+        assert!(answer.starts_with("HTTP/1.1 403 "), "{question}: {answer}");
+        assert!(answer.contains("connection: close"), "{question}: {answer}");
+        assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "{question}");
+    }
 }
