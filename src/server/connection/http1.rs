@@ -8,12 +8,12 @@
 //! that is left then. There is another engine when something comes.
 
 use std::{
-    cell::RefCell,
+    cell::{Cell, RefCell},
     convert::Infallible,
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
-    task::Poll,
+    task::{Context, Poll},
     time::Duration,
 };
 
@@ -22,7 +22,7 @@ use http_body_util::BodyExt;
 use hyper::{server::conn::http1, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tokio::{io::AsyncWriteExt, time::timeout};
-use tollgate_clock::deadline::{Deadline, TICK};
+use tollgate_clock::deadline::{Deadline, TICK, Ticker};
 use tollgate_response::Rejection;
 use tollgate_upstream::{
     ClientBody,
@@ -40,6 +40,9 @@ use crate::server::socket::{CLOSE_TIMEOUT, Reading, Socket};
 /// How long a connection is idle before its buffers are given back. To make them again takes an
 /// eighth of the instructions of a request, which busy connections are to be spared.
 const REST_AFTER: Duration = TICK.saturating_mul(2);
+/// How long a response that has begun may pause once its client sends nothing more: it may have
+/// closed its connection, which is all that this shows.
+const PAUSE: Duration = Duration::from_secs(1);
 /// Least room for what is read and written. The engine has one bound for both.
 const MIN_BUFFER_BYTES: usize = 40 * 1024;
 /// What the engine reads beyond a head that is as large as it may be.
@@ -73,8 +76,11 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         socket.check_http1(Rc::clone(&framing), served, in_flight, may_half_close);
     let writing = socket.writing();
     let ticker = Rc::clone(deadline.ticker());
+    // Requests whose response has begun.
+    let begun = Rc::new(Cell::new(0));
     let service = service_fn(|request: Request<_>| {
         let ordinal = exchange.count();
+        let begun = Rc::clone(&begun);
         let verdict = framing.borrow().verdict(ordinal);
         let exchange = Rc::clone(&exchange);
         let ticker = Rc::clone(&ticker);
@@ -89,6 +95,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
             let response = Rc::clone(&exchange).respond(request, verdict, pace, in_flight);
             let mut response = response.await?;
             exchange.keep_tunnel(&mut response);
+            begun.set(ordinal);
             if ticker.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 response.headers_mut().insert(header::CONNECTION, CLOSE.clone());
             }
@@ -105,6 +112,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let mut step = Step::Head { number: 0 };
     let mut read_rate = ReadRate::default();
     let mut is_draining = false;
+    let mut pause = Pause::default();
     let faults = exchange.gate.shared().admission.faults();
     loop {
         let mut connection = builder.serve_connection(TokioIo::new(socket), &service);
@@ -132,9 +140,20 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
                 Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEnd::Broken),
                 Poll::Pending => {}
             }
-            if exchange.in_flight.get() == 0 && is_half_closed.replace(false) {
+            match (is_half_closed.get(), exchange.in_flight.get()) {
+                (false, _) => {}
                 // The engine is to read the end that was kept from it.
-                context.waker().wake_by_ref();
+                (true, 0) => {
+                    is_half_closed.set(false);
+                    context.waker().wake_by_ref();
+                }
+                (true, _) if begun.get() < exchange.served.get() || writing.stalled().is_some() => {
+                    pause = Pause::default();
+                }
+                (true, _) if pause.poll_over(writing.bytes(), &ticker, context) => {
+                    return Poll::Ready(ConnectionEnd::Broken);
+                }
+                (true, _) => {}
             }
             let framing = framing.borrow();
             let number = exchange.served.get();
@@ -206,6 +225,28 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         }
         socket = connection.into_parts().io.into_inner();
         wait_without_engine(&mut socket, &deadline, is_draining).await;
+    }
+}
+
+/// How long a response writes nothing whose client sends nothing more.
+#[derive(Default)]
+struct Pause {
+    /// None: no such response was seen.
+    deadline: Option<Deadline>,
+    /// Bytes that the client had taken when it began.
+    since: u64,
+}
+
+impl Pause {
+    /// Whether it lasts too long, with so many bytes taken by now.
+    fn poll_over(&mut self, bytes: u64, ticker: &Rc<Ticker>, context: &mut Context<'_>) -> bool {
+        let is_known = self.deadline.is_some();
+        let deadline = self.deadline.get_or_insert_with(|| ticker.deadline());
+        if !is_known || self.since != bytes {
+            self.since = bytes;
+            deadline.set(PAUSE);
+        }
+        deadline.poll_passed(context)
     }
 }
 

@@ -283,3 +283,26 @@ fn clock_that_goes_back_delays_no_request() {
     held.read().assert_status(200);
     proxy.get_as("alice").assert_status(200);
 }
+
+#[test]
+fn client_that_closes_while_it_waits_for_the_rest_of_a_response_counts_no_longer() {
+    for head in ["content-length: 9\r\n\r\nhe", "transfer-encoding: chunked\r\n\r\n2\r\nhe\r\n"] {
+        let upstream = Upstream::scripted(move |exchange| {
+            exchange.write(format!("HTTP/1.1 200 OK\r\n{head}"));
+            exchange.wait_for_close();
+        });
+        let proxy = proxy(&upstream, ONE);
+        let mut client = begin(&proxy, &get("/").by("alice"));
+        client.read_head().assert_status(200);
+        // All that has come is read, so that closing is no more than an end.
+        if head.starts_with("content-length") {
+            assert_eq!(client.read_bytes(2), b"he");
+        } else {
+            assert_eq!(client.read_chunk().as_deref(), Some(&b"he"[..]));
+        }
+        proxy.get_as("alice").assert_status(429);
+        client.end();
+        proxy.wait_until_logged(" aborted");
+        assert_eq!(proxy.used("alice", "inflight"), 0);
+    }
+}
