@@ -94,7 +94,16 @@ const PROMISES: &[Promise] = &[
     },
     Promise {
         page: "docs/policy.md",
-        words: "there such an escape is 400, and so is a path with dot segments or repeated slashes",
+        words: "there an escape in what the pattern spells out is 400",
+        at: &[
+            (FRONT, Not("what comes in here is forwarded as the pattern spells it")),
+            (ASKERS, By("askers::targets::asker_is_refused_an_escape_in_what_a_route_spells_out")),
+            NO_PATH,
+        ],
+    },
+    Promise {
+        page: "docs/policy.md",
+        words: "so is a path with dot segments or repeated slashes",
         at: &[
             (FRONT, Not("what comes in here is forwarded in its normal form")),
             (
@@ -174,7 +183,7 @@ const PROMISES: &[Promise] = &[
     },
     Promise {
         page: "docs/decisions.md",
-        words: "Escapes may be written in any way: `/%61`, `%c3` and `%C3`",
+        words: "Escapes may be written in any way (`/%61`, `%c3` and `%C3`)",
         at: &[
             (FRONT, By("askers::targets::target_whose_characters_are_spelled_otherwise_is_judged")),
             (

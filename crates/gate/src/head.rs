@@ -111,6 +111,17 @@ impl<'r> Head<'r> {
         check_same_segments(self.uri.path(), &self.path)
     }
 
+    /// Checks that a server which gets the path as it came finds in it what its route spells out.
+    ///
+    /// # Errors
+    /// [`TargetError::NotNormal`].
+    pub(super) fn check_spelled_out(&self, route: &Route) -> Result<(), TargetError> {
+        match route.path.is_spelled_out_by(self.uri.path(), &self.path, route.reading) {
+            true => Ok(()),
+            false => Err(TargetError::NotNormal),
+        }
+    }
+
     /// What a route is chosen by, of a client at this address.
     pub fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
         policy::Request {

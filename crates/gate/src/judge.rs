@@ -14,7 +14,7 @@ use tollgate_limit::Verdict;
 use tollgate_policy::Policy;
 use tollgate_response::Rejection;
 use tollgate_store::Store;
-use tollgate_wire::target::{Form, TargetError};
+use tollgate_wire::target::Form;
 
 use super::{
     Shared,
@@ -95,8 +95,8 @@ impl Judge {
             // Like the policy's deny list, it costs the client nothing: there is nothing to guess.
             route.addresses.admit(client.address)?;
             // A proxy that asks forwards the path as it came.
-            if is_asked && head.path_for(route) != head.path {
-                return Err(TargetError::NotNormal.into());
+            if is_asked {
+                head.check_spelled_out(route)?;
             }
             // A body that is too large is refused before the caller is identified or charged.
             if route.max_body.is_some_and(|most| declared_bytes(client.headers) > most) {
@@ -135,6 +135,9 @@ impl Judge {
         state.cors = Some(cors);
         if let Some(route) = route {
             route.addresses.admit(input.client.address)?;
+            if input.is_asked {
+                input.head.check_spelled_out(route)?;
+            }
         }
         if let Action::Forward(_) = &action {
             let identifier = &self.shared.identifier;

@@ -128,6 +128,13 @@ pub fn with_decoded<'p>(part: &'p str, characters: &[u8]) -> Cow<'p, str> {
     decode_where(part, |byte| characters.contains(&byte))
 }
 
+/// Whether a part of a path escapes an unreserved character, or one of these: servers that match a
+/// path before they decode it take it for another one.
+pub fn escapes_needlessly(part: &str, reserved: &[u8]) -> bool {
+    let is_needless = |byte| is_unreserved(byte) || reserved.contains(&byte);
+    matches!(decode_where(part, is_needless), Cow::Owned(_))
+}
+
 /// Decodes the escapes of some ASCII characters in a text whose escapes are well-formed.
 fn decode_where(text: &str, is_decoded: impl Fn(u8) -> bool) -> Cow<'_, str> {
     // Most have none.

@@ -64,7 +64,7 @@ fn target_whose_characters_are_spelled_otherwise_is_judged() {
         "/public",
         "/public/",
         "/public/y?a=//b/../c",
-        "/%70ublic/y",
+        "/public/%79",
         "/public/caf%c3%a9",
         "/public/caf%C3%A9",
         "/public/a%20b",
@@ -95,5 +95,66 @@ fn escaped_slash_is_no_slash_to_the_proxy_that_asks() {
         assert_eq!(status(&kept, "/public/a%2fb"), 200, "{door:?}");
         assert_eq!(status(&decoded, "/public/a%2Fb"), 400, "{door:?}");
         assert_eq!(status(&decoded, "/public/a/b"), 200, "{door:?}");
+    }
+}
+
+/// Express, for one, matches before it decodes: it takes `/users/%70ublic` for `/users/:id`.
+#[test]
+fn asker_is_refused_an_escape_in_what_a_route_spells_out() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).routes(&[
+        "{ match: { path: /users/public }, auth: none, limits: [] }",
+        "{ match: { path: /users/@me }, auth: none, limits: [] }",
+        "{ match: { path: /caf%C3%A9 }, auth: none, limits: [] }",
+        "{ match: { path: \"/shops/{id}/open\" }, auth: none, limits: [] }",
+        "{ match: { path: /** }, auth: required, limits: [] }",
+    ]);
+    let proxy = Proxy::with_settings(Door::LISTENERS, &[&policy]);
+    for (target, expected) in [
+        ("/users/public", 200),
+        ("/users/%70ublic", 400),
+        ("/users/publi%63/", 400),
+        ("/%75sers/public", 400),
+        ("/users/%40me", 400),
+        ("/users/@me", 200),
+        ("/caf%C3%A9", 200),
+        ("/caf%c3%a9", 200),
+        ("/shops/%61/open", 200),
+        ("/shops/a%40b/open", 200),
+        ("/shops/a/%6fpen", 400),
+        ("/elsewhere/%61", 401),
+    ] {
+        for door in Door::ASKERS {
+            let judged = door.judge(&proxy, &get(target), CLIENT);
+            assert_eq!(judged.status, expected, "{door:?} {target}");
+        }
+    }
+    for door in [Door::Http1, Door::Http2] {
+        let judged = door.judge(&proxy, &get("/users/%70ublic"), CLIENT);
+        assert_eq!(judged.status, 200, "{door:?}");
+        assert_eq!(upstream.last().target, "/users/public", "{door:?}");
+    }
+}
+
+/// What a framework takes for the path of a route is held to the same.
+#[test]
+fn asker_may_escape_a_parameter_of_what_a_framework_reads_otherwise() {
+    let upstream = Upstream::start();
+    for (framework, targets) in [
+        ("express", [("/Users/%40bob", 200), ("/Users/b%6Fb/", 200), ("/U%73ers/bob", 400)]),
+        ("spring", [("/users;x/%40bob", 200), ("/users%3Bx/bob", 400), ("/%75sers;x/bob", 400)]),
+        ("rails", [("/users/%40bob.json", 200), ("/users/b%6Fb", 200), ("/user%73/a.json", 400)]),
+        ("php", [("/users/%40bob", 200), ("/index.php/users/%40bob", 400), ("/users/bob", 200)]),
+    ] {
+        let policy = Policy::before(&upstream)
+            .upstream(&upstream, &format!("paths: {framework}"))
+            .routes(&["{ match: { path: \"/users/{id}\" }, auth: none, limits: [] }"]);
+        let proxy = Proxy::with_settings(Door::LISTENERS, &[&policy]);
+        for (target, expected) in targets {
+            for door in Door::ASKERS {
+                let judged = door.judge(&proxy, &get(target), CLIENT);
+                assert_eq!(judged.status, expected, "{framework} {door:?} {target}");
+            }
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use tollgate_wire::target::with_decoded;
+use tollgate_wire::target::{escapes_needlessly, with_decoded};
 
 use super::{PathPattern, Segment, segments};
 use crate::{
@@ -17,6 +17,14 @@ const RESERVED: &[u8] = b"!$&'()*+,;=:@";
 
 /// The same, where a semicolon is the start of parameters, and an escaped one is data.
 const RESERVED_BUT_SEMICOLON: &[u8] = b"!$&'()*+,=:@";
+
+/// Those that mean the same escaped, to servers that read paths so.
+fn reserved_in(reading: &PathReading) -> &'static [u8] {
+    match reading.matrix_params {
+        MatrixParams::Keep => RESERVED,
+        MatrixParams::Strip | MatrixParams::Query => RESERVED_BUT_SEMICOLON,
+    }
+}
 
 /// The path of a request, as servers of different kinds may take it.
 #[derive(Clone, Copy, Debug)]
@@ -104,10 +112,7 @@ impl PathPattern {
         if !path.contains('%') {
             return Cow::Borrowed(path);
         }
-        let reserved = match reading.matrix_params {
-            MatrixParams::Keep => RESERVED,
-            MatrixParams::Strip | MatrixParams::Query => RESERVED_BUT_SEMICOLON,
-        };
+        let reserved = reserved_in(reading);
         let decoded = |part| with_decoded(part, reserved);
         // Where parameters are taken out, segments of nothing else are.
         let read = reading.without_parameters(path);
@@ -125,6 +130,42 @@ impl PathPattern {
             true => Cow::Owned(pieces.by_ref().collect::<Vec<_>>().join("/")),
             false => Cow::Borrowed(path),
         }
+    }
+
+    /// Whether servers that are asked for a path as its client has spelled it, `raw`, find in it
+    /// what the pattern spells out. It takes the path, whose normal form has the same segments.
+    ///
+    /// Such a server may match before it decodes, and what it takes `/users/%70ublic` for is
+    /// `/users/{id}`. Where it takes the path for another one, that is to be seen in it, too. Not
+    /// every version of a framework takes a semicolon for the query.
+    pub fn is_spelled_out_by(&self, raw: &str, path: &str, reading: PathReading) -> bool {
+        if reading.matrix_params == MatrixParams::Query && split_query(path).1.is_some() {
+            return false;
+        }
+        if !raw.contains('%') {
+            return true;
+        }
+        let read = reading.without_parameters(path);
+        let has_all = segments(&read).count() == segments(path).count();
+        let is_in_place = has_all && (self.matches(&read) || self.is_in_place(&read, &reading));
+        let reserved = reserved_in(&reading);
+        let mut escaped =
+            segments(raw).enumerate().filter(|(_, own)| escapes_needlessly(own, reserved));
+        !escaped.any(|(at, _)| !is_in_place || self.spells(at))
+    }
+
+    /// Whether each segment of the form by which the pattern takes a path is the beginning of that
+    /// segment of the path: nothing before the end is left out.
+    fn is_in_place(&self, read: &str, reading: &PathReading) -> bool {
+        let forms = reading.forms(read);
+        let Some(form) = forms.iter().find(|form| self.matches_form(form, reading)) else {
+            return true;
+        };
+        let folded = reading.fold(read);
+        segments(form).zip(segments(&folded)).all(|(own, whole)| {
+            let rest = whole.strip_prefix(own);
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+        })
     }
 
     /// Whether one form of a path matches.
