@@ -6,6 +6,7 @@
 use std::ops::ControlFlow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
+use tollgate_identity::tells_an_address;
 use tollgate_response::{Body, Rejection};
 use tollgate_upstream::downstream::Peer;
 use tollgate_wire::forward_auth::{AskError, Asker, restore};
@@ -29,7 +30,12 @@ pub(super) fn asked_about(parts: &mut Parts, peer: &Peer) -> Result<Option<Asker
     if !asked.askers.contains(peer.address) {
         return Err(AskError::NotAnAsker.into());
     }
-    Ok(Some(restore(parts)?))
+    let asker = restore(parts)?;
+    // Else its client would count as the proxy itself.
+    match tells_an_address(&parts.headers) {
+        true => Ok(Some(asker)),
+        false => Err(AskError::Malformed("x-forwarded-for").into()),
+    }
 }
 
 /// What a client, or the proxy that asks, gets for a judged request; else, where the request is

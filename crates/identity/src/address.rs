@@ -117,6 +117,12 @@ pub fn address_told(asker: IpAddr, headers: &HeaderMap, trusted: &TrustedProxies
     walk(canonical(asker), lines.flat_map(x_forwarded_for), trusted)
 }
 
+/// Whether a proxy that asks has told no address of the client, or one that can be read.
+pub fn tells_an_address(headers: &HeaderMap) -> bool {
+    let last = headers.get_all(&X_FORWARDED_FOR).iter().next_back();
+    last.is_none_or(|line| x_forwarded_for(line).next().flatten().is_some())
+}
+
 /// The lengths of the address prefixes that count as one client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Prefixes {

@@ -53,7 +53,7 @@ use tollgate_limit::KeyHasher;
 pub use self::{
     address::{
         ForwardedField, Prefixes, TrustedProxies, address_behind, address_told, canonical,
-        client_address, counted_address,
+        client_address, counted_address, tells_an_address,
     },
     api_keys::{ApiKey, ApiKeyError, ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
     assumed_caller::AssumedCaller,

@@ -90,3 +90,21 @@ fn envoy_keeps_what_a_trusted_proxy_says() {
     let goes = |name: &str| judged.removed.iter().any(|own| own == name);
     assert!(!goes("x-real-ip") && !goes("x-forwarded-host") && goes("forwarded"), "{judged:?}");
 }
+
+#[test]
+fn asker_whose_address_of_a_client_cannot_be_read_is_refused() {
+    let upstream = Upstream::start();
+    let settings = format!("{}\ntrusted_proxies: [10.9.0.0/16]", Door::LISTENERS);
+    let proxy = Proxy::with_settings(&settings, &[&policy(&upstream)]);
+    for door in [Door::Forward, Door::Nginx] {
+        for told in ["unknown", "", "203.0.113.1, unknown", "203.0.113.1,", "0.0.0.0", "_hidden"] {
+            let judged = door.judge(&proxy, &get("/free"), told);
+            assert_eq!(judged.status, 400, "{door:?} {told:?}");
+        }
+        // What comes before the client's own address is of its making.
+        for told in ["unknown, 203.0.113.1", "203.0.113.1:4711", "unknown, 10.9.0.1"] {
+            let judged = door.judge(&proxy, &get("/free"), told);
+            assert_eq!(judged.status, 200, "{door:?} {told:?}");
+        }
+    }
+}
