@@ -30,9 +30,9 @@ impl<'r, 'p> SoundRequest<'r, 'p> {
         now: Timestamp,
     ) -> Result<Self, Rejection> {
         let (head, policy) = Head::read(parts, policies)?;
-        if inbound.asker.is_some() {
+        if let Some(asker) = inbound.asker {
             head.check_forwarded_as_it_came()?;
-            check_aliases(&parts.headers, policy)?;
+            check_aliases(&parts.headers, policy, asker)?;
         }
         if let (Some(Asker::Forward | Asker::Nginx), Some(policy)) = (inbound.asker, policy) {
             // These cannot be told to take a field out.
@@ -55,8 +55,13 @@ impl<'r, 'p> SoundRequest<'r, 'p> {
 ///
 /// # Errors
 /// [`IdentityAlias`].
-fn check_aliases(headers: &HeaderMap, policy: Option<&Policy>) -> Result<(), IdentityAlias> {
+fn check_aliases(
+    headers: &HeaderMap,
+    policy: Option<&Policy>,
+    asker: Asker,
+) -> Result<(), IdentityAlias> {
     // All upstreams of a policy have the same. Without a policy nothing is forwarded.
     let upstream = policy.and_then(|policy| policy.upstreams.first());
-    upstream.map_or(Ok(()), |upstream| check_identity_aliases(headers, &upstream.own_headers))
+    let Some(upstream) = upstream else { return Ok(()) };
+    check_identity_aliases(headers, &upstream.own_headers, asker == Asker::Envoy)
 }

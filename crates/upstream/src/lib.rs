@@ -69,8 +69,9 @@ pub use self::{
     error::{ExchangeError, RequestBodyError, UpstreamBodyError, UpstreamError},
     group::{Choice, Group, Load, Member},
     headers::{
-        ConnectionNamesProtectedField, Forwarding, IdentityAlias, check_connection,
-        check_identity_aliases, clean_request, clean_request_of_envoy, clean_response,
+        ConnectionNamesProtectedField, FAMILIES_OF_PROXIES, Forwarding, IdentityAlias,
+        NAMES_OF_PROXIES, check_connection, check_identity_aliases, clean_request,
+        clean_request_of_envoy, clean_response,
     },
     http1::ChunkError,
     keeper::Keeper,

@@ -1,6 +1,13 @@
 //! The client's address, as a proxy that asks names it, and fields in which its client does.
 
-use crate::support::{Door, Policy, Proxy, Request, Upstream, get};
+use std::fs;
+
+use tollgate_upstream::{FAMILIES_OF_PROXIES, NAMES_OF_PROXIES};
+
+use crate::{
+    docs::root,
+    support::{Door, Policy, Proxy, Request, Upstream, get},
+};
 
 /// An allow list, and a limit by address.
 fn policy(upstream: &Upstream) -> Policy {
@@ -105,6 +112,43 @@ fn asker_whose_address_of_a_client_cannot_be_read_is_refused() {
         for told in ["unknown, 203.0.113.1", "203.0.113.1:4711", "unknown, 10.9.0.1"] {
             let judged = door.judge(&proxy, &get("/free"), told);
             assert_eq!(judged.status, 200, "{door:?} {told:?}");
+        }
+    }
+}
+
+/// Each removes, or sets itself, what the proxy removes.
+#[test]
+fn shipped_files_of_askers_remove_what_the_proxy_removes() {
+    let read = |file: &str| {
+        let text = fs::read_to_string(root().join("config/beside").join(file)).unwrap();
+        text.to_ascii_lowercase()
+    };
+    let families = FAMILIES_OF_PROXIES.iter().flat_map(|(begin, ends)| {
+        ends.iter().map(move |end| (format!("{begin}{end}"), format!("{begin}*")))
+    });
+    let others = ["forwarded", "x-original-url", "x-rewrite-url", "proxy"];
+    let named =
+        NAMES_OF_PROXIES.iter().chain(&others).map(|name| (name.to_string(), String::new()));
+    let all: Vec<(String, String)> = named.chain(families).collect();
+    let nginx = read("nginx/nginx.conf");
+    let caddy = read("caddy/Caddyfile");
+    let haproxy = read("haproxy/haproxy.cfg");
+    let traefik = read("traefik/dynamic.yml");
+    let envoy = read("envoy/authorize.yaml");
+    for (name, family) in &all {
+        let begin = family.trim_end_matches('*');
+        assert!(nginx.contains(&format!("proxy_set_header {name} ")), "nginx: {name}");
+        let of_caddy = [name, family].map(|own| format!("request_header -{own}\n"));
+        assert!(of_caddy.iter().any(|line| caddy.contains(line)), "Caddy: {name}");
+        let of_haproxy = [format!("{name}\n"), format!("{begin} -m beg\n")];
+        let is_there = |line: &String| haproxy.contains(&format!("del-header {line}"));
+        assert!(of_haproxy.iter().any(is_there), "HAProxy: {name}");
+        // Traefik and Envoy write these themselves.
+        if !["x-real-ip", "x-forwarded-prefix"].contains(&&**name) {
+            assert!(traefik.contains(&format!(" {name}: \"\"\n")), "Traefik: {name}");
+        }
+        if !["x-envoy-external-address", "x-forwarded-client-cert"].contains(&&**name) {
+            assert!(envoy.contains(&format!("{{ remove: {name} }}")), "Envoy: {name}");
         }
     }
 }

@@ -44,11 +44,40 @@ fn alias_of_an_identity_field_is_refused_by_every_asker() {
 fn other_names_with_marks_are_nobodys_alias() {
     let upstream = Upstream::start();
     let proxy = proxy(&upstream);
-    for name in ["session_id", "x_request_source", "x-amz-meta-a.b", "x-caller-emails", "client_ip"]
-    {
+    for name in ["session_id", "x_request_source", "x-amz-meta-a.b", "x-caller-emails"] {
         for door in Door::ALL {
             let judged = door.judge(&proxy, &get("/").field(name, "a"), CLIENT);
             assert_eq!(judged.status, 200, "{door:?} {name}");
+        }
+    }
+}
+
+/// They are taken out of what comes in here, and by Envoy; nginx and others cannot be told to.
+#[test]
+fn alias_of_a_field_that_ends_here_is_refused_where_it_cannot_be_taken_out() {
+    let upstream = Upstream::start();
+    let proxy = proxy(&upstream);
+    for name in [
+        "x.real.ip",
+        "x_real_ip",
+        "x-real.ip",
+        "client_ip",
+        "remote_addr",
+        "remote_user",
+        "x_ssl_client_verify",
+        "x.original.url",
+        "true~client~ip",
+    ] {
+        for door in [Door::Forward, Door::Nginx] {
+            let judged = door.judge(&proxy, &get("/").field(name, "10.0.0.1"), CLIENT);
+            assert_eq!(judged.status, 400, "{door:?} {name}");
+        }
+        let judged = Door::Envoy.judge(&proxy, &get("/").field(name, "10.0.0.1"), CLIENT);
+        assert_eq!(judged.status, 200, "{name}");
+        assert!(judged.removed.iter().any(|own| own == name), "{name} stays: {judged:?}");
+        for door in [Door::Http1, Door::Http2] {
+            assert_eq!(door.judge(&proxy, &get("/").field(name, "10.0.0.1"), CLIENT).status, 200);
+            assert_eq!(upstream.last().fields.all(name), [""; 0], "{door:?} {name}");
         }
     }
 }

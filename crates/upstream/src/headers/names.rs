@@ -66,12 +66,17 @@ pub(crate) fn ends_at_envoy(
 }
 
 /// Whether servers that make a variable of its name take a client's field for one in which a proxy
-/// names the caller, or its address.
-pub(crate) fn is_alias(name: &str, is_identity_field: impl Fn(&str, Spelled) -> bool) -> bool {
+/// names the caller, or its address; or, `anywhere`, for any that ends here.
+pub(crate) fn is_alias(
+    name: &str,
+    anywhere: bool,
+    is_identity_field: impl Fn(&str, Spelled) -> bool,
+) -> bool {
     let is_own = |name: &str| {
         is_reserved(name)
             || name.starts_with("x-forwarded-")
             || is_identity_field(name, Spelled::Alike)
+            || anywhere && is_dropped(name, None)
     };
     match variable(name) {
         Variable::Plain => false,
@@ -97,45 +102,98 @@ fn is_dropped(name: &str, trusted: Option<ForwardedField>) -> bool {
     }
 }
 
+/// Names as a list, and as a question.
+macro_rules! names_of_proxies {
+    ($($name:literal),+ $(,)?) => {
+        /// Fields in which proxies and content delivery networks send the client's address, how it
+        /// connected or who it is, or from which servers read that.
+        pub const NAMES_OF_PROXIES: &[&str] = &[$($name),+];
+
+        fn is_named(name: &str) -> bool {
+            matches!(name, $($name)|+)
+        }
+    };
+}
+
+names_of_proxies! {
+    "x-real-ip",
+    "x-client-ip",
+    "x-cluster-client-ip",
+    "x-forwarded",
+    "x-original-forwarded-for",
+    "x-originating-ip",
+    "x-remote-ip",
+    "x-remote-addr",
+    "x-envoy-external-address",
+    "x-appengine-user-ip",
+    "x-azure-clientip",
+    "x-azure-socketip",
+    "x-nf-client-connection-ip",
+    "x-vercel-forwarded-for",
+    "x-proxyuser-ip",
+    "x-true-client-ip",
+    "x-host",
+    "remote-user",
+    "client-ip",
+    "remote-addr",
+    "forwarded-for",
+    "proxy-client-ip",
+    "wl-proxy-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+    "cf-connecting-ipv6",
+    "cf-pseudo-ipv4",
+    "cloudfront-viewer-address",
+    "do-connecting-ip",
+    "fastly-client-ip",
+    "fly-client-ip",
+    "incap-client-ip",
+}
+
+/// Beginnings of more such names, each with ends that are in use: for proxies that cannot remove
+/// fields by the beginning of a name.
+pub const FAMILIES_OF_PROXIES: [(&str, &[&str]); 2] = [
+    (
+        "x-forwarded-",
+        &[
+            "access-token",
+            "by",
+            "client-cert",
+            "email",
+            "groups",
+            "prefix",
+            "preferred-username",
+            "scheme",
+            "ssl",
+            "user",
+        ],
+    ),
+    (
+        "x-ssl-",
+        &[
+            "cert",
+            "cipher",
+            "client-cert",
+            "client-cn",
+            "client-dn",
+            "client-fingerprint",
+            "client-i-dn",
+            "client-issuer",
+            "client-s-dn",
+            "client-serial",
+            "client-subject",
+            "client-verify",
+            "issuer",
+            "protocol",
+            "subject",
+        ],
+    ),
+];
+
 /// Whether proxies and content delivery networks send the client's address, how it connected or who
 /// it is in a field of this name, or servers read that from it.
 pub(super) fn is_of_a_proxy(name: &str) -> bool {
-    matches!(
-        name,
-        "x-real-ip"
-            | "x-client-ip"
-            | "x-cluster-client-ip"
-            | "x-forwarded"
-            | "x-original-forwarded-for"
-            | "x-originating-ip"
-            | "x-remote-ip"
-            | "x-remote-addr"
-            | "x-envoy-external-address"
-            | "x-appengine-user-ip"
-            | "x-azure-clientip"
-            | "x-azure-socketip"
-            | "x-nf-client-connection-ip"
-            | "x-vercel-forwarded-for"
-            | "x-proxyuser-ip"
-            | "x-true-client-ip"
-            | "x-host"
-            | "remote-user"
-            | "client-ip"
-            | "remote-addr"
-            | "forwarded-for"
-            | "proxy-client-ip"
-            | "wl-proxy-client-ip"
-            | "true-client-ip"
-            | "cf-connecting-ip"
-            | "cf-connecting-ipv6"
-            | "cf-pseudo-ipv4"
-            | "cloudfront-viewer-address"
-            | "do-connecting-ip"
-            | "fastly-client-ip"
-            | "fly-client-ip"
-            | "incap-client-ip"
-    ) || name.starts_with("x-forwarded-")
-        || name.starts_with("x-ssl-")
+    is_named(name) || FAMILIES_OF_PROXIES.iter().any(|(begin, _)| name.starts_with(begin))
 }
 
 /// What a field comes to in servers that make a variable of its name (RFC 3875 section 4.1.18).
