@@ -4,6 +4,7 @@ use std::{net::IpAddr, time::Duration};
 
 use tollgate_clock::Timestamp;
 use tollgate_gate::{Gate, Program};
+use tollgate_store::StoreError;
 use tollgate_wire::resp::{Arguments, Replies, parse_integer};
 
 use super::{
@@ -177,6 +178,8 @@ async fn give_back(gate: &Gate, receipt: &str, program: Program<'_>) -> Outcome 
 /// An error as clients of Redis know them: a word in capitals first.
 fn message_of(error: &CallError) -> String {
     let kind = match error {
+        // A 429 over HTTP: others are served.
+        CallError::Store(StoreError::NoRoom(reason)) if reason.is_clients_fault() => "LIMITED",
         CallError::Store(_)
         | CallError::NotReset(_)
         | CallError::Receipt(ReceiptError::Store(_)) => "UNAVAILABLE",

@@ -181,21 +181,24 @@ fn slow_reader_holds_itself_and_nobody_else() {
 /// The program with limits that programs charge, and where that is: HTTP and Redis.
 fn serve_named() -> (Folder, Running, SocketAddr, SocketAddr) {
     let http = free_address();
-    let folder = Folder::with_settings(
-        &Upstream::start(),
-        &format!(
-            "decisions: [{{ address: \"{http}\", protocol: http }}, {{ address: 127.0.0.1:0, protocol: \
-             redis }}]"
-        ),
-    );
+    let folder = named(&format!(
+        "decisions: [{{ address: \"{http}\", protocol: http }}, {{ address: 127.0.0.1:0, protocol: \
+         redis }}]"
+    ));
+    let (mut running, _) = Running::serve(&folder);
+    let redis = asked_at(&mut running);
+    (folder, running, http, redis)
+}
+
+/// A configuration with these settings, and limits that are charged by name.
+fn named(settings: &str) -> Folder {
+    let folder = Folder::with_settings(&Upstream::start(), settings);
     let file = folder.path().join("policies/api.yaml");
     let policy = fs::read_to_string(&file).unwrap();
     let limits =
         "limits:\n  mail: { per: key, rate: 3/hour }\n  slots: { per: key, concurrent: 1 }\n";
     fs::write(&file, policy.replace("limits:\n", limits)).unwrap();
-    let (mut running, _) = Running::serve(&folder);
-    let redis = asked_at(&mut running);
-    (folder, running, http, redis)
+    folder
 }
 
 #[test]
@@ -447,4 +450,19 @@ fn resets_of_programs_are_logged_with_who_asked_and_why() {
     let told = talk.say(&encoded("TG.RESET mail eu WHEN now"));
     assert!(told[0].starts_with("-ERR syntax error: write WHY"), "{told:?}");
     assert_eq!(talk.say(&encoded("TG.RESET mail eu")), ["OK"]);
+}
+
+/// As 429 over HTTP: others are served, and trying again at once is of no use.
+#[test]
+fn program_that_has_too_many_keys_is_told_so_and_not_that_nothing_answers() {
+    let folder = named(
+        "decisions: [{ address: 127.0.0.1:0, protocol: redis }]\n\
+         store: { unverified_keys: { per_address: 1 } }",
+    );
+    let (mut running, _) = Running::serve(&folder);
+    let mut talk = Talk::with(asked_at(&mut running));
+    assert_eq!(talk.say(&encoded("TG.CHARGE mail a"))[0], "1");
+    let told = talk.say(&encoded("TG.CHARGE mail b"));
+    assert!(told[0].starts_with("-LIMITED no room for another counter: the client"), "{told:?}");
+    assert_eq!(talk.say(&encoded("TG.CHARGE mail a"))[0], "1");
 }
