@@ -438,6 +438,19 @@ const PROMISES: &[Promise] = &[
     // Responses of servers.
     Promise {
         page: "docs/hardening.md",
+        words: "A route's `response_headers` change them, too",
+        at: &[
+            (
+                &[Http1],
+                By("forwarding::connections::interim_responses_are_changed_as_the_route_says"),
+            ),
+            (&[Http2], Not("interim responses end here")),
+            (ASKERS, Not("responses stay with the proxy that asks")),
+            (OTHERS, Not("nothing is forwarded")),
+        ],
+    },
+    Promise {
+        page: "docs/hardening.md",
         words: "such as 103 Early Hints, go on where server and client speak HTTP/1.1",
         at: &[
             (

@@ -174,6 +174,9 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         let may_be_slow = format == Format::Grpc && upstream.protocol == Protocol::Http2;
         let counted = self.line.as_mut().filter(|_| !body.incoming.is_end_stream());
         let received = counted.map(|line| line.meter.count_body());
+        if let Some(interim) = &body.interim {
+            interim.set_edits(self.state.interim_edits());
+        }
         ClientBody { max_bytes: self.state.max_body(), received, may_be_slow, ..body }
     }
 

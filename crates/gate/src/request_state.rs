@@ -1,11 +1,12 @@
 //! What is known about a request while it is judged and after, and what is to be done with it.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
-use http::{HeaderValue, Method, StatusCode, header};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use tollgate_identity::Identity;
-use tollgate_policy::{Cors, Policy, Protocol, Responses, Route, Upstream};
+use tollgate_policy::{Cors, HeaderEdits, Policy, Protocol, Responses, Route, Upstream};
 use tollgate_response::{Format, Rejection};
+use tollgate_upstream::downstream::InterimEdits;
 
 use super::{head::Target, tally::Tally};
 
@@ -67,6 +68,15 @@ impl<'p> RequestState<'p> {
             // A preflight request, which takes no token and has no body.
             None => Some(0),
         }
+    }
+
+    /// What the route changes in interim responses; none: nothing.
+    pub(super) fn interim_edits(&self) -> Option<InterimEdits> {
+        let (policy, route) = self.policy.zip(self.route)?;
+        let hidden: Vec<HeaderName> = policy.cost_headers(route).cloned().collect();
+        let edits = &route.response_headers;
+        let is_any = !hidden.is_empty() || **edits != HeaderEdits::default();
+        is_any.then(|| InterimEdits { hidden, edits: Arc::clone(edits) })
     }
 
     /// Whether the route leads to servers that speak HTTP/2, which gRPC needs.

@@ -237,6 +237,11 @@ impl Policy {
         self.core.into_iter().chain(others)
     }
 
+    /// Whether an escaped slash is a part of its segment, and goes on as it is.
+    pub fn keeps_encoded_slashes(&self) -> bool {
+        self.encoded_slash == EncodedSlash::Keep
+    }
+
     /// The response fields that say what requests on a route have cost.
     pub fn cost_headers<'p>(&'p self, route: &'p Route) -> impl Iterator<Item = &'p HeaderName> {
         let limits = route.limits.iter().filter_map(|at| self.limits.get(*at));
@@ -283,7 +288,7 @@ pub struct Route {
     /// What is changed about the head of a request, at last.
     pub request_headers: HeaderEdits,
     /// What is changed about the head of an upstream's response, at first.
-    pub response_headers: HeaderEdits,
+    pub response_headers: Arc<HeaderEdits>,
 }
 
 /// How responses are made.

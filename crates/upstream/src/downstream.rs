@@ -19,7 +19,7 @@ pub use self::{
     faults::{Fault, Faults},
     handshakes::{Handshake, HandshakeFailure, Handshakes},
     in_flight::InFlight,
-    interim::Interim,
+    interim::{Interim, InterimEdits},
     pace::{PART_BYTES, Pace},
     peer::{NotGood, Peer},
     writing::Writing,

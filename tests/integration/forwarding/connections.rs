@@ -259,3 +259,21 @@ fn client_that_breaks_off_its_upload_breaks_it_for_the_upstream() {
     // The worker goes on.
     proxy.get("/%00").assert_status(400);
 }
+
+#[test]
+fn interim_responses_are_changed_as_the_route_says() {
+    let hint = "HTTP/1.1 103 Early Hints\r\nlink: </a.css>\r\nx-inside: a\r\n\r\n";
+    let upstream = Upstream::scripted(move |exchange| {
+        exchange.write(hint);
+        exchange.answer_ok();
+    });
+    let policy = Policy::before(&upstream).routes(&[
+        "{ match: { path: /** }, limits: [], response_headers: { remove: [x-inside], set: { x-by: us } } }",
+    ]);
+    let proxy = Proxy::start(&policy);
+    let mut client = proxy.connect();
+    client.write(get("/").to_bytes());
+    let interim = client.read_head();
+    interim.assert_status(103).assert_field("link", "</a.css>").assert_no_field("x-inside");
+    client.read().assert_status(200).assert_field("x-by", "us");
+}

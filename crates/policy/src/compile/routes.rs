@@ -140,7 +140,7 @@ impl Compiler<'_> {
             upgrades,
             rewrite: rewrite?,
             request_headers,
-            response_headers,
+            response_headers: Arc::new(response_headers),
         };
         Some((matcher, route))
     }

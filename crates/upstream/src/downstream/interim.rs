@@ -1,9 +1,13 @@
 //! Interim responses (1xx) on their way from a server to a client, both in HTTP/1.1 (RFC 9110
 //! section 15.2): beside the protocol engine of the client's connection, which sends none.
 
-use std::cell::{Cell, RefCell};
+use std::{
+    cell::{Cell, RefCell},
+    sync::Arc,
+};
 
-use http::Response;
+use http::{HeaderName, Response};
+use tollgate_policy::HeaderEdits;
 
 /// Interim responses that the client's socket is to send before anything else.
 #[derive(Default)]
@@ -11,6 +15,16 @@ pub struct Interim {
     heads: RefCell<Vec<u8>>,
     /// Whether the engine has nothing left of an earlier response.
     is_between: Cell<bool>,
+    /// What the latest request's route changes in them; none: nothing.
+    edits: RefCell<Option<InterimEdits>>,
+}
+
+/// What is changed in interim responses, as in the response itself.
+pub struct InterimEdits {
+    /// Fields that are between the server and this proxy.
+    pub hidden: Vec<HeaderName>,
+    /// What the route says.
+    pub edits: Arc<HeaderEdits>,
 }
 
 impl Interim {
@@ -20,7 +34,13 @@ impl Interim {
         if !self.is_between.get() {
             return;
         }
-        let (head, ()) = response.into_parts();
+        let (mut head, ()) = response.into_parts();
+        if let Some(InterimEdits { hidden, edits }) = &*self.edits.borrow() {
+            for name in hidden {
+                head.headers.remove(name);
+            }
+            edits.apply(&mut head.headers);
+        }
         let reason = head.status.canonical_reason().unwrap_or_default();
         let line = format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16());
         let mut heads = self.heads.borrow_mut();
@@ -31,6 +51,11 @@ impl Interim {
             }
         }
         heads.extend_from_slice(b"\r\n");
+    }
+
+    /// What is changed in those to the next request from now on.
+    pub fn set_edits(&self, edits: Option<InterimEdits>) {
+        self.edits.replace(edits);
     }
 
     /// What is to be sent.
