@@ -17,8 +17,13 @@ pub(super) fn partly_served(policy: &Policy, asked_by: &[AskProtocol]) -> Vec<St
             line(route, "forwards its requests by rules of its own", &unchanged),
         ]
     };
-    policy.routes.iter().flat_map(of_route).flatten().collect()
+    let keeps = policy.keeps_encoded_slashes() && !asked_by.is_empty();
+    let kept = keeps.then(|| ENCODED_SLASH.to_owned());
+    kept.into_iter().chain(policy.routes.iter().flat_map(of_route).flatten()).collect()
 }
+
+const ENCODED_SLASH: &str = "a proxy that asks gets leave to forward `%2F` (`encoded_slash: keep`): \
+                             it must take it for a part of a segment, too";
 
 /// None: there is nothing to say.
 fn line(route: &Route, what: &str, parts: &[String]) -> Option<String> {

@@ -107,6 +107,34 @@ fn settings_that_an_asker_does_not_serve_are_named_route_by_route() {
     }
 }
 
+/// It forwards the path as it came, and may take an escaped slash for one.
+#[test]
+fn check_notes_that_an_asker_passes_escaped_slashes_on() {
+    let folder = Folder::before(&Upstream::start());
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let settings = folder.path().join("tollgate.yaml");
+    let plain = fs::read_to_string(&settings).unwrap();
+    for (paths, protocol, is_noted) in [
+        ("keep", "http", true),
+        ("keep", "grpc", true),
+        ("keep", "redis", false),
+        ("decode", "http", false),
+    ] {
+        fs::write(&file, format!("{policy}\npaths: {{ encoded_slash: {paths} }}\n")).unwrap();
+        let asked = format!("\ndecisions: [{{ address: 127.0.0.1:0, protocol: {protocol} }}]\n");
+        fs::write(&settings, format!("{plain}{asked}")).unwrap();
+        let output = folder.run(&["check", "tollgate.yaml"]);
+        assert_exit(&output, 0);
+        let printed = text(&output.stdout);
+        assert_eq!(
+            printed.contains("leave to forward `%2F`"),
+            is_noted,
+            "{paths} {protocol}: {printed}"
+        );
+    }
+}
+
 /// Once for all upstreams, and nothing where it is said.
 #[test]
 fn check_notes_that_nothing_says_what_reads_the_paths() {
