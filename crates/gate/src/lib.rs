@@ -292,6 +292,7 @@ impl Gate {
             let trace = self.begin_trace(&parts, peer, has_trusted_ids, arrival);
             let inbound = Inbound { peer, asker, address, request_id, trace: trace.as_deref() };
             let request = form.and_then(|_| {
+                self.check_size(&parts, asker)?;
                 SoundRequest::check(&parts, &snapshot.policies, inbound, arrival.now)
             });
 
@@ -333,6 +334,18 @@ impl Gate {
                 guard.send(&self.upstreams, &snapshot, destination, outgoing).await
             };
             self.conclude(guard, reply, inbound, arrival, &audience)
+        }
+    }
+
+    /// Holds a head that another proxy tells to what one that comes in here is held to.
+    ///
+    /// # Errors
+    /// The [`Violation`].
+    fn check_size(&self, parts: &Parts, asker: Option<Asker>) -> Result<(), Violation> {
+        let limits = &self.shared().limits;
+        match asker {
+            None => Ok(()),
+            Some(_) => limits.head.check(parts, limits.http2.header_list as usize),
         }
     }
 

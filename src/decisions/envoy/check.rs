@@ -86,7 +86,8 @@ fn head(http: HttpRequest) -> Result<Parts, AskError> {
             return Ok(());
         }
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| malformed())?;
-        fields.append(name, HeaderValue::from_bytes(value).map_err(|_| malformed())?);
+        let value = HeaderValue::from_bytes(value).map_err(|_| malformed())?;
+        fields.try_append(name, value).map_err(|_| malformed())?;
         Ok(())
     };
     for (name, value) in &headers {

@@ -3,6 +3,7 @@
 use crate::support::{
     Door, Policy, Proxy, Upstream,
     frames::{ENHANCE_YOUR_CALM, Frames, PING, frame},
+    get,
 };
 
 #[test]
@@ -16,4 +17,34 @@ fn flood_at_a_listener_for_decisions_ends_its_connection() {
         assert!(error.is_none_or(|error| error == ENHANCE_YOUR_CALM), "{error:?}");
         assert!(is_ended || error.is_some(), "listener {listener} never ended it");
     }
+}
+
+/// Whether it comes in here, or another proxy tells it.
+#[test]
+fn head_is_held_to_the_same_size_at_every_door() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::with_settings(Door::LISTENERS, &[&Policy::before(&upstream)]);
+    let many = (0..101).fold(get("/"), |asked, at| asked.field(&format!("x-{at}"), "a"));
+    for (request, expected) in [
+        (many, 431),
+        (get("/").field("x-large", &"a".repeat(17 * 1024)), 431),
+        (get(&format!("/{}", "a".repeat(9 * 1024))), 414),
+        (get(&format!("/{}", "a".repeat(7 * 1024))), 200),
+    ] {
+        for door in Door::ALL {
+            let judged = door.judge(&proxy, &request, "203.0.113.9");
+            assert_eq!(judged.status, expected, "{door:?}: {} bytes", request.to_bytes().len());
+        }
+    }
+}
+
+/// More fields than a map of them can hold.
+#[test]
+fn flood_of_fields_in_a_question_of_envoy_is_refused() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::with_settings(Door::LISTENERS, &[&Policy::before(&upstream)]);
+    let many = (0..40_000).fold(get("/"), |asked, at| asked.field(&format!("x{at}"), ""));
+    let code = Door::Envoy.refusal(&proxy, &many, "203.0.113.9");
+    assert_eq!(code.as_deref(), Some("3"), "INVALID_ARGUMENT");
+    assert_eq!(Door::Envoy.judge(&proxy, &get("/"), "203.0.113.9").status, 200);
 }

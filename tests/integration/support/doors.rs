@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use bytes::Bytes;
 use http::Version;
 use tollgate_wire::envoy::{
     HeaderValue, HeaderValueOption,
@@ -81,6 +82,13 @@ impl Door {
         }
     }
 
+    /// The code of gRPC by which a question of Envoy is refused.
+    pub(crate) fn refusal(self, proxy: &Proxy, request: &Request, from: &str) -> Option<String> {
+        let answer = asked_by_envoy(proxy, request, from);
+        let code = answer.headers().get("grpc-status")?;
+        Some(code.to_str().unwrap().to_owned())
+    }
+
     /// What a proxy asks by fields.
     fn question(self, request: &Request, from: &str) -> Request {
         let question = match self {
@@ -109,7 +117,7 @@ fn of_response(response: super::Response) -> Judged {
     Judged { status, fields: fields.collect(), removed: Vec::new() }
 }
 
-fn of_envoy(proxy: &Proxy, request: &Request, from: &str) -> Judged {
+fn asked_by_envoy(proxy: &Proxy, request: &Request, from: &str) -> http::Response<Bytes> {
     let fields = request.fields.iter().map(|(name, value)| HeaderValue::new(name, value));
     let http = HttpRequest {
         method: request.method.to_owned(),
@@ -132,7 +140,11 @@ fn of_envoy(proxy: &Proxy, request: &Request, from: &str) -> Judged {
         .header("te", "trailers")
         .body(frame::written(&question))
         .unwrap();
-    let answer = http2(proxy.asked_at(1), vec![call]).remove(0);
+    http2(proxy.asked_at(1), vec![call]).remove(0)
+}
+
+fn of_envoy(proxy: &Proxy, request: &Request, from: &str) -> Judged {
+    let answer = asked_by_envoy(proxy, request, from);
     let answer: CheckResponse = frame::read(answer.body())
         .unwrap_or_else(|error| panic!("{error}: {:?}", answer.headers()));
     match answer.http_response.unwrap() {
