@@ -435,6 +435,32 @@ const PROMISES: &[Promise] = &[
             NO_FIELDS,
         ],
     },
+    Promise {
+        page: "docs/hardening.md",
+        words: "of more than 19 digits** ends its stream with PROTOCOL_ERROR",
+        at: &[
+            (&[Http1], Not("there it is 400, as any length that is too large")),
+            (&[Http2], By("http2::requests::length_of_more_than_19_digits_ends_its_stream")),
+            (
+                &[Forward, Nginx, Envoy, Descriptors, Programs],
+                Not("workers serve these listeners, by the code of HTTP/2 above"),
+            ),
+            (&[Commands, Admin], Not("it speaks no HTTP/2")),
+        ],
+    },
+    Promise {
+        page: "docs/hardening.md",
+        words: "Such a request has no response, and no line in the log",
+        at: &[
+            (&[Http1], Not("there it is 400, as any length that is too large")),
+            (&[Http2], By("http2::requests::length_of_more_than_19_digits_ends_its_stream")),
+            (
+                &[Forward, Nginx, Envoy, Descriptors, Programs],
+                Not("workers serve these listeners, by the code of HTTP/2 above"),
+            ),
+            (&[Commands, Admin], Not("it speaks no HTTP/2")),
+        ],
+    },
     // Responses of servers.
     Promise {
         page: "docs/hardening.md",

@@ -3,8 +3,8 @@
 use crate::support::{
     Policy, Proxy, Upstream,
     frames::{
-        CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, GET, HEADERS, POST, block, field,
-        frame, head,
+        CONTINUATION, DATA, END_HEADERS, END_STREAM, Frames, GET, HEADERS, POST, PROTOCOL_ERROR,
+        RST_STREAM, block, field, frame, head,
     },
 };
 
@@ -54,6 +54,19 @@ fn length_that_is_no_number_is_refused() {
     }
     assert_eq!(upstream.count(), 0);
     assert!(proxy.into_log().contains(" 400 "), "what is refused is logged");
+}
+
+#[test]
+fn length_of_more_than_19_digits_ends_its_stream() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let mut frames = Frames::open(proxy.address());
+    let fields = [&POST[..], &[("content-length", "10000000000000000000")]].concat();
+    frames.write(head(1, 0, &fields));
+    let reset = frames.read_until(|frame| frame.stream == 1).unwrap();
+    assert_eq!((reset.kind, reset.error()), (RST_STREAM, PROTOCOL_ERROR));
+    frames.assert_alive(3);
+    assert!(!proxy.into_log().contains("POST"), "there is no line");
 }
 
 #[test]
