@@ -72,7 +72,7 @@ const FLOORS: &[(&str, &[Room])] = &[
                holds: "counters in the process, and on its disk: what is on disk comes into memory first" },
         Room { name: "redis", below: &[],
                holds: "counters in Redis, its servers, and the lists that proxies keep there" },
-        Room { name: "moving", below: &[],
+        Room { name: "moving", below: &["redis"],
                holds: "callers moved from one store to another" },
         Room { name: "fleet", below: &["moving", "redis"],
                holds: "what proxies that share a Redis know of each other, and have in common" },

@@ -15,14 +15,14 @@ use crate::{
 /// such as `<`; with these decoded, it is still a valid one.
 const RESERVED: &[u8] = b"!$&'()*+,;=:@";
 
-/// The same, where a semicolon is the start of parameters, and an escaped one is data.
+/// The same, where a semicolon is the start of the query, and an escaped one is data.
 const RESERVED_BUT_SEMICOLON: &[u8] = b"!$&'()*+,=:@";
 
 /// Those that mean the same escaped, to servers that read paths so.
 fn reserved_in(reading: &PathReading) -> &'static [u8] {
     match reading.matrix_params {
-        MatrixParams::Keep => RESERVED,
-        MatrixParams::Strip | MatrixParams::Query => RESERVED_BUT_SEMICOLON,
+        MatrixParams::Keep | MatrixParams::Strip => RESERVED,
+        MatrixParams::Query => RESERVED_BUT_SEMICOLON,
     }
 }
 
@@ -96,15 +96,18 @@ impl PathPattern {
     ///
     /// A server that matches paths before it decodes them takes `/users/%40me` for
     /// `/users/{id}`, although the route is `/users/@me`: so it gets the latter. What the servers
-    /// take for the query is one, because not every version of a framework does.
+    /// take for parameters or the query is that, because not every version of a framework takes it
+    /// so.
     pub fn spell<'p>(&self, path: &'p str, reading: PathReading) -> Cow<'p, str> {
         match (reading.matrix_params, split_query(path)) {
             (MatrixParams::Query, (before, Some(query))) => {
                 Cow::Owned(format!("{}?{query}", self.spell_path(before, &reading)))
             }
-            (MatrixParams::Query | MatrixParams::Keep | MatrixParams::Strip, _) => {
-                self.spell_path(path, &reading)
-            }
+            (MatrixParams::Strip, _) => match with_decoded(path, b";") {
+                Cow::Borrowed(path) => self.spell_path(path, &reading),
+                Cow::Owned(path) => Cow::Owned(self.spell_path(&path, &reading).into_owned()),
+            },
+            (MatrixParams::Query | MatrixParams::Keep, _) => self.spell_path(path, &reading),
         }
     }
 
@@ -144,6 +147,10 @@ impl PathPattern {
         }
         if !raw.contains('%') {
             return true;
+        }
+        let hides_parameters = || raw.contains("%3b") || raw.contains("%3B");
+        if reading.matrix_params == MatrixParams::Strip && hides_parameters() {
+            return false;
         }
         let read = reading.without_parameters(path);
         let has_all = segments(&read).count() == segments(path).count();

@@ -100,7 +100,8 @@ fn what_a_pattern_spells_out_is_forwarded_so() {
         (Framework::Fastify, "/users/@me", "/users/%40me;%40;x", "/users/@me?%40;x"),
         // Data, to servers that look for parameters first.
         (Framework::Fastify, "/a;b/{x}", "/a%3Bb/%3B", "/a%3Bb/%3B"),
-        (Framework::Spring, "/a;b/@", "/a%3Bb/%40", "/a%3Bb/@"),
+        // Not all of those that look for parameters do it first.
+        (Framework::Spring, "/users/{id}", "/users/7%3Bx/", "/users/7;x/"),
         (Framework::Spring, "/users/@me", "/;x/users/%40me;y", "/;x/users/@me;y"),
     ] {
         let pattern = PathPattern::parse(pattern).unwrap();

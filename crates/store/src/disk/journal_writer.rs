@@ -216,3 +216,15 @@ fn is_long(disk: &Disk, journal: &Journal, times: u64) -> bool {
     let waiting = disk.waiting_bytes.load(Ordering::Relaxed);
     waiting >= times * MEMTABLE_BYTES || journal.complete >= times * JOURNAL_BYTES
 }
+
+/// Begins the journal that is written first; none: that is tried again with the first flush.
+pub(super) fn begin_journal(opened: &OpenFolder) -> Option<Journal> {
+    let begun = opened.journals.begin().and_then(|journal| {
+        // Empty ones of earlier starts.
+        if opened.tree.waiting_bytes() == 0 && opened.tree.waiting_parts() == 0 {
+            opened.journals.end_before(journal.id)?;
+        }
+        Ok(journal)
+    });
+    begun.inspect_err(|error| tracing::warn!(%error, "no journal can be begun")).ok()
+}

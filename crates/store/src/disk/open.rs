@@ -18,9 +18,10 @@ use tollgate_clock::Clock;
 use tollgate_settings::{DiskSettings, MemoryBounds};
 
 use super::{
-    Disk, OpenError, OpenFolder, Reads, applying,
+    Disk, OpenError, Reads, applying,
     filter::Filter,
     journal::Journal,
+    journal_writer::begin_journal,
     keeper::{BYTES_A_KEY, Helpers, Keeper},
     orders::Order,
     reads,
@@ -96,18 +97,6 @@ pub fn open(
     let threads = start(&disk, &store, journal, orders, for_keeper);
     disk.threads.lock().extend(threads.map_err(OpenError::io(&settings.path))?);
     Ok(store)
-}
-
-/// Begins the journal that is written first; none: that is tried again with the first flush.
-pub(super) fn begin_journal(opened: &OpenFolder) -> Option<Journal> {
-    let begun = opened.journals.begin().and_then(|journal| {
-        // Empty ones of earlier starts.
-        if opened.tree.waiting_bytes() == 0 && opened.tree.waiting_parts() == 0 {
-            opened.journals.end_before(journal.id)?;
-        }
-        Ok(journal)
-    });
-    begun.inspect_err(|error| tracing::warn!(%error, "no journal can be begun")).ok()
 }
 
 fn start(
