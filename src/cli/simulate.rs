@@ -23,10 +23,10 @@ use super::{
 
 /// Show what limits would have done to the requests of an access log
 ///
-/// Reads logs of tollgate, nginx, Apache, Caddy, Traefik, Envoy, HAProxy, or columns; plain, gzip
-/// or zstd; and judges each request by the policies, at the time of the log: by the code that
-/// judges real requests, with counters of its own. Says what each limit would have denied, to whom,
-/// and what another limit would deny.
+/// Reads logs of tollgate, nginx, Apache, Caddy, Traefik, Envoy, HAProxy, Cloudflare, Google Cloud,
+/// any JSON, or columns; plain, gzip or zstd; and judges each request by the policies, at the time
+/// of the log: by the code that judges real requests, with counters of its own. Says what each
+/// limit would have denied, to whom, and what another limit would deny.
 ///
 /// Exits with 0; with 3 if more is denied than --max-denied allows; with 64 if a policy has
 /// problems.
@@ -63,7 +63,7 @@ pub(super) struct Reading {
     /// The format of the logs; else it is found out from the first lines of each
     #[arg(long, value_enum)]
     format: Option<Format>,
-    /// A column of a CSV: what it has, such as time, client, method, path, status, and its name
+    /// A column of a CSV or a field of JSON: what it has, such as time, client, path, and its name
     #[arg(long = "column", value_name = "WHAT=NAME", value_parser = parse_pair)]
     columns: Vec<(String, String)>,
     /// Which field of the log names callers of a kind, as in user=remote_user

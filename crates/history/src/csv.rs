@@ -5,37 +5,17 @@ use std::borrow::Cow;
 use csv_core::ReadRecordResult;
 
 use super::{
-    OwnFields,
-    draft::{Draft, Fault, Line, any_time, known, status},
+    columns::{Columns, KNOWN},
+    draft::{Draft, Fault, Line, dated_time, known, own_fields, status, with_query},
     duration::{millis, seconds},
     value_cache::ValueCache,
 };
 
-/// The fields that a column can have, and the names by which they are found without a mapping. The
-/// first name is the one that a mapping uses.
-const FIELDS: [&[&str]; 15] = [
-    &["time", "timestamp", "start", "start_time", "datetime", "date"],
-    &["end", "end_time"],
-    &["duration", "request_time", "seconds"],
-    &["duration_ms", "total_ms", "milliseconds"],
-    &["client", "ip", "client_ip", "remote_addr", "remote_ip", "address"],
-    &["method", "request_method", "verb"],
-    &["host", "authority", "domain"],
-    &["target", "path", "url", "uri", "request_uri"],
-    &["request", "request_line"],
-    &["status", "status_code", "code"],
-    &["user_agent", "agent"],
-    &["referer", "referrer"],
-    &["caller"],
-    &["tier", "plan"],
-    &["denied"],
-];
-
 /// The columns of a file, and the buffers that its lines are split in.
 pub(super) struct Csv {
     reader: csv_core::Reader,
-    /// Which column has what: a position for each of [`FIELDS`].
-    columns: [Option<usize>; FIELDS.len()],
+    /// Which column has what: a position for each of [`KNOWN`].
+    columns: [Option<usize>; KNOWN.len()],
     /// Which column has what callers are named by.
     wanted: Vec<Option<usize>>,
     width: usize,
@@ -55,11 +35,7 @@ impl Csv {
     ///
     /// # Errors
     /// If a column is missing that is named, or that must be there.
-    pub(super) fn open(
-        header: &str,
-        named: &[(String, String)],
-        wanted: &[String],
-    ) -> Result<Csv, NoColumn> {
+    pub(super) fn open(header: &str, named: &Columns, wanted: &[String]) -> Result<Csv, NoColumn> {
         let delimiter = [b',', b';', b'\t']
             .into_iter()
             .max_by_key(|delimiter| header.bytes().filter(|byte| byte == delimiter).count())
@@ -67,7 +43,7 @@ impl Csv {
         let reader = csv_core::ReaderBuilder::new().delimiter(delimiter).build();
         let mut csv = Csv {
             reader,
-            columns: [None; FIELDS.len()],
+            columns: [None; KNOWN.len()],
             wanted: Vec::new(),
             width: 0,
             text: vec![0; 4096],
@@ -77,23 +53,28 @@ impl Csv {
         let names: Vec<String> =
             (0..csv.width).map(|at| csv.value(at).unwrap_or_default().trim().to_owned()).collect();
         let position = |name: &str| names.iter().position(|found| found.eq_ignore_ascii_case(name));
-        let missing = |what: &str| NoColumn { what: what.to_owned(), found: names.join(", ") };
-        for (names, column) in FIELDS.iter().zip(&mut csv.columns) {
+        let missing = |what: &str| {
+            let what = if what == "target" { "path" } else { what };
+            NoColumn { what: what.to_owned(), found: names.join(", ") }
+        };
+        for (names, column) in KNOWN.iter().zip(&mut csv.columns) {
             *column = names.iter().find_map(|name| position(name));
         }
-        for (field, name) in named {
-            let (_, column) = FIELDS
-                .iter()
-                .zip(&mut csv.columns)
-                .find(|(names, _)| names.contains(&field.as_str()))
-                .ok_or_else(|| missing(field))?;
-            *column = Some(position(name).ok_or_else(|| missing(field))?);
+        // Who names only the end does not mean a start of a usual name.
+        let has_start = named.get("time").is_some() || named.get("end").is_none();
+        for (names, column) in KNOWN.iter().zip(&mut csv.columns) {
+            let Some(field) = names.first() else { continue };
+            if let Some(name) = named.get(field) {
+                *column = Some(position(name).ok_or_else(|| missing(field))?);
+            } else if *field == "time" && !has_start {
+                *column = None;
+            }
         }
-        if csv.column("time").or(csv.column("end")).is_none() {
+        if csv.column("time").or(csv.column("end")).or(csv.column("date")).is_none() {
             return Err(missing("time"));
         }
         if csv.column("target").or(csv.column("request")).is_none() {
-            return Err(missing("path"));
+            return Err(missing("target"));
         }
         csv.wanted = wanted.iter().map(|name| position(name)).collect();
         Ok(csv)
@@ -116,20 +97,17 @@ impl Csv {
             .into());
         }
         let field = |name: &str| known(self.value(self.column(name)?)?.trim());
-        let (time, is_end) = match (field("time"), field("end")) {
-            (Some(time), _) => (time, false),
-            (None, Some(time)) => (time, true),
-            (None, None) => return Err("it has no time".into()),
-        };
+        let (time, date) = (field("time"), field("date"));
+        let text = time.or(field("end")).or(date).ok_or("it has no time")?;
         let took = field("duration").map(seconds).or_else(|| field("duration_ms").map(millis));
         let mut draft = Draft {
-            written: Some(any_time(time)?),
-            is_end,
+            written: Some(dated_time(date, text)?),
+            is_end: time.is_none() && field("end").is_some(),
             client: field("client"),
             // Without a column, nothing else is likelier.
             method: field("method").unwrap_or("GET").into(),
             host: field("host").map(Cow::Borrowed),
-            target: field("target").unwrap_or_default().into(),
+            target: with_query(field("target").unwrap_or_default(), field("query")),
             status: field("status").and_then(status),
             user_agent: field("user_agent").map(Cow::Borrowed),
             referer: field("referer").map(Cow::Borrowed),
@@ -141,24 +119,15 @@ impl Csv {
         if draft.target.is_empty() {
             draft.read_request_line(field("request").unwrap_or("-"))?;
         }
-        let caller = field("caller");
-        if caller.or(field("tier")).or(field("denied")).is_some() {
-            draft.own = Some(OwnFields {
-                caller: caller.map(|caller| repeated.text(caller)),
-                tier: field("tier").map(|tier| repeated.text(tier)),
-                denied: field("denied").map(Box::from),
-                stands_for: 1,
-                ..OwnFields::default()
-            });
-        }
+        draft.own = own_fields(field, repeated);
         draft.fields =
             self.wanted.iter().map(|at| known(self.value((*at)?)?).map(Box::from)).collect();
         draft.finish(repeated)
     }
 
-    /// The column of one of [`FIELDS`].
+    /// The column of one of [`KNOWN`].
     fn column(&self, name: &str) -> Option<usize> {
-        let at = FIELDS.iter().position(|names| names.first() == Some(&name))?;
+        let at = KNOWN.iter().position(|names| names.first() == Some(&name))?;
         *self.columns.get(at)?
     }
 

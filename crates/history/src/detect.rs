@@ -1,10 +1,13 @@
 //! Which format a file has: the one that reads most of its first lines.
 
 use super::{
-    Format, ReadOptions, clf,
+    Format, clf,
+    columns::Columns,
     csv::Csv,
     draft::Line,
-    envoy, haproxy, json_log, prefix,
+    envoy, haproxy, named,
+    options::Asked,
+    prefix,
     reader::{Reader, text},
     value_cache::ValueCache,
 };
@@ -23,12 +26,14 @@ const EVENT: u32 = 1;
 
 /// Of formats that read the same number of lines, the first is taken: the ones before are the
 /// narrower.
-const CANDIDATES: [Format; 9] = [
+const CANDIDATES: [Format; 11] = [
     Format::TollgateJson,
     Format::TollgateText,
     Format::Traefik,
     Format::Caddy,
     Format::Envoy,
+    Format::Cloudflare,
+    Format::Gcp,
     Format::NginxJson,
     Format::Haproxy,
     Format::Combined,
@@ -46,19 +51,19 @@ pub(super) enum Detection {
 }
 
 /// Finds the format of a file that begins so.
-pub(super) fn detect(start: &[u8], options: &ReadOptions) -> Detection {
+pub(super) fn detect(start: &[u8], columns: &Columns) -> Detection {
     // What is behind the last line end may be a part of a line; of a short file it is all there is.
     let whole = memchr::memrchr(b'\n', start).and_then(|at| start.get(..at)).unwrap_or(start);
     let lines: Vec<_> = whole.split(|byte| *byte == b'\n').filter_map(text).collect();
     let Some(first) = lines.first() else { return Detection::Empty };
-    if Csv::open(first, &options.columns, &[]).is_ok() {
+    if Csv::open(first, columns, &[]).is_ok() {
         return Detection::Format(Format::Csv);
     }
     let mut best = (0, None);
     let mut repeated = ValueCache::default();
     for lines in lines.chunks(TRIED_LINES) {
         for format in CANDIDATES {
-            let mut reader = Reader::new(format, &[]);
+            let mut reader = Reader::new(format, Asked::default());
             let points: u32 =
                 lines.iter().map(|line| points(&mut reader, line, &mut repeated)).sum();
             if points > best.0 {
@@ -73,9 +78,13 @@ pub(super) fn detect(start: &[u8], options: &ReadOptions) -> Detection {
         Some(Format::Combined) if !lines.iter().any(|line| clf::is_combined(line)) => {
             Detection::Format(Format::Common)
         }
+        // One event is no reason to doubt the names that were given.
+        _ if best.0 < REQUEST && !columns.is_empty() && prefix::json(first).is_some() => {
+            Detection::Format(Format::Json)
+        }
         Some(format) => Detection::Format(format),
         // So that it is said which of the named columns is missing.
-        None if !options.columns.is_empty() => Detection::Format(Format::Csv),
+        None if !columns.is_empty() => Detection::Format(Format::Csv),
         None => Detection::Unknown(first.chars().take(120).collect()),
     }
 }
@@ -99,12 +108,12 @@ fn has_shape(format: Format, line: &str) -> bool {
         Format::Combined | Format::Common => clf::has_shape(line),
         Format::Haproxy => haproxy::has_shape(line),
         Format::Envoy => envoy::has_shape(line),
-        Format::NginxJson => {
-            prefix::json(line).is_some_and(|json| json_log::has_shape(format, json))
+        Format::NginxJson | Format::Cloudflare | Format::Gcp => {
+            prefix::json(line).is_some_and(|json| named::has_shape(format, json))
         }
         // Their programs log no request whose head could not be read, or log it as one.
         Format::TollgateJson | Format::TollgateText | Format::Traefik | Format::Caddy => false,
-        Format::Csv => false,
+        Format::Csv | Format::Json => false,
     }
 }
 

@@ -253,6 +253,44 @@ pub(super) fn any_time(text: &str) -> Result<Instant, Fault> {
     time_of(instant::any(text), text)
 }
 
+/// A time whose day may be apart, or what is wrong.
+///
+/// # Errors
+/// If it is in none of the forms that are read.
+pub(super) fn dated_time(date: Option<&str>, text: &str) -> Result<Instant, Fault> {
+    let dated = date.and_then(|date| {
+        // As RFC 3339 has both, or as common does.
+        ["T", ":"].iter().find_map(|between| instant::any(&format!("{date}{between}{text}")))
+    });
+    dated.map_or_else(|| any_time(text), Ok)
+}
+
+/// A target with the query that is apart from it.
+pub(super) fn with_query<'l>(target: &'l str, query: Option<&str>) -> Cow<'l, str> {
+    match query {
+        Some(query) if !target.contains('?') => {
+            Cow::Owned(format!("{target}?{}", query.trim_start_matches('?')))
+        }
+        _ => Cow::Borrowed(target),
+    }
+}
+
+/// What a log of another program may have of what ours says: `caller`, `tier` and `denied`.
+pub(super) fn own_fields<'l>(
+    value: impl Fn(&str) -> Option<&'l str>,
+    repeated: &mut ValueCache,
+) -> Option<OwnFields> {
+    let [caller, tier, denied] = ["caller", "tier", "denied"].map(value);
+    caller.or(tier).or(denied)?;
+    Some(OwnFields {
+        caller: caller.map(|caller| repeated.text(caller)),
+        tier: tier.map(|tier| repeated.text(tier)),
+        denied: denied.map(Box::from),
+        stands_for: 1,
+        ..OwnFields::default()
+    })
+}
+
 /// The value of a wanted field.
 pub(super) fn wanted_value(value: Option<&str>) -> Option<Box<str>> {
     value.and_then(known).map(Box::from)

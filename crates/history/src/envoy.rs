@@ -12,7 +12,7 @@ use super::{
     Format,
     draft::{Draft, Fault, Line, address, forwarded_for, known, status, time_of, wanted_value},
     duration::millis,
-    instant, json_log,
+    instant, named,
     value_cache::ValueCache,
 };
 
@@ -74,7 +74,7 @@ pub(super) fn read(
 /// Whether a line has the form at its start, whatever its request is.
 pub(super) fn has_shape(line: &str) -> bool {
     if line.starts_with('{') {
-        return json_log::has_shape(Format::Envoy, line);
+        return named::has_shape(Format::Envoy, line);
     }
     let parts = line.strip_prefix('[').and_then(|rest| rest.split_once("] \""));
     parts.is_some_and(|(time, rest)| {

@@ -47,8 +47,8 @@ pub enum HistoryError {
     /// The first lines are in no format that is known.
     #[error(
         "cannot tell the format of {} from its first lines: pass it as --format (one of {known}), or \
-         describe the columns of a CSV, as with --column time=when --column path=url; the first line \
-         is `{}`",
+         describe its columns or fields of JSON, as with --column time=when --column path=url; the \
+         first line is `{}`",
         shown(file),
         printable(first)
     )]
@@ -59,6 +59,14 @@ pub enum HistoryError {
         known: String,
         /// The start of its first line.
         first: String,
+    },
+    /// A column is named for what no column can have.
+    #[error("--column {}: no column can have that; write one of {}", printable(what), known.join(", "))]
+    Unknown {
+        /// What it would have.
+        what: String,
+        /// What columns can have.
+        known: Vec<&'static str>,
     },
     /// A CSV lacks a column that it must have.
     #[error(

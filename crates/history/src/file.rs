@@ -110,12 +110,13 @@ impl LogFile {
         index: u32,
         options: &ReadOptions,
     ) -> Result<LogFile, HistoryError> {
+        let asked = options.asked()?;
         let mut lines = Lines::new(Source::open(path)?);
         let fail = |source| HistoryError::Read { file: path.into(), source };
         let start = lines.peek().map_err(fail)?;
         let format = match options.format {
             Some(format) => Some(format),
-            None => match detect(start, options) {
+            None => match detect(start, &asked.columns) {
                 Detection::Format(format) => Some(format),
                 Detection::Empty => None,
                 Detection::Unknown(first) => {
@@ -126,11 +127,11 @@ impl LogFile {
         };
         let reader = match format {
             Some(Format::Csv) => header(&mut lines).map_err(fail)?.map_or(Ok(None), |header| {
-                Reader::csv(&header, &options.columns, &options.wanted).map(Some).map_err(|lacks| {
+                Reader::csv(&header, asked.clone()).map(Some).map_err(|lacks| {
                     HistoryError::Column { file: path.into(), what: lacks.what, found: lacks.found }
                 })
             })?,
-            format => format.map(|format| Reader::new(format, &options.wanted)),
+            format => format.map(|format| Reader::new(format, asked.clone())),
         };
         Ok(LogFile {
             path: path.into(),

@@ -25,6 +25,12 @@ pub enum Format {
     Envoy,
     /// HAProxy, `option httplog`, or JSON
     Haproxy,
+    /// Cloudflare, Logpush of HTTP requests
+    Cloudflare,
+    /// Google Cloud, load balancers
+    Gcp,
+    /// JSON, with fields as `--column` names them
+    Json,
     /// Columns, as `--column` names them
     Csv,
 }

@@ -13,7 +13,9 @@ use super::{
     Format,
     draft::{Draft, Fault, Line, status, time_of},
     duration::millis,
-    instant, json_log, prefix,
+    instant, named,
+    options::Asked,
+    prefix,
     value_cache::ValueCache,
 };
 
@@ -25,21 +27,17 @@ const SHAPE: &str = "it does not have the form of HAProxy's `option httplog`: `a
 ///
 /// # Errors
 /// What is wrong with it.
-pub(super) fn read(
-    line: &str,
-    wanted: &[String],
-    repeated: &mut ValueCache,
-) -> Result<Line, Fault> {
+pub(super) fn read(line: &str, asked: &Asked, repeated: &mut ValueCache) -> Result<Line, Fault> {
     match prefix::json(line) {
-        Some(json) => json_log::read(Format::Haproxy, json, wanted, repeated),
-        None => read_text(line, wanted, repeated),
+        Some(json) => named::read(Format::Haproxy, json, asked, repeated),
+        None => read_text(line, &asked.wanted, repeated),
     }
 }
 
 /// Whether a line has the form, whatever its request is.
 pub(super) fn has_shape(line: &str) -> bool {
     match prefix::json(line) {
-        Some(json) => json_log::has_shape(Format::Haproxy, json),
+        Some(json) => named::has_shape(Format::Haproxy, json),
         None => Parts::of(line).is_some_and(|parts| instant::clf(parts.date).is_some()),
     }
 }

@@ -21,6 +21,7 @@
 
 mod ahead;
 mod clf;
+mod columns;
 mod csv;
 mod detect;
 mod draft;
@@ -28,16 +29,17 @@ mod duration;
 mod envoy;
 mod error;
 mod escapes;
+mod fields;
 mod file;
 mod format;
 mod haproxy;
 mod instant;
-mod json_fields;
-mod json_log;
 mod lines;
 mod local_clock;
 mod log_time;
 mod merge;
+mod named;
+mod names;
 mod notes;
 mod options;
 mod own_json;

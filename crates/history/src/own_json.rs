@@ -9,8 +9,8 @@ use serde_json::{Map, Value};
 use super::{
     OwnFields,
     draft::{Draft, Fault, Line, NO_HEAD, known, time_of},
+    fields::{Fields, Text, fault},
     instant,
-    json_fields::{JsonFields, Text, fault},
     value_cache::ValueCache,
 };
 
@@ -78,7 +78,7 @@ pub(super) fn read(
         ..Draft::default()
     };
     if !wanted.is_empty() {
-        draft.fields = JsonFields::read(line)?.wanted(wanted);
+        draft.fields = Fields::read(line)?.wanted(wanted);
     }
     draft.finish(repeated)
 }

@@ -6,34 +6,32 @@ use super::{
     Format, clf,
     csv::{Csv, NoColumn},
     draft::{Fault, Line},
-    envoy, haproxy, json_log, own_json, own_text, prefix,
+    envoy, haproxy, named,
+    options::Asked,
+    own_json, own_text, prefix,
     value_cache::ValueCache,
 };
 
 /// The reader of a file.
 pub(super) struct Reader {
     pub(super) format: Format,
-    wanted: Vec<String>,
+    asked: Asked,
     csv: Option<Csv>,
 }
 
 impl Reader {
     /// A reader of a format that has no header line.
-    pub(super) fn new(format: Format, wanted: &[String]) -> Reader {
-        Reader { format, wanted: wanted.to_vec(), csv: None }
+    pub(super) fn new(format: Format, asked: Asked) -> Reader {
+        Reader { format, asked, csv: None }
     }
 
     /// A reader of a CSV with this header line.
     ///
     /// # Errors
     /// If it lacks a column.
-    pub(super) fn csv(
-        header: &str,
-        columns: &[(String, String)],
-        wanted: &[String],
-    ) -> Result<Reader, NoColumn> {
-        let csv = Some(Csv::open(header, columns, wanted)?);
-        Ok(Reader { csv, ..Reader::new(Format::Csv, wanted) })
+    pub(super) fn csv(header: &str, asked: Asked) -> Result<Reader, NoColumn> {
+        let csv = Some(Csv::open(header, &asked.columns, &asked.wanted)?);
+        Ok(Reader { csv, ..Reader::new(Format::Csv, asked) })
     }
 
     /// Reads a line.
@@ -41,22 +39,28 @@ impl Reader {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn read(&mut self, line: &str, repeated: &mut ValueCache) -> Result<Line, Fault> {
-        let wanted = &self.wanted;
+        let Reader { asked, .. } = self;
+        let wanted = &asked.wanted;
         match self.format {
             Format::TollgateJson => {
                 own_json::read(prefix::json(line).unwrap_or(line), wanted, repeated)
             }
             Format::TollgateText => own_text::read(line, wanted, repeated),
             Format::Common | Format::Combined => clf::read(line, wanted, repeated),
-            Format::NginxJson | Format::Caddy | Format::Traefik => {
+            Format::NginxJson
+            | Format::Caddy
+            | Format::Traefik
+            | Format::Cloudflare
+            | Format::Gcp
+            | Format::Json => {
                 let json = prefix::json(line).unwrap_or(line);
-                json_log::read(self.format, json, wanted, repeated)
+                named::read(self.format, json, asked, repeated)
             }
             Format::Envoy => match prefix::json(line) {
-                Some(json) => json_log::read(self.format, json, wanted, repeated),
+                Some(json) => named::read(self.format, json, asked, repeated),
                 None => envoy::read(line, wanted, repeated),
             },
-            Format::Haproxy => haproxy::read(line, wanted, repeated),
+            Format::Haproxy => haproxy::read(line, asked, repeated),
             Format::Csv => match &mut self.csv {
                 Some(csv) => csv.read(line, repeated),
                 None => Err("the file has no header line".into()),

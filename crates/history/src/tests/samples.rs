@@ -70,6 +70,18 @@ const SAMPLES: &[(Format, &str, &str)] = &[
     (Format::Haproxy,
      r#"::ffff:10.0.1.2:33317 [06/Feb/2009:12:14:14.655] http-in~ static/srv1 10/0/30/69/109 -1 2750 - - CR-- 1/1/1/1/0 0/0 "GET https://example.com/index.html HTTP/2.0""#,
      "2009-02-06T12:14:14.655Z 10.0.1.2 GET example.com /index.html - [-]"),
+    (Format::Cloudflare,
+     r#"{"ClientIP":"203.0.113.7","ClientRequestHost":"api.example.com","ClientRequestMethod":"GET","ClientRequestPath":"/a","ClientRequestURI":"/a?b=c","ClientRequestUserAgent":"curl","EdgeEndTimestamp":1795250461500000000,"EdgeResponseBytes":512,"EdgeResponseStatus":200,"EdgeStartTimestamp":1795250460500000000,"RayID":"710e98d93d50357d"}"#,
+     "2026-11-21T08:41:00.500Z 203.0.113.7 GET api.example.com /a?b=c 200 [curl]"),
+    (Format::Cloudflare,
+     r#"{"EdgeStartTimestamp":"2026-11-21T08:41:00Z","ClientIP":"2001:db8::1","ClientRequestHost":"a:8443","ClientRequestMethod":"POST","ClientRequestURI":"/a","EdgeResponseStatus":0}"#,
+     "2026-11-21T08:41:00.000Z 2001:db8::1 POST a /a - [-]"),
+    (Format::Cloudflare,
+     r#"{"EdgeEndTimestamp":1795250460,"ClientIP":"203.0.113.7","ClientRequestMethod":"GET","ClientRequestPath":"/a","EdgeResponseStatus":200}"#,
+     "2026-11-21T08:41:00.000Z 203.0.113.7 GET - /a 200 [-]"),
+    (Format::Gcp,
+     r#"{"httpRequest":{"latency":"0.045123s","remoteIp":"203.0.113.7","requestMethod":"GET","requestSize":"310","requestUrl":"https://api.example.com/a?b=c","responseSize":"512","status":200,"userAgent":"curl"},"insertId":"1abc","jsonPayload":{"statusDetails":"response_sent_by_backend"},"logName":"projects/p/logs/requests","receiveTimestamp":"2026-11-21T08:41:01.9Z","resource":{"labels":{"url_map_name":"m"},"type":"http_load_balancer"},"timestamp":"2026-11-21T08:41:00.500123Z"}"#,
+     "2026-11-21T08:41:00.500Z 203.0.113.7 GET api.example.com /a?b=c 200 [curl]"),
     (Format::Csv,
      "time,method,path,status,ip,agent\n1795250460.5,GET,\"/a,b\",200,192.0.2.1,curl",
      "2026-11-21T08:41:00.500Z 192.0.2.1 GET - /a,b 200 [curl]"),
@@ -137,6 +149,11 @@ fn what_is_no_request_of_a_client_is_skipped_with_a_reason() {
             r#"{"level":"info","ts":1646861401.5,"msg":"serving initial configuration"}"#.into(),
             "an event of the program",
         ),
+        (
+            r#"{"logName":"projects/p/logs/x","textPayload":"b","timestamp":"2026-11-21T08:41:00Z"}"#
+                .into(),
+            "an event of the program",
+        ),
     ] {
         let outcome = Logs::of(&line).read();
         let reasons: Vec<_> = outcome.summary.skipped.keys().collect();
@@ -192,6 +209,68 @@ fn columns_are_mapped() {
     assert_eq!(outcome.records[0].fields[0].as_deref(), Some("ann \"a\""));
     assert_eq!(outcome.summary.lines, 2, "the header is no line of the log");
     assert!(outcome.summary.notes[0].contains("offset"));
+}
+
+#[test]
+fn fields_of_json_are_mapped() {
+    let line = r#"{"time":"soon","at":{"end":"2026-11-21T08:41:00Z","ms":1500},"req":{"url":"/a","q":"?b=c","from":"192.0.2.1:80"},"who":"user:42","plan":"pro","code":200,"ip":"::1"}"#;
+    let columns = [
+        ("end", "at.end"),
+        ("duration_ms", "at.ms"),
+        ("path", "req.url"),
+        ("query", "req.q"),
+        ("ip", "req.from"),
+        ("caller", "who"),
+        ("tier", "plan"),
+    ];
+    let outcome = Logs::of(line).columns(&columns).wanted(&["who"]).read();
+    assert_eq!(outcome.shown(), ["2026-11-21T08:40:58.500Z 192.0.2.1 GET - /a?b=c 200 [-]"]);
+    assert_eq!(outcome.format(), Some(Format::Json));
+    let own = outcome.records[0].own.as_ref().unwrap();
+    assert_eq!([&own.caller, &own.tier].map(Option::as_deref), [Some("user:42"), Some("pro")]);
+    assert_eq!(outcome.records[0].fields[0].as_deref(), Some("user:42"));
+    // The names of a program are known, and what is named goes before them.
+    let caddy = r#"{"level":"info","ts":1646861401.5,"request":{"remote_ip":"::1","method":"GET","host":"a","uri":"/","headers":{"X-Real-Ip":["192.0.2.9"]}},"duration":0.5,"status":200}"#;
+    let outcome = Logs::of(caddy).columns(&[("client", "request.headers.X-Real-Ip")]).read();
+    assert_eq!(outcome.shown(), ["2022-03-09T21:30:01.000Z 192.0.2.9 GET a / 200 [-]"]);
+    assert_eq!(outcome.format(), Some(Format::Caddy));
+    // A name that is not there is told.
+    let outcome = Logs::of(r#"{"a":1}"#).columns(&[("time", "when")]).read();
+    assert!(outcome.reasons()[0].1.contains("none of the fields when"), "{:?}", outcome.reasons());
+}
+
+#[test]
+fn a_time_in_two_columns_and_a_query_apart_are_put_together() {
+    for (csv, columns, expected) in [
+        (
+            "date,time,path,query\n2026-11-21,08:41:00.5,/a,b=c\n",
+            &[][..],
+            "2026-11-21T08:41:00.500Z - GET - /a?b=c - [-]",
+        ),
+        (
+            "day\tclock\tseconds\tpath\n21/Nov/2026\t08:41:00 +0100\t0.5\t/a\n",
+            &[("date", "day"), ("end", "clock")],
+            "2026-11-21T07:40:59.500Z - GET - /a - [-]",
+        ),
+        ("date,path\n2026-11-21T08:41:00Z,/a\n", &[], "2026-11-21T08:41:00.000Z - GET - /a - [-]"),
+        (
+            "date,time,path\nSaturday,1795250460,/a\n",
+            &[],
+            "2026-11-21T08:41:00.000Z - GET - /a - [-]",
+        ),
+    ] {
+        let outcome = Logs::of(csv).columns(columns).read();
+        assert_eq!(outcome.shown(), [expected], "{csv}: {:?}", outcome.summary.bad_lines);
+    }
+    let json = r#"{"day":"2026-11-21","clock":"08:41:00","path":"/a"}"#;
+    let outcome = Logs::of(json).columns(&[("date", "day"), ("time", "clock")]).read();
+    assert_eq!(outcome.shown(), ["2026-11-21T08:41:00.000Z - GET - /a - [-]"]);
+}
+
+#[test]
+fn a_column_for_what_none_can_have_is_told() {
+    let error = Logs::of("time,path\n1,/a\n").columns(&[("when", "time")]).error();
+    assert!(error.contains("--column when") && error.contains("duration_ms"), "{error}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The fields of a line of JSON, whatever they are called: a flat list of names and values.
+//! The fields of a line, whatever they are called: a flat list of names and values.
 //!
 //! The formats of proxies differ in their names only, so one reader serves them all. Our own format
 //! has a reader of its own, which is faster.
@@ -14,23 +14,23 @@ const MAX_DEPTH: usize = 4;
 
 /// The fields of a line: names of nested ones with dots, and of a list its first value.
 #[derive(Default)]
-pub(super) struct JsonFields<'l> {
+pub(super) struct Fields<'l> {
     fields: Vec<(Cow<'l, str>, Cow<'l, str>)>,
 }
 
-impl<'l> JsonFields<'l> {
+impl<'l> Fields<'l> {
     /// Reads a line.
     ///
     /// # Errors
     /// If it is no JSON object.
-    pub(super) fn read(line: &'l str) -> Result<JsonFields<'l>, Fault> {
+    pub(super) fn read(line: &'l str) -> Result<Fields<'l>, Fault> {
         let mut fields = Vec::with_capacity(32);
         let mut json = serde_json::Deserializer::from_str(line);
         Value { fields: &mut fields, name: Cow::Borrowed(""), depth: 0 }
             .deserialize(&mut json)
             .and_then(|()| json.end())
             .map_err(|error| fault(line, &error))?;
-        Ok(JsonFields { fields })
+        Ok(Fields { fields })
     }
 
     /// The value of the first of these names that has one that is known.
@@ -169,7 +169,7 @@ mod tests {
     fn nested_fields_are_found_by_dotted_names() {
         let line =
             r#"{"a":"x","b":{"c":[1,2],"d":{"e f":null,"g":1.5}},"h":true,"i":-3,"j\n":"\u00e4"}"#;
-        let fields = JsonFields::read(line).unwrap();
+        let fields = Fields::read(line).unwrap();
         for (name, expected) in [
             ("a", Some("x")),
             ("b.c", Some("1")),
@@ -194,7 +194,7 @@ mod tests {
             (r#"{"a":1} x"#, "no valid JSON"),
             (r#"{"a":{"a":{"a":{"a":{"a":{"a":[}"#, "no valid JSON"),
         ] {
-            let fault = JsonFields::read(line).err().unwrap();
+            let fault = Fields::read(line).err().unwrap();
             assert!(fault.contains(expected), "{line}: {fault}");
         }
     }
