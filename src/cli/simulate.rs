@@ -23,10 +23,10 @@ use super::{
 
 /// Show what limits would have done to the requests of an access log
 ///
-/// Reads logs of tollgate, nginx, Apache, Caddy, Traefik, Envoy, HAProxy, Cloudflare, Google Cloud,
-/// any JSON, or columns; plain, gzip or zstd; and judges each request by the policies, at the time
-/// of the log: by the code that judges real requests, with counters of its own. Says what each
-/// limit would have denied, to whom, and what another limit would deny.
+/// Reads logs of tollgate, nginx, Apache, Caddy, Traefik, Envoy, HAProxy, APISIX, AWS, Cloudflare,
+/// Google Cloud, IIS, any JSON, or columns; plain, gzip or zstd; and judges each request by the
+/// policies, at the time of the log: by the code that judges real requests, with counters of its
+/// own. Says what each limit would have denied, to whom, and what another limit would deny.
 ///
 /// Exits with 0; with 3 if more is denied than --max-denied allows; with 64 if a policy has
 /// problems.

@@ -10,11 +10,12 @@
 use std::borrow::Cow;
 
 use super::{
-    draft::{Draft, Fault, Line, address, known, status, time_of, wanted_value},
+    draft::{Draft, Fault, Line, known, status, time_of, wanted_value},
     duration::{millis, seconds},
     escapes::unescape,
+    front::{Front, NoFront},
     instant,
-    prefix::{is_client, is_host, without_prefix},
+    prefix::{is_host, without_prefix},
     value_cache::ValueCache,
 };
 
@@ -38,11 +39,14 @@ pub(super) fn read(
         ..Draft::default()
     };
     draft.read_request_line(parts.request)?;
-    draft.took = nginx_time(parts.rest).and_then(seconds);
+    let took = parts.took.and_then(nginx_time).or_else(|| nginx_time(parts.rest));
+    draft.took = took.and_then(seconds);
     draft.is_end = draft.took.is_some();
     if !draft.is_end {
         draft.took = traefik_time(parts.rest).and_then(millis);
     }
+    draft.doubts.has_no_side = draft.took.is_none();
+    draft.doubts.has_forwarded_client = parts.is_forwarded;
     draft.fields = wanted.iter().map(|name| parts.wanted(name)).collect();
     draft.finish(repeated)
 }
@@ -59,13 +63,16 @@ pub(super) fn has_shape(line: &str) -> bool {
 
 /// The parts of a line.
 struct Parts<'l> {
-    /// The virtual host in front, as in Apache's `vhost_combined`.
+    /// The virtual host, in front or behind the time.
     host: Option<&'l str>,
     client: &'l str,
+    is_forwarded: bool,
     user: &'l str,
     time: &'l str,
     request: &'l str,
     status: &'l str,
+    /// What is before the referer, where APISIX has the duration.
+    took: Option<&'l str>,
     referer: Option<&'l str>,
     user_agent: Option<&'l str>,
     /// What is behind.
@@ -82,29 +89,13 @@ impl<'l> Parts<'l> {
     fn of(line: &'l str) -> Result<Parts<'l>, Fault> {
         let (front, rest) = line.split_once(" [").ok_or(SHAPE)?;
         let (time, rest) = rest.split_once(']').ok_or(SHAPE)?;
-        let front = without_prefix(front);
-        let mut words = front.splitn(4, ' ');
-        let (mut client, second) = (words.next().ok_or(SHAPE)?, words.next().ok_or(SHAPE)?);
-        let third = words.next().ok_or(SHAPE)?;
-        let (mut host, mut user) = (None, third);
-        // `host:port address - user`; a user's name may have spaces, too, so that the second word
-        // decides.
-        if let Some(fourth) = words.next() {
-            if third == "-" && is_host(client) && address(second).is_some() {
-                (host, client, user) = (Some(client), second, fourth);
-            } else {
-                let start = front.len() - third.len() - 1 - fourth.len();
-                user = front.get(start..).ok_or(SHAPE)?;
-            }
-        }
-        // A word before the client is not its name.
-        let is_behind = host.is_none()
-            && address(client).is_none()
-            && front.split(' ').skip(1).any(|word| address(word).is_some());
-        if is_behind || !is_client(client) {
-            return Err(PREFIX.into());
-        }
-        let rest = rest.strip_prefix(" \"").ok_or(SHAPE)?;
+        let Front { host, client, is_forwarded, user } =
+            Front::of(without_prefix(front)).map_err(|lacks| match lacks {
+                NoFront::Shape => SHAPE,
+                NoFront::Prefix => PREFIX,
+            })?;
+        let (host_behind, rest) = split_host(rest.strip_prefix(' ').ok_or(SHAPE)?);
+        let rest = rest.strip_prefix('"').ok_or(SHAPE)?;
         let (request, rest) = split_request(rest).ok_or(SHAPE)?;
         let mut words = rest.splitn(3, ' ');
         let status = words.next().filter(|word| is_status(word)).ok_or(SHAPE)?;
@@ -115,12 +106,25 @@ impl<'l> Parts<'l> {
             }
             Some(_) => return Err(SHAPE.into()),
         };
+        let (took, rest) = split_number(rest);
         let quoted = split_quoted(rest).and_then(|(referer, rest)| {
             let (user_agent, rest) = split_quoted(rest.trim_start())?;
             Some((Some(referer), Some(user_agent), rest))
         });
         let (referer, user_agent, rest) = quoted.unwrap_or((None, None, rest));
-        Ok(Parts { host, client, user, time, request, status, referer, user_agent, rest })
+        Ok(Parts {
+            host: host.or(host_behind),
+            client,
+            is_forwarded,
+            user,
+            time,
+            request,
+            status,
+            took,
+            referer,
+            user_agent,
+            rest,
+        })
     }
 
     /// The value of a field that callers are named by.
@@ -136,6 +140,30 @@ impl<'l> Parts<'l> {
             _ => return None,
         };
         wanted_value(Some(&unescape(known(text)?)))
+    }
+}
+
+/// The host between the time and the request, as APISIX has it, perhaps in quotes; and what is
+/// behind it.
+fn split_host(text: &str) -> (Option<&str>, &str) {
+    let split = match text.strip_prefix('"') {
+        Some(quoted) => quoted.split_once("\" "),
+        None => text.split_once(' '),
+    };
+    match split.filter(|(word, rest)| is_host(word) && rest.starts_with('"')) {
+        Some((word, rest)) => (known(word), rest),
+        None => (None, text),
+    }
+}
+
+/// A number before the referer, and what is behind it.
+fn split_number(text: &str) -> (Option<&str>, &str) {
+    let is_number = |word: &str| word.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    match text.split_once(' ') {
+        Some((word, rest)) if rest.starts_with('"') && (word == "-" || is_number(word)) => {
+            (Some(word), rest)
+        }
+        _ => (None, text),
     }
 }
 

@@ -52,7 +52,12 @@ impl Csv {
         csv.width = csv.split(header).unwrap_or_default();
         let names: Vec<String> =
             (0..csv.width).map(|at| csv.value(at).unwrap_or_default().trim().to_owned()).collect();
-        let position = |name: &str| names.iter().position(|found| found.eq_ignore_ascii_case(name));
+        // Some mark the header as a comment.
+        let is_it = |found: &str, name: &str| {
+            found.eq_ignore_ascii_case(name)
+                || found.trim_start_matches(['#', ' ']).eq_ignore_ascii_case(name)
+        };
+        let position = |name: &str| names.iter().position(|found| is_it(found, name));
         let missing = |what: &str| {
             let what = if what == "target" { "path" } else { what };
             NoColumn { what: what.to_owned(), found: names.join(", ") }
@@ -85,6 +90,9 @@ impl Csv {
     /// # Errors
     /// What is wrong with it.
     pub(super) fn read(&mut self, line: &str, repeated: &mut ValueCache) -> Result<Line, Fault> {
+        if line.starts_with('#') {
+            return Ok(Line::Skipped("a line that begins with `#` is a comment"));
+        }
         let width = self.split(line).ok_or(
             "a quote is not closed: fields with line ends in them are not read; write them without",
         )?;

@@ -1,7 +1,7 @@
 //! Which format a file has: the one that reads most of its first lines.
 
 use super::{
-    Format, clf,
+    Format, alb, clf,
     columns::Columns,
     csv::Csv,
     draft::Line,
@@ -26,7 +26,7 @@ const EVENT: u32 = 1;
 
 /// Of formats that read the same number of lines, the first is taken: the ones before are the
 /// narrower.
-const CANDIDATES: [Format; 11] = [
+const CANDIDATES: [Format; 14] = [
     Format::TollgateJson,
     Format::TollgateText,
     Format::Traefik,
@@ -36,6 +36,9 @@ const CANDIDATES: [Format; 11] = [
     Format::Gcp,
     Format::NginxJson,
     Format::Haproxy,
+    Format::Alb,
+    Format::Cloudfront,
+    Format::W3c,
     Format::Combined,
     Format::Common,
 ];
@@ -56,7 +59,12 @@ pub(super) fn detect(start: &[u8], columns: &Columns) -> Detection {
     let whole = memchr::memrchr(b'\n', start).and_then(|at| start.get(..at)).unwrap_or(start);
     let lines: Vec<_> = whole.split(|byte| *byte == b'\n').filter_map(text).collect();
     let Some(first) = lines.first() else { return Detection::Empty };
-    if Csv::open(first, columns, &[]).is_ok() {
+    if lines
+        .iter()
+        .take(TRIED_LINES)
+        .find(|line| is_header(line, columns))
+        .is_some_and(|line| Csv::open(line, columns, &[]).is_ok())
+    {
         return Detection::Format(Format::Csv);
     }
     let mut best = (0, None);
@@ -89,6 +97,11 @@ pub(super) fn detect(start: &[u8], columns: &Columns) -> Detection {
     }
 }
 
+/// Whether a line is the header of columns: comments may be before it.
+pub(super) fn is_header(line: &str, columns: &Columns) -> bool {
+    !line.starts_with('#') || Csv::open(line, columns, &[]).is_ok()
+}
+
 /// What a line counts for.
 fn points(reader: &mut Reader, line: &str, repeated: &mut ValueCache) -> u32 {
     let format = reader.format;
@@ -107,13 +120,14 @@ fn has_shape(format: Format, line: &str) -> bool {
     match format {
         Format::Combined | Format::Common => clf::has_shape(line),
         Format::Haproxy => haproxy::has_shape(line),
+        Format::Alb => alb::has_shape(line),
         Format::Envoy => envoy::has_shape(line),
         Format::NginxJson | Format::Cloudflare | Format::Gcp => {
             prefix::json(line).is_some_and(|json| named::has_shape(format, json))
         }
         // Their programs log no request whose head could not be read, or log it as one.
         Format::TollgateJson | Format::TollgateText | Format::Traefik | Format::Caddy => false,
-        Format::Csv | Format::Json => false,
+        Format::Cloudfront | Format::W3c | Format::Csv | Format::Json => false,
     }
 }
 

@@ -19,13 +19,23 @@ pub(super) enum Line {
         record: Box<Record>,
         /// The time that is written, which the record's may be earlier than.
         written: Instant,
-        /// Whether the client is written as a name, and so has no address.
-        has_named_client: bool,
-        /// Whether a duration is written that is in no form that is read.
-        has_unread_took: bool,
+        doubts: Doubts,
     },
     /// Something that no limit counts: why.
     Skipped(&'static str),
+}
+
+/// What a reader of a report has to know of a request.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Doubts {
+    /// Whether the client is written as a name, and so has no address.
+    pub(super) has_named_client: bool,
+    /// Whether the client is of a list of forwarded addresses.
+    pub(super) has_forwarded_client: bool,
+    /// Whether a duration is written that is in no form that is read.
+    pub(super) has_unread_took: bool,
+    /// Whether the line does not say of which end of the request its time is.
+    pub(super) has_no_side: bool,
 }
 
 /// What is wrong with a line, and what to do: a part of a sentence.
@@ -40,8 +50,7 @@ pub(super) struct Draft<'l> {
     pub(super) is_end: bool,
     /// How long the request took.
     pub(super) took: Option<Duration>,
-    /// Whether it is written, and cannot be read.
-    pub(super) has_unread_took: bool,
+    pub(super) doubts: Doubts,
     /// The client's address, perhaps with a port.
     pub(super) client: Option<&'l str>,
     pub(super) method: Cow<'l, str>,
@@ -92,7 +101,7 @@ impl<'l> Draft<'l> {
     /// Sets how long the request took, as it was read; none: it could not be.
     pub(super) fn set_took(&mut self, read: Option<Duration>) {
         self.took = read;
-        self.has_unread_took = read.is_none();
+        self.doubts.has_unread_took = read.is_none();
     }
 
     /// The record of all this; its place is yet to come.
@@ -140,7 +149,8 @@ impl<'l> Draft<'l> {
             None => Target::Invalid(target.into()),
         };
         let client = self.client.and_then(address);
-        let has_named_client = client.is_none() && self.client.and_then(known).is_some();
+        let mut doubts = self.doubts;
+        doubts.has_named_client = client.is_none() && self.client.and_then(known).is_some();
         let record = Box::new(Record {
             time,
             place: Place::default(),
@@ -155,8 +165,8 @@ impl<'l> Draft<'l> {
             own: self.own,
             fields: self.fields,
         });
-        let has_unread_took = self.has_unread_took || has_long_took;
-        Ok(Line::Request { record, written, has_named_client, has_unread_took })
+        doubts.has_unread_took |= has_long_took;
+        Ok(Line::Request { record, written, doubts })
     }
 }
 

@@ -33,6 +33,11 @@ impl<'l> Fields<'l> {
         Ok(Fields { fields })
     }
 
+    /// Takes names and values.
+    pub(super) fn of(pairs: impl Iterator<Item = (&'l str, &'l str)>) -> Fields<'l> {
+        Fields { fields: pairs.map(|(name, value)| (name.into(), value.into())).collect() }
+    }
+
     /// The value of the first of these names that has one that is known.
     pub(super) fn first(&self, names: &[&str]) -> Option<&str> {
         names.iter().find_map(|name| self.value(name))

@@ -10,8 +10,9 @@ use tollgate_clock::Timestamp;
 
 use super::{
     Format, HistoryError, Place, ReadOptions, Record,
-    detect::{Detection, detect},
-    draft::{Fault, Line},
+    columns::Columns,
+    detect::{Detection, detect, is_header},
+    draft::{Doubts, Fault, Line},
     instant::Instant,
     lines::{Lines, MAX_LINE_BYTES, Piece},
     local_clock::LocalClock,
@@ -56,6 +57,10 @@ struct Counts {
     requests: u64,
     /// Requests whose client is written as a name.
     named_clients: u64,
+    /// Requests whose client is of a list of forwarded addresses.
+    forwarded_clients: u64,
+    /// Requests whose time may be that of the request or that of the end.
+    without_side: u64,
     /// Requests whose duration is in no form that is read.
     unread_durations: u64,
     /// The finest unit of a time that was written, in microseconds; zero: there was none.
@@ -90,8 +95,12 @@ impl Tally {
 }
 
 impl Counts {
-    fn note_request(&mut self, written: Instant) {
+    fn note_request(&mut self, written: Instant, doubts: Doubts) {
         self.requests += 1;
+        self.named_clients += u64::from(doubts.has_named_client);
+        self.forwarded_clients += u64::from(doubts.has_forwarded_client);
+        self.unread_durations += u64::from(doubts.has_unread_took);
+        self.without_side += u64::from(doubts.has_no_side);
         self.lacks_offset |= !written.has_offset;
         let grain = grain_micros(written.time);
         if self.grain_micros == 0 || grain < self.grain_micros {
@@ -126,11 +135,17 @@ impl LogFile {
             },
         };
         let reader = match format {
-            Some(Format::Csv) => header(&mut lines).map_err(fail)?.map_or(Ok(None), |header| {
-                Reader::csv(&header, asked.clone()).map(Some).map_err(|lacks| {
-                    HistoryError::Column { file: path.into(), what: lacks.what, found: lacks.found }
-                })
-            })?,
+            Some(Format::Csv) => {
+                header(&mut lines, &asked.columns).map_err(fail)?.map_or(Ok(None), |header| {
+                    Reader::csv(&header, asked.clone()).map(Some).map_err(|lacks| {
+                        HistoryError::Column {
+                            file: path.into(),
+                            what: lacks.what,
+                            found: lacks.found,
+                        }
+                    })
+                })?
+            }
             format => format.map(|format| Reader::new(format, asked.clone())),
         };
         Ok(LogFile {
@@ -216,11 +231,9 @@ impl LogFile {
             (None, None) => Err(NO_FORMAT.into()),
         };
         match read {
-            Ok(Line::Request { mut record, written, has_named_client, has_unread_took }) => {
+            Ok(Line::Request { mut record, written, doubts }) => {
                 record.place = Place { file: self.index, line: number };
-                self.counts.named_clients += u64::from(has_named_client);
-                self.counts.unread_durations += u64::from(has_unread_took);
-                self.counts.note_request(written);
+                self.counts.note_request(written, doubts);
                 if written.has_offset {
                     self.push(record, given, tally);
                 } else {
@@ -282,14 +295,14 @@ impl LogFile {
 
     /// What a reader of a report has to know of it.
     pub(super) fn notes(&self) -> impl Iterator<Item = (String, Note)> {
-        let Counts { requests, named_clients, unread_durations, .. } = self.counts;
-        let has_no_side =
-            requests > 0 && matches!(self.format(), Some(Format::Common | Format::Combined));
+        let Counts { named_clients, forwarded_clients, unread_durations, without_side, .. } =
+            self.counts;
         let notes = [
-            has_no_side.then_some(Note::NoSide),
+            (without_side > 0).then_some(Note::NoSide),
             self.counts.lacks_offset.then_some(Note::NoOffset),
             self.clock.line.map(Note::WentBack),
             (named_clients > 0).then_some(Note::NamedClients(named_clients)),
+            (forwarded_clients > 0).then_some(Note::ForwardedClients(forwarded_clients)),
             (unread_durations > 0).then_some(Note::UnreadDurations(unread_durations)),
             self.counts.overflowed.then_some(Note::Overflowed),
         ];
@@ -305,14 +318,14 @@ impl LogFile {
     }
 }
 
-/// The first line that is not empty.
-fn header(lines: &mut Lines) -> std::io::Result<Option<String>> {
+/// The first line that names columns.
+fn header(lines: &mut Lines, columns: &Columns) -> std::io::Result<Option<String>> {
     loop {
         match lines.next()? {
             None => return Ok(None),
             Some(Piece::Hole) => {}
             Some(Piece::Line(line) | Piece::TooLong(line) | Piece::Cut(line)) => {
-                if let Some(text) = text(line) {
+                if let Some(text) = text(line).filter(|text| is_header(text, columns)) {
                     return Ok(Some(text.into_owned()));
                 }
             }

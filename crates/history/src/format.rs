@@ -13,7 +13,8 @@ pub enum Format {
     TollgateText,
     /// Apache and nginx: common
     Common,
-    /// Apache and nginx: combined
+    /// Apache, nginx, APISIX: combined
+    #[value(alias = "apisix")]
     Combined,
     /// nginx, a `log_format` with `escape=json`
     NginxJson,
@@ -27,6 +28,13 @@ pub enum Format {
     Haproxy,
     /// Cloudflare, Logpush of HTTP requests
     Cloudflare,
+    /// AWS, load balancers
+    Alb,
+    /// AWS, CloudFront
+    Cloudfront,
+    /// IIS, and others that write `#Fields:`
+    #[value(alias = "iis")]
+    W3c,
     /// Google Cloud, load balancers
     Gcp,
     /// JSON, with fields as `--column` names them

@@ -20,6 +20,7 @@
 //! - [`HistorySummary`]: what was read, skipped and bad.
 
 mod ahead;
+mod alb;
 mod clf;
 mod columns;
 mod csv;
@@ -32,6 +33,7 @@ mod escapes;
 mod fields;
 mod file;
 mod format;
+mod front;
 mod haproxy;
 mod instant;
 mod lines;
@@ -52,7 +54,9 @@ mod summary;
 #[cfg(test)]
 mod tests;
 mod value_cache;
+mod w3c;
 mod window;
+mod words;
 
 pub use self::{
     ahead::HistoryAhead,

@@ -7,9 +7,10 @@ use super::{
     columns::Columns,
     draft::{Draft, Fault, Line, dated_time, forwarded_for, own_fields, status, with_query},
     duration::{MILLIS, SECONDS, duration},
+    escapes::unescape,
     fields::Fields,
     instant::Instant,
-    names::{FORWARDED, Names, names},
+    names::{Escapes, FORWARDED, Names, names},
     options::Asked,
     value_cache::ValueCache,
 };
@@ -28,7 +29,20 @@ pub(super) fn read(
     if is_event(format, &fields) {
         return Ok(Line::Skipped("an event of the program, not a request"));
     }
-    let told = Told { fields: &fields, columns: &asked.columns, format, names: names(format) };
+    of_fields(format, &fields, asked, repeated)
+}
+
+/// Reads a line of these fields.
+///
+/// # Errors
+/// What is wrong with it.
+pub(super) fn of_fields(
+    format: Format,
+    fields: &Fields<'_>,
+    asked: &Asked,
+    repeated: &mut ValueCache,
+) -> Result<Line, Fault> {
+    let told = Told { fields, columns: &asked.columns, format, names: names(format) };
     let mut draft = told.draft()?;
     let own = |what: &str| asked.columns.get(what).and_then(|name| fields.value(name));
     draft.own = own_fields(own, repeated);
@@ -89,7 +103,13 @@ impl<'f> Told<'f> {
             client: self.value("client", names.client).or_else(forwarded),
             host: self.value("host", names.host).map(Cow::Borrowed),
             status: self.value("status", names.status).and_then(status),
-            user_agent: self.value("user_agent", names.user_agent).map(Cow::Borrowed),
+            user_agent: self.value("user_agent", names.user_agent).map(|text| {
+                match names.escapes {
+                    Escapes::None => Cow::Borrowed(text),
+                    Escapes::Backslashes => unescape(text),
+                    Escapes::Blanks => with_blanks(text),
+                }
+            }),
             referer: self.value("referer", names.referer).map(Cow::Borrowed),
             ..Draft::default()
         };
@@ -127,7 +147,8 @@ impl<'f> Told<'f> {
             )
             .into());
         };
-        let time = dated_time(date, text)?;
+        let mut time = dated_time(date, text)?;
+        time.has_offset |= names.is_utc;
         let end = start.and(end).filter(|_| names.took.is_empty());
         let end = end.and_then(|end| dated_time(date, end).ok());
         let between = end.map(|end| end.time.saturating_since(time.time));
@@ -173,4 +194,29 @@ impl<'f> Told<'f> {
         )
         .into()
     }
+}
+
+/// A text in which blanks are escaped as in URLs, or pluses.
+fn with_blanks(text: &str) -> Cow<'_, str> {
+    if !text.contains("%20") {
+        return if text.contains('+') { text.replace('+', " ").into() } else { text.into() };
+    }
+    let hex = |digits: &str| u8::from_str_radix(digits, 16).ok();
+    let mut bytes = Vec::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, behind)) = rest.split_once('%') {
+        bytes.extend_from_slice(before.as_bytes());
+        match behind.split_at_checked(2).and_then(|(digits, left)| Some((hex(digits)?, left))) {
+            Some((byte, left)) => {
+                bytes.push(byte);
+                rest = left;
+            }
+            None => {
+                bytes.push(b'%');
+                rest = behind;
+            }
+        }
+    }
+    bytes.extend_from_slice(rest.as_bytes());
+    String::from_utf8_lossy(&bytes).into_owned().into()
 }

@@ -27,6 +27,20 @@ pub(super) struct Names {
     pub(super) status: &'static [&'static str],
     pub(super) user_agent: &'static [&'static str],
     pub(super) referer: &'static [&'static str],
+    /// Whether times that do not say their offset are in UTC.
+    pub(super) is_utc: bool,
+    pub(super) escapes: Escapes,
+}
+
+/// How user agents are written.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Escapes {
+    /// As they are.
+    None,
+    /// With backslashes.
+    Backslashes,
+    /// Without blanks: with escapes as in URLs, or with pluses.
+    Blanks,
 }
 
 /// A format without any names.
@@ -44,6 +58,8 @@ const NONE: Names = Names {
     status: &[],
     user_agent: &[],
     referer: &[],
+    is_utc: false,
+    escapes: Escapes::None,
 };
 
 /// nginx writes when the response has ended: all of its times are that. `msec` has the finest
@@ -167,6 +183,40 @@ const GCP: Names = Names {
     ..NONE
 };
 
+/// The extended log format of the W3C, by the names that IIS has.
+const W3C: Names = Names {
+    ends: &["time"],
+    date: &["date"],
+    took: &[("time-taken", MILLIS)],
+    client: &["c-ip"],
+    method: &["cs-method"],
+    host: &["x-host-header", "cs-host", "cs(Host)"],
+    target: &["cs-uri-stem", "cs-uri"],
+    query: &["cs-uri-query"],
+    status: &["sc-status"],
+    user_agent: &["cs(User-Agent)"],
+    referer: &["cs(Referer)"],
+    is_utc: true,
+    escapes: Escapes::Blanks,
+    ..NONE
+};
+
+/// CloudFront has the same names, and one time more in its JSON.
+const CLOUDFRONT: Names =
+    Names { ends: &["timestamp(ms)", "time"], took: &[("time-taken", SECONDS)], ..W3C };
+
+/// AWS's load balancers.
+const ALB: Names = Names {
+    starts: &["request_creation_time"],
+    ends: &["time"],
+    client: &["client:port"],
+    request_line: &["request"],
+    status: &["elb_status_code"],
+    user_agent: &["user_agent"],
+    escapes: Escapes::Backslashes,
+    ..NONE
+};
+
 /// JSON of which `--column` says which field has what: what it does not say is found by usual
 /// names, as in columns.
 const JSON: Names = Names {
@@ -190,6 +240,7 @@ const JSON: Names = Names {
     status: columns::STATUS,
     user_agent: columns::USER_AGENT,
     referer: columns::REFERER,
+    ..NONE
 };
 
 /// The headers by which a proxy says for whom it asks, as logs name them.
@@ -203,6 +254,9 @@ pub(super) const fn names(format: Format) -> &'static Names {
         Format::Haproxy => &HAPROXY,
         Format::Cloudflare => &CLOUDFLARE,
         Format::Gcp => &GCP,
+        Format::W3c => &W3C,
+        Format::Cloudfront => &CLOUDFRONT,
+        Format::Alb => &ALB,
         Format::Json => &JSON,
         _ => &NGINX,
     }

@@ -14,6 +14,8 @@ pub(super) enum Note {
     WentBack(u64),
     /// Of so many requests the client is written as a name.
     NamedClients(u64),
+    /// Of so many requests the client is of a list of forwarded addresses.
+    ForwardedClients(u64),
     /// Of so many requests the duration could not be read.
     UnreadDurations(u64),
     /// Requests could not be kept until they were in order.
@@ -49,6 +51,9 @@ impl Note {
     fn and(self, other: Note) -> Note {
         match (self, other) {
             (Note::NamedClients(one), Note::NamedClients(other)) => Note::NamedClients(one + other),
+            (Note::ForwardedClients(one), Note::ForwardedClients(other)) => {
+                Note::ForwardedClients(one + other)
+            }
             (Note::UnreadDurations(one), Note::UnreadDurations(other)) => {
                 Note::UnreadDurations(one + other)
             }
@@ -84,6 +89,11 @@ impl Group {
             Note::NamedClients(requests) => format!(
                 "{files}: of {requests} requests the client is written as a name and not as an \
                  address, so no limit can count them by address."
+            ),
+            Note::ForwardedClients(requests) => format!(
+                "{files}: of {requests} requests the client is the first address of the list that \
+                 proxies forward (X-Forwarded-For): a client can write one into it unless the first \
+                 proxy replaces what comes."
             ),
             Note::UnreadDurations(requests) => format!(
                 "{files}: of {requests} requests the duration is in no form that is read; they count \

@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 
 use super::{
-    Format, clf,
+    Format, alb, clf,
     csv::{Csv, NoColumn},
     draft::{Fault, Line},
     envoy, haproxy, named,
     options::Asked,
     own_json, own_text, prefix,
     value_cache::ValueCache,
+    w3c::W3c,
 };
 
 /// The reader of a file.
@@ -17,12 +18,13 @@ pub(super) struct Reader {
     pub(super) format: Format,
     asked: Asked,
     csv: Option<Csv>,
+    w3c: W3c,
 }
 
 impl Reader {
     /// A reader of a format that has no header line.
     pub(super) fn new(format: Format, asked: Asked) -> Reader {
-        Reader { format, asked, csv: None }
+        Reader { format, asked, csv: None, w3c: W3c::default() }
     }
 
     /// A reader of a CSV with this header line.
@@ -61,6 +63,8 @@ impl Reader {
                 None => envoy::read(line, wanted, repeated),
             },
             Format::Haproxy => haproxy::read(line, asked, repeated),
+            Format::Alb => alb::read(line, asked, repeated),
+            Format::Cloudfront | Format::W3c => self.w3c.read(self.format, line, asked, repeated),
             Format::Csv => match &mut self.csv {
                 Some(csv) => csv.read(line, repeated),
                 None => Err("the file has no header line".into()),

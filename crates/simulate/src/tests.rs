@@ -1,5 +1,6 @@
 //! Logs of tollgate, judged again.
 
+mod forms;
 mod honest;
 
 use std::{fmt::Write as _, fs, path::Path};

@@ -1,6 +1,6 @@
 //! Lines of each program.
 
-use super::{super::*, Logs, shown};
+use super::{super::*, Logs, combined, shown};
 
 /// Lines of each format as its program writes them, and what is read of them.
 #[rustfmt::skip]
@@ -82,6 +82,46 @@ const SAMPLES: &[(Format, &str, &str)] = &[
     (Format::Gcp,
      r#"{"httpRequest":{"latency":"0.045123s","remoteIp":"203.0.113.7","requestMethod":"GET","requestSize":"310","requestUrl":"https://api.example.com/a?b=c","responseSize":"512","status":200,"userAgent":"curl"},"insertId":"1abc","jsonPayload":{"statusDetails":"response_sent_by_backend"},"logName":"projects/p/logs/requests","receiveTimestamp":"2026-11-21T08:41:01.9Z","resource":{"labels":{"url_map_name":"m"},"type":"http_load_balancer"},"timestamp":"2026-11-21T08:41:00.500123Z"}"#,
      "2026-11-21T08:41:00.500Z 203.0.113.7 GET api.example.com /a?b=c 200 [curl]"),
+    // APISIX, as it ships.
+    (Format::Combined,
+     r#"203.0.113.7 - - [21/Nov/2026:08:41:00 +0000] api.example.com:9080 "GET /a?b=c HTTP/1.1" 200 512 0.250 "-" "curl" 10.42.0.17:8080 200 0.249 "http://api.example.com""#,
+     "2026-11-21T08:40:59.750Z 203.0.113.7 GET api.example.com /a?b=c 200 [curl]"),
+    // nginx with "$host" before "$request", and with a list of forwarded addresses.
+    (Format::Combined,
+     r#"203.0.113.7 - ann [21/Nov/2026:08:41:00 +0000] "api.example.com" "GET /a HTTP/1.1" 200 512 "-" "curl""#,
+     "2026-11-21T08:41:00.000Z 203.0.113.7 GET api.example.com /a 200 [curl]"),
+    (Format::Combined,
+     r#"api.example.com "203.0.113.7, 10.0.0.1" 10.2.1.185 - - [21/Nov/2026:08:41:00 +0000] "GET /a HTTP/1.1" 200 512 "-" "curl""#,
+     "2026-11-21T08:41:00.000Z 203.0.113.7 GET api.example.com /a 200 [curl]"),
+    (Format::Alb,
+     r#"https 2026-11-21T08:41:01.500000Z app/shop-alb/50dc6c495c0c9188 203.0.113.7:40000 10.0.3.17:8080 0.001 0.998 0.001 200 200 310 512 "GET https://api.example.com:443/a?b=c HTTP/2.0" "says \x22hi\x22" ECDHE-RSA-AES128-GCM-SHA256 TLSv1.2 arn:aws:elasticloadbalancing:eu-central-1:111122223333:targetgroup/api/73e2d6bc24d8a067 "Root=1-674d0f00-36d228ad5d99923122bbe354" "api.example.com" "session-reused" 0 2026-11-21T08:41:00.500000Z "forward" "-" "-" "10.0.3.17:8080" "200" "-" "-" TID_1234abcd5678ef90 "-" "-" "-""#,
+     r#"2026-11-21T08:41:00.500Z 203.0.113.7 GET api.example.com /a?b=c 200 [says "hi"]"#),
+    (Format::Alb,
+     r#"http 2026-11-21T08:41:01.500000Z app/shop-alb/50dc6c495c0c9188 [2001:db8::1]:40000 - -1 -1 -1 503 - 34 366 "GET http://api.example.com:80/ HTTP/1.1" "curl" - - arn:aws:a "Root=1-5" "-" "-" 0 2026-11-21T08:41:01.400000Z "forward" "-" "-" "-" "-" "-" "-""#,
+     "2026-11-21T08:41:01.400Z 2001:db8::1 GET api.example.com / 503 [curl]"),
+    // A classic load balancer, whose time is the start.
+    (Format::Alb,
+     r#"2026-11-21T08:41:00.500000Z my-loadbalancer 192.168.131.39:2817 10.0.0.1:80 0.000073 0.001048 0.000057 200 200 0 29 "GET http://www.example.com:80/ HTTP/1.1" "curl/7.38.0" - -"#,
+     "2026-11-21T08:41:00.500Z 192.168.131.39 GET www.example.com / 200 [curl/7.38.0]"),
+    (Format::Cloudfront,
+     "#Version: 1.0\n#Fields: date time x-edge-location sc-bytes c-ip cs-method cs(Host) cs-uri-stem sc-status cs(Referer) cs(User-Agent) cs-uri-query x-host-header time-taken\n2026-11-21\t08:41:01\tFRA56-P4\t512\t203.0.113.7\tGET\td1.cloudfront.net\t/a\t200\t-\tMozilla/5.0%20(X11;%20a+b)\tb=c\tapi.example.com\t0.250",
+     "2026-11-21T08:41:00.750Z 203.0.113.7 GET api.example.com /a?b=c 200 [Mozilla/5.0 (X11; a+b)]"),
+    // Its second version may write JSON.
+    (Format::Cloudfront,
+     r#"{"date":"2026-11-21","time":"08:41:01","x-edge-location":"SOF50-P2","timestamp(ms)":"1795250461500","c-ip":"203.0.113.7","cs-method":"GET","cs(Host)":"d1.cloudfront.net","cs-uri-stem":"/a","cs-uri-query":"-","sc-status":"200","time-taken":"0.5"}"#,
+     "2026-11-21T08:41:01.000Z 203.0.113.7 GET d1.cloudfront.net /a 200 [-]"),
+    (Format::W3c,
+     "#Software: Microsoft Internet Information Services 10.0\n#Version: 1.0\n#Date: 2026-11-21 08:41:01\n#Fields: date time s-ip cs-method cs-uri-stem cs-uri-query s-port cs-username c-ip cs(User-Agent) cs(Referer) sc-status sc-substatus sc-win32-status time-taken\n2026-11-21 08:41:01 10.1.0.4 GET /a b=c 443 - 203.0.113.7 Mozilla/5.0+(X11) - 200 0 0 250",
+     "2026-11-21T08:41:00.750Z 203.0.113.7 GET - /a?b=c 200 [Mozilla/5.0 (X11)]"),
+    (Format::W3c,
+     "#Fields: date time c-ip cs-method cs-uri cs-host sc-status time-taken cs(User-Agent)\n2026-11-21 08:41:01 203.0.113.7 GET /a?b=c api.example.com 200 0.250 \"says \"\"hi\"\" there\"",
+     "2026-11-21T08:41:00.750Z 203.0.113.7 GET api.example.com /a?b=c 200 [says \"\"hi\"\" there]"),
+    (Format::Csv,
+     "# an export\ntime,method,path,status,ip,agent\n1795250460.5,GET,/a,200,192.0.2.1,curl\n# the end",
+     "2026-11-21T08:41:00.500Z 192.0.2.1 GET - /a 200 [curl]"),
+    (Format::Csv,
+     "#time,path\n1795250460.5,/a",
+     "2026-11-21T08:41:00.500Z - GET - /a - [-]"),
     (Format::Csv,
      "time,method,path,status,ip,agent\n1795250460.5,GET,\"/a,b\",200,192.0.2.1,curl",
      "2026-11-21T08:41:00.500Z 192.0.2.1 GET - /a,b 200 [curl]"),
@@ -209,6 +249,43 @@ fn columns_are_mapped() {
     assert_eq!(outcome.records[0].fields[0].as_deref(), Some("ann \"a\""));
     assert_eq!(outcome.summary.lines, 2, "the header is no line of the log");
     assert!(outcome.summary.notes[0].contains("offset"));
+}
+
+#[test]
+fn columns_may_be_named_anew_in_the_midst_of_a_file() {
+    let log = "#Fields: date time c-ip cs-method cs-uri-stem sc-status\n\
+               2026-11-21 08:41:00 192.0.2.1 GET /a 200\n\
+               2026-11-21 08:41:00 192.0.2.1 GET\n\
+               #Software: Microsoft Internet Information Services 10.0\n\
+               #Fields: date time cs-method cs-uri-stem c-ip X-Forwarded-For sc-status\n\
+               2026-11-21 08:41:01 POST /b 192.0.2.1 203.0.113.7 404\n";
+    let outcome = Logs::of(log).read();
+    assert_eq!(
+        outcome.shown(),
+        [
+            "2026-11-21T08:41:00.000Z 192.0.2.1 GET - /a 200 [-]",
+            "2026-11-21T08:41:01.000Z 192.0.2.1 POST - /b 404 [-]"
+        ]
+    );
+    assert!(outcome.reasons()[0].1.contains("has 4 columns"), "{:?}", outcome.reasons());
+    assert_eq!(outcome.summary.notes, [""; 0], "its times are in UTC, and of the end");
+    let outcome = Logs::of(log).columns(&[("client", "X-Forwarded-For")]).read();
+    assert_eq!(outcome.records[1].client, Some([203, 0, 113, 7].into()));
+    let log = "2026-11-21 08:41:00 192.0.2.1 GET /a 200\n";
+    let outcome = Logs::of(log).format(Format::W3c).read();
+    assert!(outcome.reasons()[0].1.contains("`#Fields:`"), "{:?}", outcome.reasons());
+}
+
+#[test]
+fn the_side_of_times_is_doubted_only_where_a_line_does_not_say_it() {
+    let line = combined(0, "/a");
+    assert!(Logs::of(&line).read().summary.notes[0].contains("does not say whether"));
+    let with_time = format!("{} 310 0.250 [shop-api-8080] [] -\n", line.trim_end());
+    assert_eq!(Logs::of(&with_time).read().summary.notes, [""; 0]);
+    assert!(!Logs::of(with_time + &line).read().summary.notes.is_empty());
+    let line = format!("\"203.0.113.7, 10.0.0.1\" {line}");
+    let notes = Logs::of(line).read().summary.notes;
+    assert!(notes.iter().any(|note| note.contains("of 1 requests the client is the first")));
 }
 
 #[test]
