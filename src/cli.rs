@@ -79,6 +79,8 @@ pub enum Failure {
     Usage(String),
     /// Something that the output says already.
     Reported(Exit),
+    /// What programs want to tell from other failures.
+    Told(Exit, anyhow::Error),
     /// Anything else.
     Other(anyhow::Error),
 }
@@ -92,6 +94,8 @@ pub enum Exit {
     TooManyDenied,
     /// Not all of a configuration was taken over.
     Partial,
+    /// Too many requests of a log are out of order.
+    OutOfOrder,
     /// The configuration or the arguments are bad.
     BadConfiguration,
 }
@@ -102,6 +106,7 @@ impl Exit {
         match self {
             Exit::Failure => 1,
             Exit::TooManyDenied | Exit::Partial => 3,
+            Exit::OutOfOrder => 4,
             Exit::BadConfiguration => 64,
         }
     }

@@ -23,6 +23,10 @@ fn main() -> ExitCode {
             ExitCode::from(Exit::BadConfiguration.code())
         }
         Err(Failure::Reported(exit)) => ExitCode::from(exit.code()),
+        Err(Failure::Told(exit, error)) => {
+            eprintln!("tollgate: {error:#}");
+            ExitCode::from(exit.code())
+        }
         // The reader closed the pipe: it needs no more output.
         Err(Failure::Other(error)) if is_broken_pipe(&error) => ExitCode::FAILURE,
         Err(Failure::Other(error)) => {

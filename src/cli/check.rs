@@ -91,7 +91,7 @@ fn text_and_failure(report: &Report, output: &mut dyn Write) -> Result<(), Failu
     match report.exit() {
         None => Ok(()),
         Some(exit @ Exit::BadConfiguration) => Err(Failure::Reported(exit)),
-        Some(Exit::Failure | Exit::TooManyDenied | Exit::Partial) => {
+        Some(Exit::Failure | Exit::TooManyDenied | Exit::Partial | Exit::OutOfOrder) => {
             let all = report.tests().count();
             let failed = report.failed_tests();
             Err(anyhow!("{failed} of {all} tests failed").into())

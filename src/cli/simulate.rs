@@ -12,7 +12,7 @@ use anyhow::{Context as _, anyhow};
 use tollgate_history::{Format, ReadOptions};
 use tollgate_policy::Policies;
 use tollgate_simulate::{
-    CallerField, PolicySet, Progress, Report, Simulation,
+    CallerField, PolicySet, Progress, Report, Simulation, SimulationError,
     report::{html, json, markdown, text},
 };
 
@@ -28,8 +28,8 @@ use super::{
 /// policies, at the time of the log: by the code that judges real requests, with counters of its
 /// own. Says what each limit would have denied, to whom, and what another limit would deny.
 ///
-/// Exits with 0; with 3 if more is denied than --max-denied allows; with 64 if a policy has
-/// problems.
+/// Exits with 0; with 3 if more is denied than --max-denied allows; with 4 if the log is out of
+/// order, and cannot be read again to be sorted; with 64 if a policy has problems.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// The logs, in any order; `-` is standard input
@@ -95,7 +95,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         against: other.map(|(other, name)| policy_set(other, name)),
     };
     let mut bar = ProgressBar::new();
-    let report = simulation.run(&mut |progress| bar.show(progress)).map_err(|error| anyhow!(error));
+    let report = simulation.run(&mut |progress| bar.show(progress)).map_err(failure);
     bar.clear();
     let report = report?;
     if let Some((file, place)) = page {
@@ -121,6 +121,14 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
         return Err(anyhow!(text).into());
     }
     Ok(())
+}
+
+/// Why there are no answers, with the code to exit with.
+pub(super) fn failure(error: SimulationError) -> Failure {
+    match error {
+        SimulationError::OutOfOrder { .. } => Failure::Told(Exit::OutOfOrder, error.into()),
+        error => Failure::Other(error.into()),
+    }
 }
 
 /// Opens the page that is to be written, and leaves what is there: the run may fail.
@@ -170,6 +178,7 @@ impl Reading {
             format: self.format,
             columns: self.columns.clone(),
             wanted: self.callers.iter().map(|(_, field)| field.clone()).collect(),
+            sort: false,
         }
     }
 

@@ -2,12 +2,11 @@
 
 use std::{io::Write, path::PathBuf};
 
-use anyhow::anyhow;
 use tollgate_simulate::suggest;
 
 use super::{
     Failure,
-    simulate::{ProgressBar, Reading},
+    simulate::{ProgressBar, Reading, failure},
 };
 
 /// Write a policy to begin with, from an access log
@@ -31,6 +30,5 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let callers = reading.callers();
     let policy = suggest(&options, &callers, reading.host(), &mut |progress| bar.show(progress));
     bar.clear();
-    let policy = policy.map_err(|error| anyhow!(error))?;
-    Ok(write!(output, "{policy}")?)
+    Ok(write!(output, "{}", policy.map_err(failure)?)?)
 }

@@ -9,6 +9,7 @@ use super::{
     options::Asked,
     prefix,
     reader::{Reader, text},
+    sorting::Trend,
     value_cache::ValueCache,
 };
 
@@ -100,6 +101,27 @@ pub(super) fn detect(start: &[u8], columns: &Columns) -> Detection {
 /// Whether a line is the header of columns: comments may be before it.
 pub(super) fn is_header(line: &str, columns: &Columns) -> bool {
     !line.starts_with('#') || Csv::open(line, columns, &[]).is_ok()
+}
+
+/// Whether the times of a file that begins so fall from line to line.
+pub(super) fn is_newest_first(start: &[u8], format: Format, asked: &Asked) -> bool {
+    let whole = memchr::memrchr(b'\n', start).and_then(|at| start.get(..at)).unwrap_or(start);
+    let mut lines = whole.split(|byte| *byte == b'\n').filter_map(text);
+    let reader = match format {
+        Format::Csv => lines
+            .find(|line| is_header(line, &asked.columns))
+            .and_then(|header| Reader::csv(&header, asked.clone()).ok()),
+        _ => Some(Reader::new(format, asked.clone())),
+    };
+    let Some(mut reader) = reader else { return false };
+    let mut trend = Trend::default();
+    let mut repeated = ValueCache::default();
+    for line in lines {
+        if let Ok(Line::Request { record, .. }) = reader.read(&line, &mut repeated) {
+            trend.see(record.time);
+        }
+    }
+    trend.is_newest_first()
 }
 
 /// What a line counts for.

@@ -32,6 +32,18 @@ pub enum HistoryError {
         /// Why.
         source: io::Error,
     },
+    /// A file that is not in order of time cannot be sorted.
+    #[error(
+        "cannot sort {}, which is not in order of time: it needs room in the folder for temporary \
+         files (TMPDIR)",
+        shown(file)
+    )]
+    Sort {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
     /// A file is compressed in a way that is not read.
     #[error(
         "{} is compressed with {by}, which is not read (gzip and zstd are): decompress it into \

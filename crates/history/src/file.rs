@@ -11,13 +11,14 @@ use tollgate_clock::Timestamp;
 use super::{
     Format, HistoryError, Place, ReadOptions, Record,
     columns::Columns,
-    detect::{Detection, detect, is_header},
+    detect::{self, Detection, detect, is_header},
     draft::{Doubts, Fault, Line},
     instant::Instant,
     lines::{Lines, MAX_LINE_BYTES, Piece},
     local_clock::LocalClock,
     notes::Note,
     reader::{Reader, text},
+    sorting::Sorting,
     source::Source,
     summary::{BadLine, FileSummary, MAX_BAD_CHARS, MAX_BAD_LINES},
     value_cache::ValueCache,
@@ -45,6 +46,8 @@ pub(super) struct LogFile {
     /// What the clock gives out; empty in between.
     ready: VecDeque<Box<Record>>,
     window: Window,
+    /// Of a file whose lines are in no order of time; its requests are not in the window.
+    sorting: Option<Sorting>,
     is_over: bool,
     counts: Counts,
 }
@@ -118,6 +121,7 @@ impl LogFile {
         path: &Path,
         index: u32,
         options: &ReadOptions,
+        max_bytes: usize,
     ) -> Result<LogFile, HistoryError> {
         let asked = options.asked()?;
         let mut lines = Lines::new(Source::open(path)?);
@@ -134,6 +138,9 @@ impl LogFile {
                 }
             },
         };
+        // Of a pipe, this is the last moment: what was given out cannot be called back.
+        let is_newest_first =
+            format.is_some_and(|format| detect::is_newest_first(start, format, &asked));
         let reader = match format {
             Some(Format::Csv) => {
                 header(&mut lines, &asked.columns).map_err(fail)?.map_or(Ok(None), |header| {
@@ -156,6 +163,7 @@ impl LogFile {
             clock: LocalClock::default(),
             ready: VecDeque::new(),
             window: Window::default(),
+            sorting: (options.sort || is_newest_first).then(|| Sorting::new(max_bytes)),
             is_over: false,
             counts: Counts::default(),
         })
@@ -173,6 +181,9 @@ impl LogFile {
         tally: &mut Tally,
         repeated: &mut ValueCache,
     ) -> Result<(), HistoryError> {
+        if self.sorting.is_some() {
+            return self.sort(given, tally, repeated);
+        }
         while !self.is_over && !self.window.is_settled(max_bytes / 4) {
             if self.window.bytes >= max_bytes {
                 self.counts.overflowed = true;
@@ -183,14 +194,42 @@ impl LogFile {
         Ok(())
     }
 
+    /// Reads all requests, unless they were read, and puts them in order.
+    fn sort(
+        &mut self,
+        given: Timestamp,
+        tally: &mut Tally,
+        repeated: &mut ValueCache,
+    ) -> Result<(), HistoryError> {
+        if self.is_over {
+            return Ok(());
+        }
+        while !self.is_over {
+            self.read_line(given, tally, repeated)?;
+        }
+        let Some(sorting) = &mut self.sorting else { return Ok(()) };
+        sorting.finish().map_err(|source| HistoryError::Sort { file: self.path.clone(), source })
+    }
+
     /// The time of the earliest request that was read.
     pub(super) fn first(&self) -> Option<Timestamp> {
-        self.window.first()
+        match &self.sorting {
+            Some(sorting) => sorting.first(),
+            None => self.window.first(),
+        }
     }
 
     /// Gives out the earliest request that was read.
-    pub(super) fn pop(&mut self) -> Option<Box<Record>> {
-        self.window.pop()
+    ///
+    /// # Errors
+    /// [`HistoryError::Sort`].
+    pub(super) fn pop(&mut self) -> Result<Option<Box<Record>>, HistoryError> {
+        match &mut self.sorting {
+            Some(sorting) => sorting
+                .pop()
+                .map_err(|source| HistoryError::Sort { file: self.path.clone(), source }),
+            None => Ok(self.window.pop()),
+        }
     }
 
     fn read_line(
@@ -234,7 +273,13 @@ impl LogFile {
             Ok(Line::Request { mut record, written, doubts }) => {
                 record.place = Place { file: self.index, line: number };
                 self.counts.note_request(written, doubts);
-                if written.has_offset {
+                if let Some(sorting) = &mut self.sorting {
+                    // Of lines in no order, a clock that goes back says nothing.
+                    let is_earlier = sorting
+                        .push(record)
+                        .map_err(|source| HistoryError::Sort { file: self.path.clone(), source })?;
+                    tally.reordered += u64::from(is_earlier);
+                } else if written.has_offset {
                     self.push(record, given, tally);
                 } else {
                     self.clock.take(record, &mut self.ready);
@@ -305,6 +350,7 @@ impl LogFile {
             (forwarded_clients > 0).then_some(Note::ForwardedClients(forwarded_clients)),
             (unread_durations > 0).then_some(Note::UnreadDurations(unread_durations)),
             self.counts.overflowed.then_some(Note::Overflowed),
+            self.sorting.is_some().then_some(Note::Sorted),
         ];
         notes.into_iter().flatten().map(|note| (self.name(), note))
     }

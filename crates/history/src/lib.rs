@@ -36,6 +36,7 @@ mod format;
 mod front;
 mod haproxy;
 mod instant;
+mod kept;
 mod lines;
 mod local_clock;
 mod log_time;
@@ -49,6 +50,7 @@ mod own_text;
 mod prefix;
 mod reader;
 mod record;
+mod sorting;
 mod source;
 mod summary;
 #[cfg(test)]

@@ -18,7 +18,8 @@ const MAX_BYTES: usize = 512 * 1024 * 1024;
 /// The requests of all logs, in the order of their time.
 ///
 /// Of each file it keeps the requests of ten seconds of its log, and of as long as requests took,
-/// so memory does not grow with the files' length.
+/// so memory does not grow with the files' length. A file whose lines are newest first is sorted
+/// before; what memory does not hold of it lies in the system's folder for temporary files.
 pub struct History {
     files: Vec<LogFile>,
     /// The earliest request of each file that has one left, by time and position of the file.
@@ -40,15 +41,16 @@ impl History {
         if options.files.is_empty() {
             return Err(HistoryError::Nothing);
         }
+        let max_bytes = MAX_BYTES / options.files.len();
         let files: Vec<LogFile> = options
             .files
             .iter()
             .zip(0..)
-            .map(|(path, index)| LogFile::open(path, index, options))
+            .map(|(path, index)| LogFile::open(path, index, options, max_bytes))
             .collect::<Result<_, _>>()?;
         let mut history = History {
             heads: BinaryHeap::with_capacity(files.len()),
-            max_bytes: MAX_BYTES / files.len(),
+            max_bytes,
             files,
             given: Timestamp::default(),
             tally: Tally::default(),
@@ -66,7 +68,8 @@ impl History {
     /// [`HistoryError::Read`], if a file can be read no further.
     pub fn next_record(&mut self) -> Result<Option<Box<Record>>, HistoryError> {
         let Some(Reverse((_, at))) = self.heads.pop() else { return Ok(None) };
-        let Some(record) = self.files.get_mut(at).and_then(LogFile::pop) else { return Ok(None) };
+        let Some(file) = self.files.get_mut(at) else { return Ok(None) };
+        let Some(record) = file.pop()? else { return Ok(None) };
         self.given = record.time;
         self.advance(at)?;
         Ok(Some(record))

@@ -20,6 +20,8 @@ pub(super) enum Note {
     UnreadDurations(u64),
     /// Requests could not be kept until they were in order.
     Overflowed,
+    /// Its lines are in no order of time.
+    Sorted,
 }
 
 /// What has to be known of one file or of several.
@@ -98,6 +100,10 @@ impl Group {
             Note::UnreadDurations(requests) => format!(
                 "{files}: of {requests} requests the duration is in no form that is read; they count \
                  as if they had taken no time."
+            ),
+            Note::Sorted => format!(
+                "{files}: the lines are not in order of time (newest first, as exports are, or in \
+                 none), and were sorted."
             ),
             Note::Overflowed => format!(
                 "{files}: there are more requests in ten seconds than are kept to put them in order; \

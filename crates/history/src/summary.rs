@@ -33,6 +33,14 @@ pub struct HistorySummary {
     pub notes: Vec<String>,
 }
 
+impl HistorySummary {
+    /// Whether more than one request of a hundred came too late: what is counted of such a log is
+    /// wrong.
+    pub fn is_out_of_order(&self) -> bool {
+        self.late.saturating_mul(100) > self.requests
+    }
+}
+
 /// What was read of a file.
 #[derive(Clone, Debug)]
 pub struct FileSummary {

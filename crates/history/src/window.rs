@@ -122,7 +122,7 @@ impl Window {
 }
 
 /// About how much memory a request takes, in bytes. What can be long is counted as it is.
-fn size(record: &Record) -> usize {
+pub(super) fn size(record: &Record) -> usize {
     let fields: usize = record.fields.iter().flatten().map(|value| value.len() + 16).sum();
     let Record { host, target, user_agent, referer, own, .. } = record;
     let values = [host, user_agent, referer].into_iter().flatten();

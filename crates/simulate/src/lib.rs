@@ -24,6 +24,7 @@ mod describe;
 mod limits;
 mod not_judged;
 mod notes;
+mod order;
 mod past_judge;
 mod paths;
 mod read;

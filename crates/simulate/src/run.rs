@@ -16,6 +16,7 @@ use super::{
     describe::describe,
     limits::LimitCounts,
     notes::{Needs, notes},
+    order::{finish, in_order},
     past_judge::PastJudge,
     timeline::Moments,
     translate::{CallerField, Translator, duration, stands_for},
@@ -81,6 +82,17 @@ pub enum SimulationError {
     /// Standard input is read once.
     #[error("the logs are read twice: name regular files, not standard input or a pipe")]
     NotTwice,
+    /// Too many requests of the logs are out of order, and the logs cannot be read again.
+    #[error(
+        "{late} of {requests} requests are out of order by more than 10 s, so that their numbers \
+         would be wrong: sort the log by time, or name it as a file"
+    )]
+    OutOfOrder {
+        /// Requests that came too late.
+        late: u64,
+        /// All of them.
+        requests: u64,
+    },
     /// There is nothing to suggest by.
     #[error("no request is in the logs, so nothing can be suggested")]
     NoRequest,
@@ -103,15 +115,18 @@ impl Simulation<'_> {
             .build_local(Default::default())?;
         // What would be logged of real clients is of no interest here.
         let quiet = tracing::subscriber::NoSubscriber::new();
-        tracing::subscriber::with_default(quiet, || runtime.block_on(self.judge_all(progress)))
+        tracing::subscriber::with_default(quiet, || {
+            in_order(&self.read, |read| runtime.block_on(self.judge_all(read, progress)))
+        })
     }
 
     async fn judge_all(
         &self,
+        read: &ReadOptions,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Report, SimulationError> {
         let begun = Instant::now();
-        let mut history = HistoryAhead::open(&self.read)?;
+        let mut history = HistoryAhead::open(read)?;
         let mut counts = Counts::new(self);
         let mut past = Translator::blank();
         let mut judged = Judgement::default();
@@ -124,7 +139,7 @@ impl Simulation<'_> {
                 progress(Progress { requests: counts.outcome.requests, bytes, all_bytes });
             }
         }
-        let mut report = counts.report(self, history.finish()?);
+        let mut report = counts.report(self, finish(history)?);
         report.read.took_seconds = begun.elapsed().as_secs_f64();
         Ok(report)
     }

@@ -15,14 +15,18 @@ mod seen;
 mod tests;
 mod words;
 
-use std::{fs, path::Path};
+use std::path::Path;
 
 use tollgate_history::ReadOptions;
 use tollgate_policy::{Policies, Policy, load};
 use tollgate_yaml::Sources;
 
 use self::{draft::Draft, seen::Observations, words::is_name};
-use super::{PolicySet, Progress, Simulation, SimulationError, translate::CallerField};
+use super::{
+    PolicySet, Progress, Simulation, SimulationError,
+    order::{in_order, is_read_once},
+    translate::CallerField,
+};
 
 /// What the policy is called while it is made.
 const NAME: &str = "suggested.yaml";
@@ -38,7 +42,9 @@ pub fn suggest(
     progress: &mut dyn FnMut(Progress),
 ) -> Result<String, SimulationError> {
     check(read, callers)?;
-    let seen = Observations::of(read, callers, progress)?;
+    // The second time, it is known how they have to be read.
+    let (seen, read) =
+        in_order(read, |read| Ok((Observations::of(read, callers, progress)?, read.clone())))?;
     let read_once = seen.records;
     if seen.requests == 0 {
         // Numbers for limits would be made up.
@@ -48,7 +54,7 @@ pub fn suggest(
     let policies = Policies::new(vec![parse(&draft.policy(None))?]);
     let candidate = PolicySet { policies: &policies, settings: None, name: NAME };
     let simulation = Simulation {
-        read: read.clone(),
+        read,
         callers: callers.to_vec(),
         host: host.map(str::to_owned),
         candidate,
@@ -62,12 +68,7 @@ pub fn suggest(
 
 /// Refuses what cannot be read twice, and kinds of callers that no policy can have.
 fn check(read: &ReadOptions, callers: &[CallerField]) -> Result<(), SimulationError> {
-    // Who opens the file reports that it is not there, or is a folder.
-    let is_read_once = |file: &Path| {
-        let found = fs::metadata(file);
-        file == Path::new("-") || found.is_ok_and(|found| !found.is_file() && !found.is_dir())
-    };
-    if read.files.iter().any(|file| is_read_once(file)) {
+    if is_read_once(read) {
         return Err(SimulationError::NotTwice);
     }
     match callers.iter().find(|caller| !is_name(&caller.kind)) {

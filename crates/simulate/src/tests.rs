@@ -9,7 +9,7 @@ use tollgate_history::ReadOptions;
 use tollgate_policy::{Policies, load};
 use tollgate_yaml::Sources;
 
-use super::{CallerField, PolicySet, Report, Simulation, suggest};
+use super::{CallerField, PolicySet, Report, Simulation, SimulationError, suggest};
 
 const POLICY: &str = r#"
 version: 1

@@ -28,6 +28,42 @@ fn lines_out_of_order_by_ten_seconds_are_sorted_and_later_ones_are_late() {
 }
 
 #[test]
+fn a_log_that_is_newest_first_is_read_as_one_that_is_not() {
+    // Two lines of each second: of one instant, the later line is the earlier request.
+    let lines: Vec<String> = (0..200).map(|at| combined(at / 2 * 9, &format!("/{at}"))).collect();
+    let in_order = Logs::of(lines.concat()).read();
+    let reversed = || lines.iter().rev().map(String::as_str).collect::<String>();
+    let newest_first = Logs::of(reversed()).read();
+    assert_eq!(newest_first.shown(), in_order.shown());
+    assert_eq!(newest_first.summary.late, 0);
+    let notes = &newest_first.summary.notes;
+    assert!(notes.iter().any(|note| note.contains("were sorted")), "{notes:?}");
+    let csv = |lines: &mut dyn Iterator<Item = usize>| {
+        let lines = lines.map(|at| format!("2026-11-21T08:{:02}:00Z,/{at}\n", at % 60));
+        "# an export\ntime,path\n".to_owned() + &lines.collect::<String>()
+    };
+    let in_order = Logs::of(csv(&mut (0..60))).read();
+    assert_eq!(Logs::of(csv(&mut (0..60).rev())).read().shown(), in_order.shown());
+    // Both at once, as two exports.
+    let merged = Logs::of(lines.concat()).and(reversed()).read();
+    assert_eq!((merged.records.len(), merged.summary.late), (400, 0));
+}
+
+#[test]
+fn lines_in_no_order_are_sorted_where_that_is_asked_for() {
+    let lines = |order: &mut dyn Iterator<Item = u32>| {
+        order.map(|at| combined(at * 9, &format!("/{at}"))).collect::<String>()
+    };
+    let in_order = Logs::of(lines(&mut (0..300))).read();
+    let mut logs = Logs::of(lines(&mut (0..300).map(|at| at * 7 % 300)));
+    assert!(logs.read().summary.is_out_of_order());
+    logs.options.sort = true;
+    let sorted = logs.read();
+    assert_eq!(sorted.shown(), in_order.shown());
+    assert!(!sorted.summary.is_out_of_order() && sorted.summary.reordered > 0);
+}
+
+#[test]
 fn a_change_of_the_offset_is_no_jump() {
     let lines = [
         r#"192.0.2.1 - - [25/Oct/2026:02:59:59 +0200] "GET /a HTTP/1.1" 200 5"#,

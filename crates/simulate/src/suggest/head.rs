@@ -14,7 +14,14 @@ const MOST_REASONS: usize = 3;
 
 /// Writes the comment.
 pub(super) fn write_head(text: &mut String, report: &Report) -> std::fmt::Result {
-    let Read { requests, first, last, bad, .. } = &report.read;
+    let Read { requests, first, last, bad, late, .. } = &report.read;
+    if *late > 0 {
+        let warning = format!(
+            "WARNING: {late} of the requests are out of order by more than 10 s, and were counted at \
+             a later time than their own: sort the log by time, and suggest again."
+        );
+        write_note(text, &warning)?;
+    }
     let day = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
     writeln!(text, "# A policy to begin with, from {requests} requests of {}", day(first))?;
     let bad =

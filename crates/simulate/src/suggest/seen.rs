@@ -7,6 +7,7 @@ use tollgate_history::{HistoryAhead, OwnFields, ReadOptions, Record, Target};
 use super::words::{is_name, is_tier};
 use crate::{
     Progress, SimulationError,
+    order::finish,
     paths::Paths,
     translate::{CallerField, stands_for},
 };
@@ -93,7 +94,7 @@ impl Observations {
                 progress(Progress { requests: seen.records, bytes, all_bytes });
             }
         }
-        history.finish()?;
+        finish(history)?;
         Ok(seen)
     }
 

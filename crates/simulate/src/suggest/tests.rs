@@ -51,10 +51,11 @@ impl Log {
 fn combined(paths: &[&str]) -> Log {
     let mut text = String::new();
     for at in 0..paths.len() * 20 {
-        let (minute, second, path) = (at / 60 % 60, at % 60, paths[at % paths.len()]);
+        let (hour, minute, second) = (8 + at / 3600, at / 60 % 60, at % 60);
+        let path = paths[at % paths.len()];
         let _ = writeln!(
             text,
-            "192.0.2.{} - - [21/Nov/2026:08:{minute:02}:{second:02} +0000] \"GET {path} HTTP/1.1\" \
+            "192.0.2.{} - - [21/Nov/2026:{hour:02}:{minute:02}:{second:02} +0000] \"GET {path} HTTP/1.1\" \
              200 5 \"-\" \"x\"",
             at % 7
         );

@@ -1,12 +1,15 @@
 //! The same requests in each form of log have the same answer.
 
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 use tollgate_history::{Format, ReadOptions};
 use tollgate_policy::{Policies, load};
 use tollgate_yaml::Sources;
 
-use super::{PolicySet, Report, Simulation};
+use super::{PolicySet, Report, Simulation, SimulationError};
 
 const POLICY: &str = r#"
 version: 1
@@ -209,6 +212,10 @@ fn judge(log: &str, columns: Columns) -> Report {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("access.log");
     fs::write(&file, log).unwrap();
+    judge_file(file, columns).unwrap()
+}
+
+fn judge_file(file: PathBuf, columns: Columns) -> Result<Report, SimulationError> {
     let policies =
         Policies::new(vec![load(Path::new("main.yaml"), POLICY, &Sources::system()).unwrap()]);
     let owned = |(what, name): &(&str, &str)| ((*what).to_owned(), (*name).to_owned());
@@ -223,7 +230,7 @@ fn judge(log: &str, columns: Columns) -> Report {
         candidate: PolicySet { policies: &policies, settings: None, name: "main.yaml" },
         against: None,
     };
-    simulation.run(&mut |_| {}).unwrap()
+    simulation.run(&mut |_| {})
 }
 
 #[test]
@@ -261,4 +268,58 @@ fn each_form_of_log_has_the_same_answer() {
         assert_eq!(report.read.bad, 0, "{first}: {:?}", report.read.bad_lines);
         assert_eq!(found, (300, 80, 29), "{first}");
     }
+}
+
+#[test]
+fn the_order_of_lines_changes_no_answer() {
+    let lines: Vec<String> = requests().iter().map(|it| combined(it) + "\n").collect();
+    let reversed: String = lines.iter().rev().map(String::as_str).collect();
+    // In the first lines nothing is amiss; then, and later on, most come too late.
+    let shuffled: String = (0..300)
+        .map(|at| if at < 20 { at } else { 20 + (at - 20) * 37 % 280 })
+        .map(|at| lines[at].as_str())
+        .collect();
+    for log in [&lines.concat(), &reversed, &shuffled] {
+        let report = judge(log, &[]);
+        let outcome = &report.outcome;
+        assert_eq!((outcome.requests, outcome.denied, report.read.late), (300, 80, 0));
+    }
+    let suggested = |log: &str| {
+        let text = suggest_from(log);
+        let (notes, policy) = text.split_once("\n\n").unwrap();
+        (notes.contains("were sorted"), policy.to_owned())
+    };
+    let (_, expected) = suggested(&lines.concat());
+    assert_eq!(suggested(&reversed), (true, expected.clone()));
+    assert_eq!(suggested(&shuffled), (true, expected));
+}
+
+fn suggest_from(log: &str) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("access.log");
+    fs::write(&file, log).unwrap();
+    let read = ReadOptions { files: vec![file], ..ReadOptions::default() };
+    super::suggest(&read, &[], None, &mut |_| {}).unwrap()
+}
+
+#[test]
+fn a_few_late_requests_are_told_on_top_of_a_suggestion() {
+    let lines: Vec<String> = requests().iter().map(|it| combined(it) + "\n").collect();
+    let text = suggest_from(&(lines.concat() + &lines[0]));
+    assert!(text.starts_with("# - WARNING: 1 of the requests are out of order"), "{text}");
+}
+
+#[test]
+fn a_log_out_of_order_that_is_read_once_has_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let lines: Vec<String> = requests().iter().map(|it| combined(it) + "\n").collect();
+    let shuffled: String = (0..300).map(|at| lines[at * 37 % 300].as_str()).collect();
+    let path = pipe.clone();
+    let writer = std::thread::spawn(move || fs::write(path, shuffled));
+    let error = judge_file(pipe, &[]).unwrap_err();
+    writer.join().unwrap().unwrap();
+    assert!(matches!(error, SimulationError::OutOfOrder { .. }), "{error}");
 }

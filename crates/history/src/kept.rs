@@ -1,0 +1,124 @@
+//! A request as a line of JSON, for those that memory does not hold.
+
+use std::{
+    borrow::Cow,
+    io::{self, Write},
+    net::IpAddr,
+    time::Duration,
+};
+
+use http::{HeaderValue, Method, uri::PathAndQuery};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use tollgate_clock::Timestamp;
+
+use super::{OwnFields, Place, Record, Target};
+
+/// A request.
+#[derive(Serialize, Deserialize)]
+pub(super) struct Kept<'r> {
+    micros: u64,
+    file: u32,
+    line: u64,
+    client: Option<IpAddr>,
+    #[serde(borrow)]
+    method: Cow<'r, str>,
+    host: Option<Cow<'r, str>>,
+    target: Cow<'r, str>,
+    status: Option<u16>,
+    took: Option<Duration>,
+    user_agent: Option<Cow<'r, str>>,
+    referer: Option<Cow<'r, str>>,
+    own: Option<KeptOwn<'r>>,
+    fields: Vec<Option<Cow<'r, str>>>,
+}
+
+/// What only a log of tollgate says.
+#[derive(Serialize, Deserialize)]
+struct KeptOwn<'r> {
+    caller: Option<Cow<'r, str>>,
+    tier: Option<Cow<'r, str>>,
+    facts: Option<Map<String, Value>>,
+    denied: Option<Cow<'r, str>>,
+    asked_by: Option<Cow<'r, str>>,
+    stands_for: u32,
+}
+
+impl<'r> Kept<'r> {
+    pub(super) fn of(record: &'r Record) -> Kept<'r> {
+        // They were made of texts.
+        let text = |value: &'r Option<HeaderValue>| {
+            value.as_ref().map(|value| String::from_utf8_lossy(value.as_bytes()))
+        };
+        Kept {
+            micros: record.time.as_micros(),
+            file: record.place.file,
+            line: record.place.line,
+            client: record.client,
+            method: record.method.as_str().into(),
+            host: text(&record.host),
+            target: record.target.as_str().into(),
+            status: record.status,
+            took: record.took,
+            user_agent: text(&record.user_agent),
+            referer: text(&record.referer),
+            own: record.own.as_ref().map(KeptOwn::of),
+            fields: record.fields.iter().map(|field| field.as_deref().map(Cow::from)).collect(),
+        }
+    }
+
+    pub(super) fn write(&self, output: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut *output, self)?;
+        output.write_all(b"\n")
+    }
+
+    /// The request of a line.
+    ///
+    /// # Errors
+    /// If it is none that was written so.
+    pub(super) fn read(line: &'r [u8]) -> io::Result<Box<Record>> {
+        let kept: Kept<'r> = serde_json::from_slice(line)?;
+        let value = |text: Option<Cow<'r, str>>| HeaderValue::from_str(&text?).ok();
+        Ok(Box::new(Record {
+            time: Timestamp::from_micros(kept.micros),
+            place: Place { file: kept.file, line: kept.line },
+            client: kept.client,
+            method: Method::from_bytes(kept.method.as_bytes()).map_err(io::Error::other)?,
+            host: value(kept.host),
+            target: match PathAndQuery::try_from(&*kept.target) {
+                Ok(target) => Target::Valid(target),
+                Err(_) => Target::Invalid(kept.target.into()),
+            },
+            status: kept.status,
+            took: kept.took,
+            user_agent: value(kept.user_agent),
+            referer: value(kept.referer),
+            own: kept.own.map(KeptOwn::into_fields),
+            fields: kept.fields.into_iter().map(|field| field.map(Box::from)).collect(),
+        }))
+    }
+}
+
+impl<'r> KeptOwn<'r> {
+    fn of(own: &'r OwnFields) -> KeptOwn<'r> {
+        KeptOwn {
+            caller: own.caller.as_deref().map(Cow::from),
+            tier: own.tier.as_deref().map(Cow::from),
+            facts: own.facts.clone(),
+            denied: own.denied.as_deref().map(Cow::from),
+            asked_by: own.asked_by.as_deref().map(Cow::from),
+            stands_for: own.stands_for,
+        }
+    }
+
+    fn into_fields(self) -> OwnFields {
+        OwnFields {
+            caller: self.caller.map(|text| (&*text).into()),
+            tier: self.tier.map(|text| (&*text).into()),
+            facts: self.facts,
+            denied: self.denied.map(Box::from),
+            asked_by: self.asked_by.map(Box::from),
+            stands_for: self.stands_for,
+        }
+    }
+}
