@@ -151,6 +151,10 @@ impl Rehearsal {
         past.dry_run.unkeyed.borrow_mut().clear();
         let mut state = RequestState::default();
         let action = self.decide(policies, &past.draft, &past.dry_run, now, &mut state).await;
+        if matches!(action, Action::Standings) {
+            // Who asks how limits stand uses nothing of any.
+            state.tally = None;
+        }
         judged.verdict = match action {
             Action::Refuse(rejection) => verdict(&rejection, past.has_caller()),
             _ => PastVerdict::Admitted,

@@ -169,3 +169,16 @@ fn suggested_policy_can_be_read_and_denies_next_to_nobody() {
     assert_eq!((report.outcome.requests, report.outcome.would_deny), (6000, 0));
     assert!(report.limits.iter().all(|limit| limit.mode == "shadow"), "{text}");
 }
+
+#[test]
+fn requests_that_ask_how_limits_stand_count_in_none() {
+    let facts = r#"{"tier":"free"}"#;
+    let mut log = line(0, "/a", Some("user:1"), facts, 1);
+    for second in 1..9 {
+        log += &line(second, "/rate_limit", Some("user:1"), facts, 1);
+    }
+    let report = simulate(&log, &[]);
+    assert_eq!(report.outcome.requests, 9);
+    assert_eq!(counted(&report, "core", "free"), (1, 0));
+    assert_eq!(counted(&report, "inflight", "free"), (0, 0));
+}
