@@ -9,6 +9,7 @@
 mod callers;
 mod draft;
 mod evidence;
+mod free;
 mod head;
 mod seen;
 #[cfg(test)]

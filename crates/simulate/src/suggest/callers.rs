@@ -3,9 +3,11 @@
 use std::fmt::Write as _;
 
 use super::{
+    draft::CORE,
     seen::{Counts, Kind, Whose},
     words::{yaml_name, yaml_text},
 };
+use crate::Report;
 
 /// The most issuers, kinds of callers, and tiers that a policy gets.
 const MOST_ISSUERS: usize = 8;
@@ -19,8 +21,10 @@ pub(super) struct Callers {
     named: Vec<Entry>,
     /// Callers who are addresses: at least one.
     addresses: Vec<Entry>,
-    /// The first one is that of callers without one.
+    /// Those of named callers first; of which the one with most requests is the first.
     pub(super) tiers: Vec<String>,
+    /// How many of them are of named callers.
+    of_named: usize,
     /// Kinds of callers that are not here, because there are too many.
     left_out: usize,
 }
@@ -34,7 +38,7 @@ struct Issuer {
 /// An entry of `callers`.
 struct Entry {
     name: String,
-    /// Of addresses, theirs; none: the first one.
+    /// Of addresses, theirs.
     tier: Option<String>,
     has_keys: bool,
 }
@@ -49,7 +53,7 @@ impl Callers {
             named.len().saturating_sub(MOST_KINDS) + addresses.len().saturating_sub(MOST_KINDS);
         named.truncate(MOST_KINDS);
         addresses.truncate(MOST_KINDS);
-        let tiers = tiers(&named, &addresses);
+        let (tiers, of_named) = tiers(&named, &addresses);
         let entry = |(name, kind): (String, Kind), tier: Option<String>| Entry {
             name,
             tier,
@@ -58,7 +62,7 @@ impl Callers {
         let named: Vec<Entry> = named.into_iter().map(|kind| entry(kind, None)).collect();
         let fixed = |kind: &Kind| {
             let tier = kind.tiers.names().into_iter().next()?;
-            tiers.iter().skip(1).any(|other| *other == tier).then_some(tier)
+            tiers.contains(&tier).then_some(tier)
         };
         let mut addresses: Vec<Entry> = addresses
             .into_iter()
@@ -75,7 +79,7 @@ impl Callers {
             addresses.push(Entry { name, tier: None, has_keys: false });
         }
         let issuers = if named.is_empty() { Vec::new() } else { known_issuers(issuers) };
-        Callers { issuers, named, addresses, tiers, left_out }
+        Callers { issuers, named, addresses, tiers, of_named, left_out }
     }
 
     /// Whether there are callers who are named by tokens.
@@ -83,7 +87,20 @@ impl Callers {
         !self.named.is_empty()
     }
 
-    pub(super) fn write(&self, text: &mut String) -> std::fmt::Result {
+    /// The tier of named callers whose own is not known: the one whose callers use least, so that
+    /// nobody gets more by a name that no tier has.
+    fn default_tier(&self, measured: Option<&Report>) -> Option<&String> {
+        let of_named = self.tiers.get(..self.of_named)?;
+        let curves = || measured.into_iter().flat_map(|report| &report.curves);
+        let used = |tier: &&String| {
+            let of_tier = curves().find(|curve| curve.limit == CORE && curve.tier == **tier);
+            of_tier.map_or(u32::MAX, |curve| curve.suggested)
+        };
+        of_named.iter().min_by_key(used)
+    }
+
+    pub(super) fn write(&self, text: &mut String, measured: Option<&Report>) -> std::fmt::Result {
+        let default = self.default_tier(measured);
         writeln!(text, "identity:")?;
         if self.has_named() {
             writeln!(text, "  jwt:")?;
@@ -95,6 +112,10 @@ impl Callers {
             writeln!(text, "    - name: {}", yaml_name(name))?;
             writeln!(text, "      issuer: {}   # put your issuer here", yaml_text(id))?;
             writeln!(text, "      jwks_url: https://id.example.com/jwks.json   # and its keys")?;
+            writeln!(
+                text,
+                "      # audience: [your-api]   # without it, tokens for others are taken"
+            )?;
         }
         writeln!(text, "  callers:")?;
         if self.left_out > 0 {
@@ -121,11 +142,12 @@ impl Callers {
             writeln!(text, "    - {{ name: {name}, key: jwt.{claim}{tier} }}{note}")?;
         }
         for Entry { name, tier, .. } in &self.addresses {
-            let tier = tier.as_deref().map(|tier| format!(", tier: {}", yaml_name(tier)));
+            let tier = tier.as_deref().filter(|tier| default.is_none_or(|default| default != tier));
+            let tier = tier.map(|tier| format!(", tier: {}", yaml_name(tier)));
             let (name, tier) = (yaml_name(name), tier.unwrap_or_default());
             writeln!(text, "    - {{ name: {name}, key: client.ip{tier} }}")?;
         }
-        if let Some(default) = self.tiers.first() {
+        if let Some(default) = default {
             let names: Vec<String> = self.tiers.iter().map(|tier| yaml_name(tier)).collect();
             let (default, names) = (yaml_name(default), names.join(", "));
             writeln!(text, "\ntiers: {{ default: {default}, names: [{names}] }}")?;
@@ -134,9 +156,9 @@ impl Callers {
     }
 }
 
-/// The tiers of named callers, and then those of addresses. None, if all callers are in one: named
+/// The tiers of named callers, and then those of addresses; and how many the former are. None, if all callers are in one: named
 /// callers without a tier would get one that is for addresses.
-fn tiers(named: &[(String, Kind)], addresses: &[(String, Kind)]) -> Vec<String> {
+fn tiers(named: &[(String, Kind)], addresses: &[(String, Kind)]) -> (Vec<String>, usize) {
     let counted = |kinds: &[(String, Kind)]| {
         let mut counts = Counts::<String, u64>::default();
         for (tier, count) in kinds.iter().flat_map(|(_, kind)| &kind.tiers.0) {
@@ -145,8 +167,10 @@ fn tiers(named: &[(String, Kind)], addresses: &[(String, Kind)]) -> Vec<String> 
         counts.names()
     };
     let mut tiers = counted(named);
-    if tiers.is_empty() {
-        return tiers;
+    tiers.truncate(MOST_TIERS);
+    let of_named = tiers.len();
+    if of_named == 0 {
+        return (tiers, 0);
     }
     for tier in counted(addresses) {
         if !tiers.contains(&tier) {
@@ -154,7 +178,7 @@ fn tiers(named: &[(String, Kind)], addresses: &[(String, Kind)]) -> Vec<String> 
         }
     }
     tiers.truncate(MOST_TIERS);
-    tiers
+    (tiers, of_named)
 }
 
 /// The issuers of named callers: at least one, with addresses to be replaced where the log has

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use super::{
     callers::Callers,
     evidence::{evidence, rates},
+    free::is_free,
     head::write_head,
     seen::Observations,
     words::{name_of, yaml_name, yaml_text},
@@ -23,12 +24,17 @@ const PLENTY: u32 = 1_000_000_000;
 /// A log of so many seconds says something about hours.
 const HOURS: f64 = 7200.0;
 
+/// Where the proxy says how limits stand.
+const RATE_LIMIT: &str = "/rate_limit";
+
 /// The limit of all requests.
-const CORE: &str = "core";
+pub(super) const CORE: &str = "core";
 
 /// A policy whose limits are not known yet.
 pub(super) struct Draft {
     routes: Vec<(Template, String)>,
+    /// Routes without a limit.
+    free: Vec<Template>,
     callers: Callers,
 }
 
@@ -36,13 +42,16 @@ impl Draft {
     pub(super) fn of(seen: Observations) -> Draft {
         let Observations { paths, kinds, issuers, .. } = seen;
         let mut names: Vec<String> = vec![CORE.to_owned()];
-        let templates = paths.templates(LEAST_PART, MOST_ROUTES);
+        let mut templates = paths.templates(LEAST_PART, MOST_ROUTES);
+        // The proxy itself answers that one.
+        templates.retain(|template| template.pattern != RATE_LIMIT);
+        let (free, templates): (Vec<_>, Vec<_>) = templates.into_iter().partition(is_free);
         let named = templates.into_iter().map(|template| {
             let name = name_of(&template, &names);
             names.push(name.clone());
             (template, name)
         });
-        Draft { routes: named.collect(), callers: Callers::of(kinds, &issuers) }
+        Draft { routes: named.collect(), free, callers: Callers::of(kinds, &issuers) }
     }
 
     /// The policy: one that only measures, or with limits from what was measured.
@@ -59,7 +68,7 @@ impl Draft {
         writeln!(text, "version: 1\n")?;
         writeln!(text, "upstreams:")?;
         writeln!(text, "  api: {{ servers: [http://127.0.0.1:9000] }}   # put your server here\n")?;
-        self.callers.write(text)?;
+        self.callers.write(text, measured)?;
         writeln!(text, "\nlimits:")?;
         self.write_limit(text, CORE, "all requests of a caller", measured)?;
         // What is simulated has the last word: a route that no request took has no evidence.
@@ -74,6 +83,10 @@ impl Draft {
         }
         writeln!(text, "\nroutes:")?;
         let auth = if self.callers.has_named() { "optional" } else { "none" };
+        for template in &self.free {
+            let pattern = yaml_text(&template.pattern);
+            writeln!(text, "  - {{ match: {{ path: {pattern} }}, auth: {auth}, limits: [] }}")?;
+        }
         for (template, name) in &routes {
             let (pattern, name) = (yaml_text(&template.pattern), yaml_name(name));
             writeln!(

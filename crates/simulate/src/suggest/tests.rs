@@ -275,3 +275,37 @@ fn progress_goes_on_in_the_second_reading() {
     assert_eq!(most, 2 * half);
     assert!(seen.last().is_some_and(|(_, bytes)| *bytes > half && *bytes <= most), "{seen:?}");
 }
+
+#[test]
+fn what_needs_no_limit_gets_none() {
+    let (text, report) =
+        combined(&["/v1/items", "/healthz", "/static/app.css", "/rate_limit"]).simulated();
+    let limits: BTreeSet<&str> = report.limits.iter().map(|row| row.limit.as_str()).collect();
+    assert_eq!(limits, BTreeSet::from(["core", "items"]), "{text}");
+    for path in ["/healthz", "/static/app.css"] {
+        assert!(
+            text.contains(&format!("path: \"{path}\" }}, auth: none, limits: [] }}")),
+            "{text}"
+        );
+    }
+    assert!(!text.contains("/rate_limit"), "{text}");
+    assert!(text.contains("/v1/items has 25.0 % of the requests"), "{text}");
+}
+
+#[test]
+fn a_route_of_one_item_is_told_from_that_of_all() {
+    let items: Vec<String> = (0..40).map(|item| format!("/items/{item}")).collect();
+    let mut paths: Vec<&str> = items.iter().map(String::as_str).collect();
+    paths.extend(["/items"; 20]);
+    let text = combined(&paths).suggest().unwrap();
+    assert!(text.contains("limits: [core, items] }") && !text.contains("items-2"), "{text}");
+    assert!(text.contains("limits: [core, items-one] }"), "{text}");
+}
+
+#[test]
+fn the_default_tier_is_the_one_that_uses_least() {
+    let mut requests = vec![("user:1", "free", "{}"); 3];
+    requests.extend([("user:2", "pro", "{}"); 30]);
+    let text = own(&requests).suggest().unwrap();
+    assert!(text.contains("tiers: { default: free, names: [pro, free] }"), "{text}");
+}

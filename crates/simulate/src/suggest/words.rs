@@ -62,9 +62,14 @@ pub(super) fn name_of(template: &Template, taken: &[String]) -> String {
     if !name.starts_with(|c: char| c.is_ascii_alphabetic()) {
         name = if name.is_empty() { "root".to_owned() } else { format!("route-{name}") };
     }
+    let is_taken = |name: &str| taken.iter().any(|other| collide(name, other));
+    // Of `/items` and `/items/{a}`, the second is about one of the first.
+    if is_taken(&name) && template.pattern.contains('{') && !is_taken(&format!("{name}-one")) {
+        name += "-one";
+    }
     let mut number = 1;
     let base = name.clone();
-    while taken.iter().any(|other| collide(&name, other)) {
+    while is_taken(&name) {
         number += 1;
         name = format!("{base}-{number}");
     }
