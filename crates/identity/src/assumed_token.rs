@@ -67,7 +67,7 @@ impl ClaimRules {
     fn assume(&self, issuer: usize, claims: Map<String, Value>) -> AssumedToken {
         let as_given = Claims::from(claims.clone());
         let validity = TimeClaims::of(&as_given)?.validity(Duration::ZERO, None);
-        self.check_required(&as_given)?;
+        self.check_required(&as_given).map_err(|refusal| refusal.error)?;
         Ok(VerifiedToken { issuer, claims: with_names(self, claims), validity })
     }
 }

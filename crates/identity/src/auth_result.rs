@@ -100,7 +100,7 @@ impl From<&IdentityError> for AuthResult {
             IdentityError::Credential(CredentialError::Malformed) => {
                 AuthResult::MalformedCredential
             }
-            IdentityError::Token(error) => (*error).into(),
+            IdentityError::Token(refusal) => refusal.error.into(),
             IdentityError::Unavailable => AuthResult::Unavailable,
             IdentityError::TooManyBadTokens => AuthResult::TooManyBadTokens,
             IdentityError::TooManyLookups => AuthResult::TooManyLookups,

@@ -2,7 +2,11 @@
 
 use serde_json::Value;
 
-use super::{claims::Claims, token_error::TokenError};
+use super::{
+    claims::Claims,
+    token_error::TokenError,
+    token_refusal::{Quoted, QuotedList, TokenRefusal},
+};
 
 /// How long a `sub` may be.
 const MAX_SUBJECT_BYTES: usize = 256;
@@ -29,7 +33,7 @@ pub struct RequiredClaim {
 
 impl ClaimRules {
     /// Checks all that does not depend on the time. Returns the claims under the policy's names.
-    pub(super) fn check(&self, claims: Claims) -> Result<Claims, TokenError> {
+    pub(super) fn check(&self, claims: Claims) -> Result<Claims, TokenRefusal> {
         self.check_required(&claims)?;
         let claims = claims.renamed(&self.names);
         check_subject(&claims)?;
@@ -37,26 +41,33 @@ impl ClaimRules {
     }
 
     /// Checks the audience and the required claims.
-    pub(super) fn check_required(&self, claims: &Claims) -> Result<(), TokenError> {
+    pub(super) fn check_required(&self, claims: &Claims) -> Result<(), TokenRefusal> {
         self.check_audience(claims)?;
-        match self.required.iter().all(|required| required.is_met(claims)) {
-            true => Ok(()),
-            false => Err(TokenError::RequiredClaim),
+        match self.required.iter().find(|required| !required.is_met(claims)) {
+            None => Ok(()),
+            // Its value may identify a user.
+            Some(RequiredClaim { path, .. }) => {
+                Err(TokenRefusal::new(TokenError::RequiredClaim, Quoted(path)))
+            }
         }
     }
 
-    fn check_audience(&self, claims: &Claims) -> Result<(), TokenError> {
-        let is_ours = |value: &Value| self.audience.iter().any(|audience| value == audience);
-        let matches = match claims.get("aud") {
+    fn check_audience(&self, claims: &Claims) -> Result<(), TokenRefusal> {
+        let found = match claims.get("aud") {
             None if self.audience.is_empty() => return Ok(()),
-            None => return Err(TokenError::MissingClaim("aud")),
-            Some(audience @ Value::String(_)) => is_ours(audience),
-            Some(Value::Array(audiences)) if audiences.iter().all(Value::is_string) => {
-                audiences.iter().any(is_ours)
-            }
-            Some(_) => return Err(TokenError::MalformedClaim("aud")),
+            None => return Err(TokenError::MissingClaim("aud").into()),
+            Some(audience @ Value::String(_)) => std::slice::from_ref(audience),
+            Some(Value::Array(audiences)) if audiences.iter().all(Value::is_string) => audiences,
+            Some(_) => return Err(TokenError::MalformedClaim("aud").into()),
         };
-        if matches || self.audience.is_empty() { Ok(()) } else { Err(TokenError::WrongAudience) }
+        let is_ours = |value: &Value| self.audience.iter().any(|audience| value == audience);
+        if self.audience.is_empty() || found.iter().any(is_ours) {
+            return Ok(());
+        }
+        let expected = QuotedList(self.audience.iter().map(String::as_str));
+        let found = QuotedList(found.iter().filter_map(Value::as_str));
+        let detail = format!("expected {expected}, found {found}");
+        Err(TokenRefusal::new(TokenError::WrongAudience, detail))
     }
 }
 
@@ -120,6 +131,7 @@ mod tests {
             ("level", vec![json!(2)], json!({ "level": 2 }), true),
         ] {
             let result = requiring(path, &accepted).check(claims(&given)).map(|_| ());
+            let result = result.map_err(|refusal| refusal.error);
             let expected = if is_met { Ok(()) } else { Err(TokenError::RequiredClaim) };
             assert_eq!(result, expected, "{path} {accepted:?} {given}");
         }

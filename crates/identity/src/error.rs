@@ -1,6 +1,6 @@
 //! The error of identifying a request's sender.
 
-use super::{credential::CredentialError, token_error::TokenError};
+use super::{credential::CredentialError, token_error::TokenError, token_refusal::TokenRefusal};
 
 /// Why a request's sender could not be identified.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -13,7 +13,7 @@ pub enum IdentityError {
     Credential(#[from] CredentialError),
     /// The token is not valid.
     #[error(transparent)]
-    Token(#[from] TokenError),
+    Token(#[from] TokenRefusal),
     /// The issuer's keys or its introspection server are needed and cannot be reached.
     #[error("the token's issuer cannot be reached")]
     Unavailable,
@@ -29,4 +29,10 @@ pub enum IdentityError {
     /// The token has none of the claims that name callers, or one with a value that cannot.
     #[error("the token names no caller")]
     NoCaller,
+}
+
+impl From<TokenError> for IdentityError {
+    fn from(error: TokenError) -> IdentityError {
+        IdentityError::Token(error.into())
+    }
 }

@@ -9,6 +9,7 @@ use super::{
     claims::Claims,
     keys::{Algorithm, KeySet, RemoteSpec},
     token_error::TokenError,
+    token_refusal::{QuotedList, TokenRefusal},
     validity::{TimeClaims, Validity},
 };
 
@@ -95,40 +96,44 @@ impl Issuer {
         algorithm: Algorithm,
         typ: Option<&str>,
         has_key_hint: bool,
-    ) -> Result<(), TokenError> {
+    ) -> Result<(), TokenRefusal> {
         if !self.keys.allows(algorithm) {
-            return Err(TokenError::AlgorithmNotAllowed);
+            return Err(TokenRefusal::new(TokenError::AlgorithmNotAllowed, algorithm));
         }
         if has_key_hint && self.key_hints == KeyHints::Reject {
-            return Err(TokenError::KeyHint);
+            return Err(TokenError::KeyHint.into());
         }
         let is_expected = |typ: &str| {
             let typ = without_application(typ);
             self.types.iter().any(|known| without_application(known).eq_ignore_ascii_case(typ))
         };
         if self.types.is_empty() || typ.is_some_and(is_expected) {
-            Ok(())
-        } else {
-            Err(TokenError::UnexpectedType)
+            return Ok(());
         }
+        let expected = QuotedList(self.types.iter().map(String::as_str));
+        let found = QuotedList(typ.into_iter());
+        let detail = format!("expected {expected}, found {found}");
+        Err(TokenRefusal::new(TokenError::UnexpectedType, detail))
     }
 
     /// Checks the claims and gives them the names that the policy has for them. The times come back
     /// as a [`Validity`], which is checked again at each use of the token. A claim of the wrong
     /// type is an error and never counts as absent.
-    pub(super) fn check_claims(&self, claims: Claims) -> Result<(Claims, Validity), TokenError> {
+    pub(super) fn check_claims(&self, claims: Claims) -> Result<(Claims, Validity), TokenRefusal> {
         let times = TimeClaims::of(&claims)?;
         if self.require_exp && times.expires.is_none() {
-            return Err(TokenError::MissingClaim("exp"));
+            return Err(TokenError::MissingClaim("exp").into());
         }
         if self.max_age.is_some() && times.issued.is_none() {
-            return Err(TokenError::MissingClaim("iat"));
+            return Err(TokenError::MissingClaim("iat").into());
         }
         if let Some(longest) = self.max_lifetime {
             let expires = times.expires.ok_or(TokenError::MissingClaim("exp"))?;
             let issued = times.issued.ok_or(TokenError::MissingClaim("iat"))?;
             if expires > issued + longest {
-                return Err(TokenError::TooLongLived);
+                let lifetime = (expires.as_micros() - issued.as_micros()) / 1_000_000;
+                let detail = format_args!("{lifetime} s instead of {} s", longest.as_secs());
+                return Err(TokenRefusal::new(TokenError::TooLongLived, detail));
             }
         }
         let claims = self.claims.check(claims)?;
@@ -166,7 +171,8 @@ mod tests {
             (json!({ "iat": 1000, "exp": 4601 }), Err(TokenError::TooLongLived)),
             (json!({ "exp": 4600 }), Err(TokenError::MissingClaim("iat"))),
         ] {
-            assert_eq!(issuer.check_claims(claims(&given)).map(|_| ()), expected, "{given}");
+            let result = issuer.check_claims(claims(&given)).map(|_| ());
+            assert_eq!(result.map_err(|refusal| refusal.error), expected, "{given}");
         }
     }
 }

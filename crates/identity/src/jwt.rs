@@ -17,6 +17,7 @@ use super::{
     issuer::Issuer,
     keys::{Algorithm, KeySet, MAX_KID_BYTES, Selection},
     token_error::{MAX_TOKEN_BYTES, TokenError},
+    token_refusal::{Quoted, QuotedList, TokenRefusal},
     validity::Validity,
 };
 
@@ -37,7 +38,7 @@ impl VerifiedToken {
     }
 
     /// Whether the token is still valid at `now`, for a token from the cache.
-    pub fn is_current(&self, now: Timestamp) -> Result<(), TokenError> {
+    pub fn is_current(&self, now: Timestamp) -> Result<(), TokenRefusal> {
         self.validity.check(now)
     }
 
@@ -58,12 +59,12 @@ pub(super) struct Unverified<'t> {
 
 impl<'t> Unverified<'t> {
     /// Reads a compact JWS and makes every check that needs no key.
-    pub(super) fn read(token: &'t [u8], issuers: &[Issuer]) -> Result<Self, TokenError> {
+    pub(super) fn read(token: &'t [u8], issuers: &[Issuer]) -> Result<Self, TokenRefusal> {
         let segments = Segments::split(token)?;
         let header = Header::parse(&decode(segments.header)?)?;
         // Before the payload is parsed: no issuer allows this algorithm.
         if !issuers.iter().any(|issuer| issuer.keys.allows(header.algorithm)) {
-            return Err(TokenError::AlgorithmNotAllowed);
+            return Err(TokenRefusal::new(TokenError::AlgorithmNotAllowed, header.algorithm));
         }
         // The parser's error would quote the token, so it is dropped.
         let claims =
@@ -79,8 +80,8 @@ impl<'t> Unverified<'t> {
         issuer: &Issuer,
         keys: &KeySet,
         now: Timestamp,
-    ) -> Result<VerifiedToken, TokenError> {
-        self.check_signature(keys)?;
+    ) -> Result<VerifiedToken, TokenRefusal> {
+        self.check_signature(keys).map_err(|error| self.refusal(error, keys))?;
         let (claims, validity) = issuer.check_claims(self.claims.clone())?;
         validity.check(now)?;
         Ok(VerifiedToken { issuer: self.issuer, claims, validity })
@@ -110,12 +111,22 @@ impl<'t> Unverified<'t> {
             _ => Err(failure),
         }
     }
+
+    /// What was wrong with the key or the signature. A wrong signature is told of as an unknown key
+    /// is, so that both take the same time.
+    fn refusal(&self, error: TokenError, keys: &KeySet) -> TokenRefusal {
+        let Header { algorithm, kid, .. } = &self.header;
+        let kid = QuotedList(kid.as_deref().into_iter());
+        let known = QuotedList(keys.names());
+        let detail = format!("{algorithm} with kid {kid}, the issuer's keys have kid {known}");
+        TokenRefusal::new(error, detail)
+    }
 }
 
 impl Issuer {
     /// Whether a token is valid at `now`. None: the issuer publishes its keys, so they are not
     /// here.
-    pub fn check_token(&self, token: &str, now: Timestamp) -> Option<Result<(), TokenError>> {
+    pub fn check_token(&self, token: &str, now: Timestamp) -> Option<Result<(), TokenRefusal>> {
         let keys = self.keys.fixed()?;
         let verified = Unverified::read(token.as_bytes(), std::slice::from_ref(self))
             .and_then(|unverified| unverified.verify(self, keys, now));
@@ -198,19 +209,20 @@ struct Header {
 }
 
 impl Header {
-    fn parse(json: &[u8]) -> Result<Header, TokenError> {
+    fn parse(json: &[u8]) -> Result<Header, TokenRefusal> {
         let mut members = parse_object(json).map_err(|_| TokenError::MalformedHeader)?;
         // An allow-list: any other spelling of an algorithm is refused.
         let algorithm = match members.get("alg") {
             Some(Value::String(name)) => {
-                name.parse().map_err(|_| TokenError::AlgorithmNotAllowed)?
+                let refusal = || TokenRefusal::new(TokenError::AlgorithmNotAllowed, Quoted(name));
+                name.parse().map_err(|_| refusal())?
             }
-            _ => return Err(TokenError::AlgorithmNotAllowed),
+            _ => return Err(TokenError::AlgorithmNotAllowed.into()),
         };
         // RFC 7515 section 4.1.11: an unsupported extension must not be ignored. This covers `b64`
         // of RFC 7797, which means nothing without `crit`.
         if members.contains_key("crit") {
-            return Err(TokenError::CriticalExtension);
+            return Err(TokenError::CriticalExtension.into());
         }
         let has_key_hint = members.keys().any(|name| {
             matches!(name.as_str(), "jwk" | "jku" | "x5u" | "x5c") || name.starts_with("x5t")
@@ -218,7 +230,7 @@ impl Header {
         let kid = take_text(&mut members, "kid")?;
         let typ = take_text(&mut members, "typ")?;
         if kid.as_ref().is_some_and(|kid| kid.len() > MAX_KID_BYTES) {
-            return Err(TokenError::MalformedHeader);
+            return Err(TokenError::MalformedHeader.into());
         }
         Ok(Header { algorithm, kid, typ, has_key_hint })
     }
@@ -235,12 +247,16 @@ fn take_text(members: &mut Map<String, Value>, name: &str) -> Result<Option<Stri
 fn select_issuer<'a>(
     claims: &Claims,
     issuers: &'a [Issuer],
-) -> Result<(usize, &'a Issuer), TokenError> {
+) -> Result<(usize, &'a Issuer), TokenRefusal> {
     let name = match claims.get("iss") {
-        None => return Err(TokenError::MissingClaim("iss")),
+        None => return Err(TokenError::MissingClaim("iss").into()),
         Some(Value::String(name)) => name,
-        Some(_) => return Err(TokenError::MalformedClaim("iss")),
+        Some(_) => return Err(TokenError::MalformedClaim("iss").into()),
     };
     let found = issuers.iter().enumerate().find(|(_, issuer)| issuer.issuer == *name);
-    found.ok_or(TokenError::UnknownIssuer)
+    found.ok_or_else(|| {
+        let known = QuotedList(issuers.iter().map(|issuer| issuer.issuer.as_str()));
+        let detail = format!("expected {known}, found {}", Quoted(name));
+        TokenRefusal::new(TokenError::UnknownIssuer, detail)
+    })
 }

@@ -64,9 +64,18 @@ pub struct SkippedKey {
 /// Why one key is not used. No message contains the key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum KeyProblem {
-    /// Members missing, repeated, of the wrong type or not base64url.
-    #[error("it is malformed: a member is missing, repeated, of the wrong type or not base64url")]
+    /// Not an object, or one that is no strict JSON.
+    #[error("it is not a JSON object, or one in which a member repeats")]
     Malformed,
+    /// A member that it needs is absent.
+    #[error("its `{0}` is missing")]
+    Missing(&'static str),
+    /// A member of the wrong type.
+    #[error("its `{0}` is of the wrong type")]
+    WrongType(&'static str),
+    /// A member with an encoding that is not accepted.
+    #[error("its `{0}` is not base64url without padding")]
+    NotBase64url(&'static str),
     /// A kind, a curve or an algorithm that is not supported.
     #[error(
         "its kind is not supported: use RSA of 2048 to 8192 bits, EC P-256 or P-384, or Ed25519"
@@ -280,6 +289,11 @@ impl KeySet {
     /// Whether a key has a `kid`, so that the `kid` of a token chooses the key.
     pub fn is_named(&self) -> bool {
         self.keys.iter().any(|key| key.kid.is_some())
+    }
+
+    /// The `kid`s of the keys.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> + Clone {
+        self.keys.iter().filter_map(|key| key.kid.as_deref())
     }
 
     /// Whether a key has this `kid`.

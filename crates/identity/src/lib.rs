@@ -44,6 +44,7 @@ mod rules;
 mod sign;
 mod tiers;
 mod token_error;
+mod token_refusal;
 mod validity;
 
 use std::{net::IpAddr, sync::Arc};
@@ -88,6 +89,7 @@ pub use self::{
     sign::{SignError, SigningKey, TokenHeader},
     tiers::{Tier, TierSource, TierTable, Tiers, texts},
     token_error::TokenError,
+    token_refusal::TokenRefusal,
 };
 
 /// Who sends one request.

@@ -5,8 +5,9 @@ use thiserror::Error;
 /// How long a token may be.
 pub(super) const MAX_TOKEN_BYTES: usize = 8192;
 
-/// Why a token is refused. The log gets the [`Display`](std::fmt::Display) text, and the client
-/// gets [`TokenError::description`]. Neither quotes the token.
+/// Why a token is refused. The log gets the [`Display`](std::fmt::Display) text and what a
+/// [`TokenRefusal`](super::TokenRefusal) adds; the client gets [`TokenError::description`], which
+/// quotes nothing of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum TokenError {
     /// Longer than any token is read.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_clock::Timestamp;
 
-use super::{claims::Claims, token_error::TokenError};
+use super::{claims::Claims, token_error::TokenError, token_refusal::TokenRefusal};
 
 /// When a token is valid. The leeway for the issuer's clock is already in each instant.
 #[derive(Clone, Copy, Debug, Default)]
@@ -65,18 +65,18 @@ impl Validity {
         Validity { expires: Some(expires), ..self }
     }
 
-    pub(super) fn check(&self, now: Timestamp) -> Result<(), TokenError> {
-        if now < self.starts {
-            return Err(TokenError::NotYetValid);
-        }
-        // RFC 7519 section 4.1.4: refused from the instant itself on.
-        if self.expires.is_some_and(|instant| now >= instant) {
-            return Err(TokenError::Expired);
-        }
-        if self.outdated_after.is_some_and(|instant| now > instant) {
-            return Err(TokenError::TooOld);
-        }
-        Ok(())
+    pub(super) fn check(&self, now: Timestamp) -> Result<(), TokenRefusal> {
+        let (error, from, to) = match *self {
+            Validity { starts, .. } if now < starts => (TokenError::NotYetValid, now, starts),
+            // RFC 7519 section 4.1.4: refused from the instant itself on.
+            Validity { expires: Some(end), .. } if now >= end => (TokenError::Expired, end, now),
+            Validity { outdated_after: Some(end), .. } if now > end => {
+                (TokenError::TooOld, end, now)
+            }
+            _ => return Ok(()),
+        };
+        let seconds = (to.as_micros() - from.as_micros()).div_ceil(1_000_000);
+        Err(TokenRefusal::new(error, format_args!("by {seconds} s, the leeway not counted")))
     }
 }
 
@@ -117,7 +117,8 @@ mod tests {
             let validity = validity(given.clone()).until(end);
             assert_eq!(validity.check(Timestamp::from_secs(last)), Ok(()), "{given}");
             let next = Timestamp::from_secs(last + 1);
-            assert_eq!(validity.check(next), Err(TokenError::Expired), "{given}");
+            let error = validity.check(next).unwrap_err().error;
+            assert_eq!(error, TokenError::Expired, "{given}");
         }
     }
 }

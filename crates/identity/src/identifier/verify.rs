@@ -155,21 +155,21 @@ impl Identifier {
             let verified = match keys.of(&issuer.keys) {
                 Some(set) => unverified.verify(issuer, &set, keys.now),
                 None if is_retry => return Err(IdentityError::Unavailable),
-                None => Err(TokenError::UnknownKey),
+                None => Err(TokenError::UnknownKey.into()),
             };
             match verified {
                 Ok(verified) => {
                     let payload = jwt::payload(token).unwrap_or_default();
                     return self.know(rules, verified, payload, generation);
                 }
-                Err(TokenError::UnknownKey) if !is_retry => {
+                Err(refusal) if refusal.error == TokenError::UnknownKey && !is_retry => {
                     keys.refresh(&issuer.keys).await;
                     // Verified again only with other keys, whichever request has fetched them.
                     // Otherwise an unknown key would cost two checks, and so take longer than a
                     // wrong signature.
                     let version = keys.version(&issuer.keys);
                     if version.are_usable && version.generation == generation {
-                        return Err(TokenError::UnknownKey.into());
+                        return Err(refusal.into());
                     }
                     is_retry = true;
                 }
@@ -234,8 +234,8 @@ impl Identifier {
 fn is_costly(error: &IdentityError) -> bool {
     match error {
         IdentityError::NoCaller => true,
-        IdentityError::Token(error) => matches!(
-            error,
+        IdentityError::Token(refusal) => matches!(
+            refusal.error,
             TokenError::UnknownKey
                 | TokenError::WrongSignature
                 | TokenError::MissingClaim(_)

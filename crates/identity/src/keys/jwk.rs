@@ -40,7 +40,10 @@ pub(super) fn split(json: &[u8]) -> Option<Vec<&[u8]>> {
 pub(super) fn parse(json: &[u8]) -> (Option<String>, Result<Jwk, KeyProblem>) {
     let Ok(members) = parse_object(json) else { return (None, Err(KeyProblem::Malformed)) };
     let members = Members(members);
-    let Ok(kid) = members.text("kid") else { return (None, Err(KeyProblem::Malformed)) };
+    let kid = match members.text("kid") {
+        Ok(kid) => kid,
+        Err(problem) => return (None, Err(problem)),
+    };
     if kid.is_some_and(|kid| kid.len() > MAX_KID_BYTES) {
         return (None, Err(KeyProblem::LongKid));
     }
@@ -55,7 +58,7 @@ impl Members {
         self.check_purpose()?;
         let algorithm = self.text("alg")?.map(str::parse).transpose();
         let algorithm = algorithm.map_err(|_| KeyProblem::Unsupported)?;
-        let kty = self.text("kty")?.ok_or(KeyProblem::Malformed)?;
+        let kty = self.text("kty")?.ok_or(KeyProblem::Missing("kty"))?;
         if kty != "oct" && ["d", "p", "q", "dp", "dq", "qi", "oth"].iter().any(|m| self.has(m)) {
             return Err(KeyProblem::Private);
         }
@@ -73,7 +76,7 @@ impl Members {
                 let verifies = operations.iter().any(|operation| operation == "verify");
                 if verifies { Ok(()) } else { Err(KeyProblem::Purpose) }
             }
-            Some(_) => Err(KeyProblem::Malformed),
+            Some(_) => Err(KeyProblem::WrongType("key_ops")),
         }
     }
 
@@ -108,16 +111,16 @@ impl Members {
         self.0.contains_key(name)
     }
 
-    fn text(&self, name: &str) -> Result<Option<&str>, KeyProblem> {
+    fn text(&self, name: &'static str) -> Result<Option<&str>, KeyProblem> {
         match self.0.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
-            Some(_) => Err(KeyProblem::Malformed),
+            Some(_) => Err(KeyProblem::WrongType(name)),
         }
     }
 
-    fn bytes(&self, name: &str) -> Result<Vec<u8>, KeyProblem> {
-        let text = self.text(name)?.ok_or(KeyProblem::Malformed)?;
-        URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyProblem::Malformed)
+    fn bytes(&self, name: &'static str) -> Result<Vec<u8>, KeyProblem> {
+        let text = self.text(name)?.ok_or(KeyProblem::Missing(name))?;
+        URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyProblem::NotBase64url(name))
     }
 }

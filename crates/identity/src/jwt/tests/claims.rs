@@ -146,7 +146,8 @@ fn a_cached_token_is_checked_for_time_again() {
         (&aged, outdated, Ok(())),
         (&aged, outdated + 1, Err(TokenError::TooOld)),
     ] {
-        assert_eq!(token.is_current(Timestamp::from_micros(now)), expected, "at {now}");
+        let current = token.is_current(Timestamp::from_micros(now));
+        assert_eq!(current.map_err(|refusal| refusal.error), expected, "at {now}");
     }
     assert_eq!(aged.expires_at(), Some(Timestamp::from_micros(outdated + 1)));
     let undated = fixture.token(HEADER, PAYLOAD);

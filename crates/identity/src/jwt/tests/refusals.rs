@@ -1,0 +1,86 @@
+//! What the log is told of a refused token, besides why.
+
+use super::*;
+use crate::claim_rules::RequiredClaim;
+
+fn told(issuer: &Issuer, token: &str) -> String {
+    check(token.as_bytes(), std::slice::from_ref(issuer), NOW).unwrap_err().to_string()
+}
+
+#[test]
+fn log_says_what_was_expected_of_a_token_and_found() {
+    let fixture = Fixture::shared();
+    let mut issuer = fixture.issuer.clone();
+    issuer.claims.audience = vec!["api".into(), "web".into()];
+    issuer.claims.required = vec![RequiredClaim { path: "azp".into(), accepted: Vec::new() }];
+    issuer.max_lifetime = Some(Duration::from_secs(3600));
+    issuer.max_age = Some(Duration::from_secs(600));
+    for (members, expected) in [
+        (
+            r#""exp":1700000300,"iat":1700000000,"aud":["a","b\u0007","c","d","e"]"#,
+            "token is for another audience: expected \"api\", \"web\", \
+             found \"a\", \"b\\u{7}\", \"c\", \"d\" and 1 more",
+        ),
+        (
+            r#""exp":1700000300,"iat":1700000000,"aud":"api","secret":"s3cr3t""#,
+            "token lacks a claim that the policy requires: \"azp\"",
+        ),
+        (
+            r#""exp":1700009300,"iat":1700000000,"aud":"api","azp":"web""#,
+            "token has a longer lifetime than the issuer's max_lifetime: 9300 s instead of 3600 s",
+        ),
+        (
+            r#""exp":1699999928,"iat":1699999900,"aud":"api","azp":"web""#,
+            "token has expired: by 12 s, the leeway not counted",
+        ),
+        (
+            r#""exp":1700000300,"iat":1700000000,"nbf":1700000060.5,"aud":"api","azp":"web""#,
+            "token is not valid yet: by 1 s, the leeway not counted",
+        ),
+        (
+            r#""exp":1700000300,"iat":1699999000,"aud":"api","azp":"web""#,
+            "token is older than the issuer's max_age: by 340 s, the leeway not counted",
+        ),
+    ] {
+        let token = fixture.token(HEADER, &payload_with(members));
+        assert_eq!(told(&issuer, &token), expected, "{members}");
+    }
+    let other = fixture.token(HEADER, r#"{"iss":"https://id.example.com","exp":1700000300}"#);
+    assert_eq!(
+        told(&issuer, &other),
+        "token issuer is unknown: expected \"https://id.example.com/\", found \
+         \"https://id.example.com\""
+    );
+    issuer.types = vec!["at+jwt".into()];
+    assert_eq!(
+        told(&issuer, &fixture.token(HEADER, PAYLOAD)),
+        "token type is not accepted from this issuer: expected \"at+jwt\", found none"
+    );
+}
+
+#[test]
+fn log_says_which_key_a_token_names_and_which_are_known() {
+    let (fixture, other) = (Fixture::shared(), Fixture::new());
+    for (token, why, kid) in [
+        (fixture.token(r#"{"alg":"EdDSA","kid":"k2"}"#, PAYLOAD), "key is unknown", r#""k2""#),
+        (other.token(HEADER, PAYLOAD), "signature is wrong", r#""k1""#),
+        (other.token(r#"{"alg":"EdDSA"}"#, PAYLOAD), "signature is wrong", "none"),
+    ] {
+        let expected =
+            format!("token {why}: EdDSA with kid {kid}, the issuer's keys have kid \"k1\"");
+        assert_eq!(told(&fixture.issuer, &token), expected);
+    }
+    let header = r#"{"alg":"RS256","kid":"k1"}"#;
+    let told = told(&fixture.issuer, &fixture.token(header, PAYLOAD));
+    assert_eq!(told, "token algorithm is not allowed: RS256");
+}
+
+#[test]
+fn what_the_log_quotes_of_a_token_is_printable_and_bounded() {
+    let fixture = Fixture::shared();
+    let kid = format!("\\n\\u202e{}", "k".repeat(120));
+    let token = fixture.token(&format!(r#"{{"alg":"EdDSA","kid":"{kid}"}}"#), PAYLOAD);
+    let told = told(&fixture.issuer, &token);
+    assert!(told.contains(&format!(r#""\n\u{{202e}}{}"..."#, "k".repeat(62))), "{told}");
+    assert!(told.len() < 300, "{told}");
+}
