@@ -14,6 +14,7 @@ use std::{borrow::Cow, fmt};
 use http::{HeaderMap, HeaderName, header};
 use tollgate_keyword::keywords;
 
+pub(super) use self::authorization::BASE64;
 pub use self::authorization::{KNOWN_SCHEME_NAMES, Scheme};
 use self::authorization::{SchemeCredential, known_name, read_scheme};
 use super::{

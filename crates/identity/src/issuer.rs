@@ -8,6 +8,7 @@ use super::{
     claim_rules::ClaimRules,
     claims::Claims,
     keys::{Algorithm, KeySet, RemoteSpec},
+    lenient::Deviation,
     token_error::TokenError,
     token_refusal::{QuotedList, TokenRefusal},
     validity::{TimeClaims, Validity},
@@ -25,6 +26,8 @@ pub struct Issuer {
     /// A token's `typ` must be one of these, in any case and with or without `application/`; empty:
     /// any type, or none.
     pub types: Vec<String>,
+    /// What its tokens may have against the specifications.
+    pub lenient: Vec<Deviation>,
     /// Whether a token may carry or link a key.
     pub key_hints: KeyHints,
     /// How much the issuer's clock may differ from ours.

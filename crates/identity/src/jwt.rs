@@ -15,7 +15,8 @@ use tollgate_clock::Timestamp;
 use super::{
     claims::{Claims, parse_object},
     issuer::Issuer,
-    keys::{Algorithm, KeySet, MAX_KID_BYTES, Selection},
+    keys::{Algorithm, Key, KeySet, MAX_KID_BYTES, Selection},
+    lenient::Deviation,
     token_error::{MAX_TOKEN_BYTES, TokenError},
     token_refusal::{Quoted, QuotedList, TokenRefusal},
     validity::Validity,
@@ -61,6 +62,12 @@ impl<'t> Unverified<'t> {
     /// Reads a compact JWS and makes every check that needs no key.
     pub(super) fn read(token: &'t [u8], issuers: &[Issuer]) -> Result<Self, TokenRefusal> {
         let segments = Segments::split(token)?;
+        let takes_padding = |issuer: &Issuer| {
+            !segments.is_padded || issuer.lenient.contains(&Deviation::TokenPadding)
+        };
+        if !issuers.iter().any(takes_padding) {
+            return Err(TokenError::Malformed.into());
+        }
         let header = Header::parse(&decode(segments.header)?)?;
         // Before the payload is parsed: no issuer allows this algorithm.
         if !issuers.iter().any(|issuer| issuer.keys.allows(header.algorithm)) {
@@ -70,6 +77,9 @@ impl<'t> Unverified<'t> {
         let claims =
             Claims::parse(&decode(segments.payload)?).map_err(|_| TokenError::MalformedPayload)?;
         let (position, issuer) = select_issuer(&claims, issuers)?;
+        if !takes_padding(issuer) {
+            return Err(TokenError::Malformed.into());
+        }
         issuer.check_header(header.algorithm, header.typ.as_deref(), header.has_key_hint)?;
         Ok(Unverified { segments, header, claims, issuer: position })
     }
@@ -92,23 +102,25 @@ impl<'t> Unverified<'t> {
         if !keys.allows(header.algorithm) {
             return Err(TokenError::AlgorithmNotAllowed);
         }
-        let (key, failure) = match keys.select(header.kid.as_deref(), header.algorithm) {
-            Selection::Key(key) => (key, TokenError::WrongSignature),
+        let selection = keys.select(header.kid.as_deref(), header.algorithm);
+        let (candidates, failure) = match &selection {
+            Selection::Key(key) => (std::slice::from_ref(key), TokenError::WrongSignature),
+            Selection::AnyOf(keys) => (keys.as_slice(), TokenError::WrongSignature),
             Selection::Ambiguous => return Err(TokenError::AmbiguousKey),
             // A decoy key is tried and its result ignored, so that an unknown key takes as long as
             // a wrong signature.
-            Selection::Unknown { decoy: Some(decoy) } => (decoy, TokenError::UnknownKey),
-            Selection::Unknown { decoy: None } => return Err(TokenError::UnknownKey),
+            Selection::Unknown { decoy } => (decoy.as_slice(), TokenError::UnknownKey),
         };
-        let result = jsonwebtoken::crypto::verify(
-            segments.signature,
-            segments.signed.as_bytes(),
-            &key.decoding,
-            key.algorithm.to_jsonwebtoken(),
-        );
-        match (result, failure) {
-            (Ok(true), TokenError::WrongSignature) => Ok(()),
-            _ => Err(failure),
+        let is_signed_by = |key: &Key| {
+            let algorithm = key.algorithm.to_jsonwebtoken();
+            let signed = segments.signed.as_bytes();
+            jsonwebtoken::crypto::verify(segments.signature, signed, &key.decoding, algorithm)
+        };
+        // All are tried, so that the time does not tell which of them has signed.
+        let signers = candidates.iter().filter(|key| matches!(is_signed_by(key), Ok(true))).count();
+        match failure {
+            TokenError::WrongSignature if signers > 0 => Ok(()),
+            failure => Err(failure),
         }
     }
 
@@ -134,7 +146,7 @@ impl Issuer {
     }
 }
 
-/// The payload of a compact JWS, still in base64url.
+/// The payload of a compact JWS, still in base64url, without padding.
 pub(super) fn payload(token: &[u8]) -> Option<&str> {
     Segments::find(token).map(|segments| segments.payload)
 }
@@ -145,12 +157,14 @@ pub(super) fn is_compact(token: &[u8]) -> bool {
     token.iter().filter(|byte| **byte == b'.').count() == 2
 }
 
-/// The three parts of a token, and the text that was signed: the first two.
+/// The three parts of a token without padding, and the text that was signed: the first two as they
+/// were sent.
 struct Segments<'a> {
     header: &'a str,
     payload: &'a str,
     signature: &'a str,
     signed: &'a str,
+    is_padded: bool,
 }
 
 impl<'a> Segments<'a> {
@@ -168,7 +182,19 @@ impl<'a> Segments<'a> {
     fn find(token: &'a [u8]) -> Option<Segments<'a>> {
         let (signed, signature) = std::str::from_utf8(token).ok()?.rsplit_once('.')?;
         let (header, payload) = signed.rsplit_once('.')?;
-        Some(Segments { header, payload, signature, signed })
+        let length = header.len() + payload.len() + signature.len();
+        let [header, payload, signature] = [header, payload, signature].map(without_padding);
+        let is_padded = header.len() + payload.len() + signature.len() < length;
+        Some(Segments { header, payload, signature, signed, is_padded })
+    }
+}
+
+/// A segment without the padding that its length calls for; any other stays and is refused later.
+fn without_padding(segment: &str) -> &str {
+    let padding = segment.len() - segment.trim_end_matches('=').len();
+    match segment.len() % 4 {
+        0 if padding <= 2 => segment.trim_end_matches('='),
+        _ => segment,
     }
 }
 

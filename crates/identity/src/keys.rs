@@ -25,11 +25,14 @@ pub use self::{
     publish::{PublicJwk, jwk_set},
     remote::{KeyLocation, KeyRing, RemoteKeys, RemoteSpec, RemoteStatus},
 };
+use crate::lenient::Deviation;
 
 /// How long a `kid` may be, in a token's header and in a JWKS.
 pub(super) const MAX_KID_BYTES: usize = 128;
 /// How many keys a JWKS may have.
 pub(super) const MAX_KEYS: usize = 100;
+/// How many keys a token without `kid` is tried with.
+const MAX_CANDIDATES: usize = 4;
 /// How large a JWKS or a PEM file may be.
 pub(super) const MAX_KEY_FILE_BYTES: usize = 256 * 1024;
 
@@ -74,7 +77,9 @@ pub enum KeyProblem {
     #[error("its `{0}` is of the wrong type")]
     WrongType(&'static str),
     /// A member with an encoding that is not accepted.
-    #[error("its `{0}` is not base64url without padding")]
+    #[error(
+        "its `{0}` is not base64url without padding (`lenient` of the issuer may take other forms)"
+    )]
     NotBase64url(&'static str),
     /// A kind, a curve or an algorithm that is not supported.
     #[error(
@@ -86,7 +91,8 @@ pub enum KeyProblem {
     Private,
     /// `use` or `key_ops` allow only other purposes.
     #[error(
-        "it is not for signatures: `use` must be left out or `sig`, and `key_ops` must contain `verify`"
+        "it is not for signatures: `use` must be left out or `sig` (or `jwt-svid`, with `lenient: \
+         [spiffe_use]`), and `key_ops` must contain `verify`"
     )]
     Purpose,
     /// Its `kid` is longer than that of a token may be.
@@ -234,10 +240,11 @@ impl KeySet {
     /// The usable keys of a JWKS or a single JWK, and the keys that were skipped.
     ///
     /// Secrets (`oct`) are used only if `allowed` lists their algorithm, which must not be done for
-    /// a set that is fetched.
+    /// a set that is fetched. `lenient` is what a key may have against the specifications.
     pub fn from_jwks(
         json: &[u8],
         allowed: &[Algorithm],
+        lenient: &[Deviation],
     ) -> Result<(KeySet, Vec<SkippedKey>), KeyError> {
         if json.len() > MAX_KEY_FILE_BYTES {
             return Err(KeyError::TooLarge);
@@ -252,7 +259,7 @@ impl KeySet {
         let mut used = Vec::new();
         let mut skipped = Vec::new();
         for (index, text) in texts.into_iter().enumerate() {
-            let (kid, key) = jwk::parse(text);
+            let (kid, key) = jwk::parse(text, lenient);
             match key.and_then(|jwk| Key::new(jwk.kid, jwk.material, jwk.algorithm, allowed)) {
                 Ok(key) => used.push((index, key)),
                 Err(problem) => skipped.push(SkippedKey { index, kid, problem }),
@@ -301,7 +308,7 @@ impl KeySet {
         self.keys.iter().any(|key| key.kid.as_deref() == Some(kid))
     }
 
-    /// The key that a token's header names.
+    /// The key that a token's header names, or those that fit a token without `kid`.
     pub(super) fn select(&self, kid: Option<&str>, algorithm: Algorithm) -> Selection<'_> {
         let mut fitting = self.keys.iter().filter(|key| key.algorithm == algorithm);
         match kid {
@@ -313,7 +320,13 @@ impl KeySet {
             }
             _ => match (fitting.next(), fitting.next()) {
                 (Some(key), None) => Selection::Key(key),
-                (Some(_), Some(_)) => Selection::Ambiguous,
+                (Some(one), Some(other)) => {
+                    let keys: Vec<&Key> = [one, other].into_iter().chain(fitting).collect();
+                    if keys.len() > MAX_CANDIDATES {
+                        return Selection::Ambiguous;
+                    }
+                    Selection::AnyOf(keys)
+                }
                 (None, _) => self.unknown(algorithm),
             },
         }
@@ -329,7 +342,9 @@ impl KeySet {
 pub(super) enum Selection<'a> {
     /// The key to verify with.
     Key(&'a Key),
-    /// No `kid`, and several keys that would fit.
+    /// No `kid`, and a few keys that fit.
+    AnyOf(Vec<&'a Key>),
+    /// No `kid`, and more keys that fit than are tried.
     Ambiguous,
     /// No such key. The decoy is a key of the set whose check takes as long.
     Unknown { decoy: Option<&'a Key> },

@@ -38,6 +38,7 @@ mod issuer;
 mod jwt;
 mod keys;
 mod known_token;
+mod lenient;
 mod networks;
 mod published_keys;
 mod rules;
@@ -83,6 +84,7 @@ pub use self::{
         RemoteStatus, jwk_set,
     },
     known_token::KnownToken,
+    lenient::Deviation,
     networks::{IpVersion, holds_private, is_private, whole_internet},
     published_keys::{CurrentKeys, PublishedKeys},
     rules::{ApiKeyRules, IdentityRules, Introspection, InvalidToken, RulesId},

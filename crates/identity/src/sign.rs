@@ -121,7 +121,11 @@ impl SigningKey {
     /// Signs any two texts, so that tests can sign malformed tokens.
     pub(super) fn sign_text(&self, header: &str, claims: &str) -> Result<String, SignError> {
         let encode = |text| URL_SAFE_NO_PAD.encode(text);
-        let message = format!("{}.{}", encode(header), encode(claims));
+        self.sign_message(&format!("{}.{}", encode(header), encode(claims)))
+    }
+
+    /// Adds the signature of a text to it.
+    pub(super) fn sign_message(&self, message: &str) -> Result<String, SignError> {
         let algorithm = self.algorithm.to_jsonwebtoken();
         let signature = jsonwebtoken::crypto::sign(message.as_bytes(), &self.key, algorithm)
             .map_err(SignError::Failed)?;

@@ -40,8 +40,8 @@ pub enum TokenError {
     /// No key with this `kid` and algorithm.
     #[error("token key is unknown")]
     UnknownKey,
-    /// No `kid`, and several keys that would fit.
-    #[error("token has no `kid`, and several keys of its issuer would fit")]
+    /// No `kid`, and more keys that would fit than are tried.
+    #[error("token has no `kid`, and too many keys of its issuer would fit")]
     AmbiguousKey,
     /// The signature is not that of the key.
     #[error("token signature is wrong")]

@@ -51,6 +51,7 @@ fn spec(location: KeyLocation) -> RemoteSpec {
     RemoteSpec {
         location,
         algorithms: vec![Algorithm::EdDSA],
+        lenient: Vec::new(),
         cache: 10 * MINUTE,
         cooldown: 30 * SECOND,
         max_stale: HOUR,

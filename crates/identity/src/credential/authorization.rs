@@ -51,7 +51,7 @@ const NAMES: [&str; 21] = [
 ];
 
 /// Accepts missing padding, which some clients leave out.
-const BASE64: GeneralPurpose = GeneralPurpose::new(
+pub(crate) const BASE64: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );

@@ -38,7 +38,7 @@ impl Fixture {
     fn new() -> Fixture {
         let (key, pem) = SigningKey::generate_ed25519().unwrap();
         let jwk = ed25519_jwk(&pem, "k1");
-        let issuer = issuer(ISS, KeySet::from_jwks(jwk.as_bytes(), &[]).unwrap().0);
+        let issuer = issuer(ISS, KeySet::from_jwks(jwk.as_bytes(), &[], &[]).unwrap().0);
         Fixture { key, issuer, pem, jwk }
     }
 
@@ -84,6 +84,7 @@ pub(crate) fn issuer(name: &str, keys: KeySet) -> Issuer {
         issuer: name.into(),
         claims: ClaimRules::default(),
         types: Vec::new(),
+        lenient: Vec::new(),
         key_hints: KeyHints::Reject,
         leeway: Duration::from_secs(60),
         max_age: None,
@@ -284,20 +285,61 @@ fn kid_is_a_short_string_and_only_a_name() {
     }
 }
 
+/// An issuer with the keys of all these fixtures, each with a `kid` of its own.
+fn issuer_of(fixtures: &[&Fixture]) -> Issuer {
+    let named = |(at, fixture): (usize, &&Fixture)| {
+        fixture.jwk.replace(r#""kid":"k1""#, &format!(r#""kid":"k{}""#, at + 1))
+    };
+    let keys: Vec<String> = fixtures.iter().enumerate().map(named).collect();
+    let set = format!(r#"{{"keys":[{}]}}"#, keys.join(","));
+    issuer(ISS, KeySet::from_jwks(set.as_bytes(), &[], &[]).unwrap().0)
+}
+
 #[test]
-fn a_token_without_kid_needs_a_single_possible_key() {
-    let one = Fixture::new();
-    let two = Fixture::new();
-    let token = one.token(r#"{"alg":"EdDSA"}"#, PAYLOAD);
-    assert!(one.verify(&token).is_ok());
-    let set = format!(r#"{{"keys":[{},{}]}}"#, one.jwk, two.jwk.replace("k1", "k2"));
-    let issuers = [issuer(ISS, KeySet::from_jwks(set.as_bytes(), &[]).unwrap().0)];
-    let result = verify(token.as_bytes(), &issuers, NOW);
-    assert_eq!(result.map(|_| ()), Err(TokenError::AmbiguousKey));
-    assert!(verify(one.token(HEADER, PAYLOAD).as_bytes(), &issuers, NOW).is_ok());
-    let named_wrongly = two.token(HEADER, PAYLOAD);
-    let result = verify(named_wrongly.as_bytes(), &issuers, NOW);
-    assert_eq!(result.map(|_| ()), Err(TokenError::WrongSignature));
+fn a_token_without_kid_is_tried_with_each_key_that_fits_up_to_four() {
+    let fixtures: Vec<Fixture> = (0..5).map(|_| Fixture::new()).collect();
+    let fixtures: Vec<&Fixture> = fixtures.iter().collect();
+    let header = r#"{"alg":"EdDSA"}"#;
+    let four = [issuer_of(&fixtures[..4])];
+    for fixture in &fixtures[..4] {
+        assert!(verify(fixture.token(header, PAYLOAD).as_bytes(), &four, NOW).is_ok());
+    }
+    let result = |token: &str, issuers| verify(token.as_bytes(), issuers, NOW).map(|_| ());
+    let other = fixtures[4].token(header, PAYLOAD);
+    assert_eq!(result(&other, &four), Err(TokenError::WrongSignature));
+    let five = [issuer_of(&fixtures)];
+    assert_eq!(result(&other, &five), Err(TokenError::AmbiguousKey));
+    assert_eq!(result(&fixtures[0].token(HEADER, PAYLOAD), &five), Ok(()));
+    // A `kid` names the one key that may have signed.
+    let named_wrongly = fixtures[1].token(HEADER, PAYLOAD);
+    assert_eq!(result(&named_wrongly, &four), Err(TokenError::WrongSignature));
+}
+
+#[test]
+fn padded_token_is_taken_of_an_issuer_that_may_pad_and_of_no_other() {
+    let fixture = Fixture::shared();
+    let padded = |text: &str| format!("{text}{}", "=".repeat((4 - text.len() % 4) % 4));
+    let header = padded(&URL_SAFE_NO_PAD.encode(HEADER));
+    let payload = padded(&URL_SAFE_NO_PAD.encode(PAYLOAD));
+    assert!(header.ends_with('='));
+    let signed = fixture.key.sign_message(&format!("{header}.{payload}")).unwrap();
+    let token = format!("{signed}{}", "=".repeat(2));
+    let mut lenient = fixture.issuer.clone();
+    lenient.lenient = vec![Deviation::TokenPadding];
+    let elsewhere = Issuer { issuer: "https://other.example/".into(), ..lenient.clone() };
+    let result =
+        |token: &str, issuers: &[Issuer]| verify(token.as_bytes(), issuers, NOW).map(|_| ());
+    assert_eq!(result(&token, &[lenient.clone()]), Ok(()));
+    assert!(!super::payload(token.as_bytes()).unwrap().ends_with('='));
+    for issuers in [vec![fixture.issuer.clone()], vec![fixture.issuer.clone(), elsewhere]] {
+        assert_eq!(result(&token, &issuers), Err(TokenError::Malformed));
+    }
+    // The signature is of the text as it was sent.
+    let stripped = token.replace('=', "");
+    assert_eq!(result(&stripped, &[lenient.clone()]), Err(TokenError::WrongSignature));
+    for mutant in [format!("{token}="), token.replace("=.", "==."), token.replace("=.", "=.=")] {
+        assert_eq!(result(&mutant, &[lenient.clone()]), Err(TokenError::Malformed), "{mutant}");
+    }
 }
 
 #[test]

@@ -2,12 +2,15 @@
 //!
 //! A set is read key by key, so that one unknown or malformed key does not invalidate the others.
 
-use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
+use base64::{
+    Engine,
+    engine::general_purpose::{URL_SAFE, URL_SAFE_NO_PAD},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{Algorithm, KeyProblem, MAX_KID_BYTES, material::KeyMaterial};
-use crate::claims::parse_object;
+use crate::{claims::parse_object, credential::BASE64, lenient::Deviation};
 
 /// A set, or a single key where a set was expected.
 #[derive(Deserialize)]
@@ -37,9 +40,12 @@ pub(super) fn split(json: &[u8]) -> Option<Vec<&[u8]>> {
 }
 
 /// Reads one key. Its `kid` is returned even for a key that is refused, to name it in a report.
-pub(super) fn parse(json: &[u8]) -> (Option<String>, Result<Jwk, KeyProblem>) {
+pub(super) fn parse(
+    json: &[u8],
+    lenient: &[Deviation],
+) -> (Option<String>, Result<Jwk, KeyProblem>) {
     let Ok(members) = parse_object(json) else { return (None, Err(KeyProblem::Malformed)) };
-    let members = Members(members);
+    let members = Members { members, lenient };
     let kid = match members.text("kid") {
         Ok(kid) => kid,
         Err(problem) => return (None, Err(problem)),
@@ -51,9 +57,12 @@ pub(super) fn parse(json: &[u8]) -> (Option<String>, Result<Jwk, KeyProblem>) {
     (kid.clone(), members.key(kid))
 }
 
-struct Members(Map<String, Value>);
+struct Members<'l> {
+    members: Map<String, Value>,
+    lenient: &'l [Deviation],
+}
 
-impl Members {
+impl Members<'_> {
     fn key(&self, kid: Option<String>) -> Result<Jwk, KeyProblem> {
         self.check_purpose()?;
         let algorithm = self.text("alg")?.map(str::parse).transpose();
@@ -67,10 +76,12 @@ impl Members {
 
     /// Refuses a key for encryption, or for signing only (RFC 7517 sections 4.2 and 4.3).
     fn check_purpose(&self) -> Result<(), KeyProblem> {
-        if self.text("use")?.is_some_and(|purpose| purpose != "sig") {
-            return Err(KeyProblem::Purpose);
+        match self.text("use")? {
+            None | Some("sig") => {}
+            Some("jwt-svid") if self.allows(Deviation::SpiffeUse) => {}
+            Some(_) => return Err(KeyProblem::Purpose),
         }
-        match self.0.get("key_ops") {
+        match self.members.get("key_ops") {
             None => Ok(()),
             Some(Value::Array(operations)) if operations.iter().all(Value::is_string) => {
                 let verifies = operations.iter().any(|operation| operation == "verify");
@@ -108,11 +119,11 @@ impl Members {
     }
 
     fn has(&self, name: &str) -> bool {
-        self.0.contains_key(name)
+        self.members.contains_key(name)
     }
 
     fn text(&self, name: &'static str) -> Result<Option<&str>, KeyProblem> {
-        match self.0.get(name) {
+        match self.members.get(name) {
             None => Ok(None),
             Some(Value::String(text)) => Ok(Some(text)),
             Some(_) => Err(KeyProblem::WrongType(name)),
@@ -120,7 +131,15 @@ impl Members {
     }
 
     fn bytes(&self, name: &'static str) -> Result<Vec<u8>, KeyProblem> {
+        use Deviation::{JwksBase64, JwksPadding};
         let text = self.text(name)?.ok_or(KeyProblem::Missing(name))?;
-        URL_SAFE_NO_PAD.decode(text).map_err(|_| KeyProblem::NotBase64url(name))
+        let as_padded = || URL_SAFE.decode(text).ok().filter(|_| self.allows(JwksPadding));
+        let as_base64 = || BASE64.decode(text).ok().filter(|_| self.allows(JwksBase64));
+        let bytes = URL_SAFE_NO_PAD.decode(text).ok().or_else(as_padded).or_else(as_base64);
+        bytes.ok_or(KeyProblem::NotBase64url(name))
+    }
+
+    fn allows(&self, deviation: Deviation) -> bool {
+        self.lenient.contains(&deviation)
     }
 }

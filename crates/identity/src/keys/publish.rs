@@ -144,7 +144,7 @@ mod tests {
         let all: String = pairs.iter().map(|(_, public)| public.as_str()).collect();
         let keys = PublicJwk::from_pem(all.as_bytes()).unwrap();
         let (set, skipped) =
-            KeySet::from_jwks(jwk_set(&keys, None).to_string().as_bytes(), &[]).unwrap();
+            KeySet::from_jwks(jwk_set(&keys, None).to_string().as_bytes(), &[], &[]).unwrap();
         assert_eq!((set.len(), skipped), (3, vec![]));
         for ((key, _), published) in pairs.iter().zip(&keys) {
             assert_eq!(key.key_id.as_deref(), Some(published.thumbprint().as_str()));

@@ -23,7 +23,10 @@ use self::{
     state::{CachedKeys, FetchReport, Refresh, State, Timing},
 };
 use super::{Algorithm, KeySet};
-use crate::fetch::{Fetcher, IssuerServer};
+use crate::{
+    fetch::{Fetcher, IssuerServer},
+    lenient::Deviation,
+};
 
 /// Where an issuer publishes its keys, and how they are cached. Equal specs share their keys across
 /// reloads. A spec that differs only in how keys are fetched and cached starts with the keys of the
@@ -35,6 +38,8 @@ pub struct RemoteSpec {
     /// The algorithms that they may be used with; empty: the one that each key names or has by
     /// default. Never HS*.
     pub algorithms: Vec<Algorithm>,
+    /// What they may have against the specifications.
+    pub lenient: Vec<Deviation>,
     /// How long they are cached before they are fetched again.
     pub cache: Duration,
     /// The shortest time between two fetches that tokens can cause.
@@ -45,7 +50,8 @@ pub struct RemoteSpec {
 
 impl RemoteSpec {
     /// Whether keys fetched for `other` may serve for this spec until its own are fetched: they
-    /// come from the same location, over the same authorities, for the same algorithms.
+    /// come from the same location, over the same authorities, for the same algorithms, and are
+    /// read alike.
     ///
     /// Times and limits may differ. The next fetch, by the new spec, is due at once; if the issuer
     /// is down just then, an edited number must not lock out its users.
@@ -54,6 +60,7 @@ impl RemoteSpec {
         self.location.is_same_as(&other.location)
             && self.location.server().ca == other.location.server().ca
             && self.algorithms == other.algorithms
+            && self.lenient == other.lenient
     }
 }
 
@@ -332,6 +339,7 @@ mod tests {
         let spec = RemoteSpec {
             location: KeyLocation::Jwks(server),
             algorithms: Vec::new(),
+            lenient: Vec::new(),
             cache: Duration::from_secs(600),
             cooldown: Duration::from_secs(30),
             max_stale: Duration::ZERO,

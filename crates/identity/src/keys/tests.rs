@@ -9,6 +9,7 @@ use aws_lc_rs::{
 };
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Value, json};
+use tollgate_keyword::Keyword;
 
 use super::*;
 use crate::sign::{SigningKey, tests::ec_pem};
@@ -69,7 +70,7 @@ fn result_for(jwk: &Value, allowed: &[Algorithm]) -> Result<Algorithm, KeyProble
     if !allowed.is_empty() {
         allowed.push(Algorithm::EdDSA);
     }
-    let (set, mut skipped) = KeySet::from_jwks(text.as_bytes(), &allowed).unwrap();
+    let (set, mut skipped) = KeySet::from_jwks(text.as_bytes(), &allowed, &[]).unwrap();
     assert_eq!(set.len() + skipped.len(), 2, "{jwk}");
     match skipped.pop() {
         None => Ok(set.keys[0].algorithm),
@@ -268,7 +269,7 @@ fn bad_keys_of_a_set_are_skipped_one_by_one() {
         assert_eq!(result_for(&jwk, &[]), Err(problem), "{what}");
     }
     let repeated = r#"{"keys":[{"kty":"EC","kty":"RSA"}]}"#;
-    let error = KeySet::from_jwks(repeated.as_bytes(), &[]).unwrap_err();
+    let error = KeySet::from_jwks(repeated.as_bytes(), &[], &[]).unwrap_err();
     let skipped = SkippedKey { index: 0, kid: None, problem: Malformed };
     assert_eq!(error, KeyError::NoUsableKey(vec![skipped]));
 }
@@ -305,7 +306,7 @@ fn secrets_come_in_a_jwks_only_when_hmac_is_listed() {
     use Algorithm::{HS256, HS512, RS256};
     let secret = |bytes: usize| json!({ "kty": "oct", "k": base64url(&vec![7; bytes]) });
     let set = |keys: Value, allowed: &[Algorithm]| {
-        KeySet::from_jwks(json!({ "keys": keys }).to_string().as_bytes(), allowed)
+        KeySet::from_jwks(json!({ "keys": keys }).to_string().as_bytes(), allowed, &[])
             .map(|(set, skipped)| (algorithms(&set), skipped.len()))
     };
     assert_eq!(set(json!([secret(32)]), &[HS256]), Ok((vec![HS256], 0)));
@@ -351,7 +352,7 @@ fn keys_with_one_kid_and_algorithm_are_all_skipped() {
         ("no names", vec![ec_jwk(ES256), ec_jwk(ES256)], vec![ES256; 2], vec![]),
     ] {
         let text = json!({ "keys": keys }).to_string();
-        let (set, skipped_keys) = KeySet::from_jwks(text.as_bytes(), &[]).unwrap();
+        let (set, skipped_keys) = KeySet::from_jwks(text.as_bytes(), &[], &[]).unwrap();
         assert_eq!(algorithms(&set), used, "{what}");
         assert_eq!(skipped_keys.iter().map(|key| key.index).collect::<Vec<_>>(), skipped, "{what}");
         assert!(skipped_keys.iter().all(|key| key.problem == KeyProblem::DuplicateKid), "{what}");
@@ -366,8 +367,8 @@ fn a_jwks_is_a_set_or_a_key_of_bounded_size() {
         keys[count - 1] = key.clone();
         json!({ "keys": keys })
     };
-    assert_eq!(KeySet::from_jwks(key.to_string().as_bytes(), &[]).unwrap().0.len(), 1);
-    assert_eq!(KeySet::from_jwks(set(100).to_string().as_bytes(), &[]).unwrap().1.len(), 99);
+    assert_eq!(KeySet::from_jwks(key.to_string().as_bytes(), &[], &[]).unwrap().0.len(), 1);
+    assert_eq!(KeySet::from_jwks(set(100).to_string().as_bytes(), &[], &[]).unwrap().1.len(), 99);
     let padded = format!("{key}{}", " ".repeat(MAX_KEY_FILE_BYTES));
     for (what, text, expected) in [
         ("nothing", String::new(), KeyError::NotJwks),
@@ -380,7 +381,7 @@ fn a_jwks_is_a_set_or_a_key_of_bounded_size() {
         ("101 keys", set(101).to_string(), KeyError::TooManyKeys),
         ("too large", padded, KeyError::TooLarge),
     ] {
-        let error = KeySet::from_jwks(text.as_bytes(), &[]).map(|(set, _)| algorithms(&set));
+        let error = KeySet::from_jwks(text.as_bytes(), &[], &[]).map(|(set, _)| algorithms(&set));
         assert_eq!(error, Err(expected), "{what}");
     }
 }
@@ -391,7 +392,7 @@ fn nothing_printed_contains_a_key() {
     let k = base64url(secret.as_bytes());
     let set = KeySet::from_secret(secret.as_bytes(), &[]).unwrap();
     let jwk = json!({ "kty": "oct", "kid": "s", "k": k });
-    let error = KeySet::from_jwks(jwk.to_string().as_bytes(), &[]).unwrap_err();
+    let error = KeySet::from_jwks(jwk.to_string().as_bytes(), &[], &[]).unwrap_err();
     for text in [format!("{set:?}"), format!("{error}"), format!("{error:?}")] {
         assert!(!text.contains("horse") && !text.contains(&k), "{text}");
     }
@@ -401,7 +402,29 @@ fn nothing_printed_contains_a_key() {
 #[test]
 fn problem_of_a_key_names_the_member_and_never_shows_it() {
     let jwk = with(rsa_jwk(), "n", "c2VjcmV0==");
-    let error = KeySet::from_jwks(jwk.to_string().as_bytes(), &[]).unwrap_err().to_string();
-    assert!(error.ends_with("its `n` is not base64url without padding"), "{error}");
+    let error = KeySet::from_jwks(jwk.to_string().as_bytes(), &[], &[]).unwrap_err().to_string();
+    assert!(error.contains("its `n` is not base64url without padding"), "{error}");
     assert!(!error.contains("c2Vj"), "{error}");
+}
+
+#[test]
+fn each_deviation_of_a_key_is_taken_only_where_it_is_named() {
+    use Deviation::{JwksBase64, JwksPadding, SpiffeUse};
+    let n = URL_SAFE_NO_PAD.decode(rsa_jwk()["n"].as_str().unwrap()).unwrap();
+    let standard = base64::engine::general_purpose::STANDARD.encode(&n);
+    for (what, jwk, deviation) in [
+        ("padded", with(rsa_jwk(), "n", format!("{}==", base64url(&n))), JwksPadding),
+        ("standard", with(rsa_jwk(), "n", standard.clone()), JwksBase64),
+        ("unpadded", with(rsa_jwk(), "n", standard.trim_end_matches('=')), JwksBase64),
+        ("use", with(ed25519_jwk(), "use", "jwt-svid"), SpiffeUse),
+    ] {
+        let text = jwk.to_string();
+        for own in Deviation::all() {
+            let keys = KeySet::from_jwks(text.as_bytes(), &[], &[own]);
+            assert_eq!(keys.is_ok(), own == deviation, "{what} with {own:?}");
+        }
+        assert!(KeySet::from_jwks(text.as_bytes(), &[], &[]).is_err(), "{what}");
+    }
+    let text = with(ec_jwk(Algorithm::ES256), "use", "x509-svid").to_string();
+    assert!(KeySet::from_jwks(text.as_bytes(), &[], &[SpiffeUse]).is_err());
 }

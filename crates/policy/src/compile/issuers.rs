@@ -4,8 +4,8 @@ use std::{ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 
 use http::HeaderName;
 use tollgate_identity::{
-    Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Introspection, Introspector, Issuer, IssuerKeys,
-    IssuerServer, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
+    Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Deviation, Introspection, Introspector, Issuer,
+    IssuerKeys, IssuerServer, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
 };
 use tollgate_yaml::{ABOVE_ZERO, Check, Entries, Node, Spanned, Value, warning::Rule};
 
@@ -49,12 +49,16 @@ impl Compiler<'_> {
             .map(|raw| raw.as_ref().and_then(|raw| self.time(raw, ABOVE_ZERO..=DAY)));
         let key_hints = self.keyword_or_default(raw.key_hints.as_ref());
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
-        let keys = self.keys(spanned, &algorithms);
+        self.refuse_twice(raw.lenient.iter(), "deviation");
+        let lenient: Vec<Deviation> =
+            raw.lenient.iter().filter_map(|deviation| self.keyword(deviation)).collect();
+        let keys = self.keys(spanned, &algorithms, &lenient);
         Some(Issuer {
             name: issuer_name(spanned).to_owned(),
             issuer: raw.issuer.value.clone(),
             claims: claims?,
             types: raw.types.iter().map(|text| text.value.clone()).collect(),
+            lenient,
             key_hints: key_hints?,
             leeway,
             max_age,
@@ -121,6 +125,7 @@ impl Compiler<'_> {
         &mut self,
         issuer: &Spanned<RawIssuer>,
         algorithms: &[Algorithm],
+        lenient: &[Deviation],
     ) -> Option<IssuerKeys> {
         let raw = &issuer.value;
         let given: Vec<(&Spanned<String>, KeySource)> = [
@@ -157,7 +162,9 @@ impl Compiler<'_> {
             }
         };
         if let KeySource::Url | KeySource::Discovery = source {
-            return self.remote_keys(raw, place, source, algorithms);
+            let mut spec = self.remote_spec(raw, place, source, algorithms)?;
+            spec.lenient = lenient.to_vec();
+            return Some(IssuerKeys::Remote { spec: Box::new(spec), position: 0 });
         }
         self.refuse_without_url(raw);
         if self.is_by_name(place) {
@@ -172,13 +179,15 @@ impl Compiler<'_> {
         };
         let keys = match source {
             KeySource::Pem => KeySet::from_pem(&material, algorithms),
-            KeySource::Jwks => KeySet::from_jwks(&material, algorithms).map(|(keys, skipped)| {
-                for key in skipped {
-                    let message = format!("skipped a key of `{}`: {key}", place.value);
-                    self.warn(Rule::SkippedKey, place.span, message, "");
-                }
-                keys
-            }),
+            KeySource::Jwks => {
+                KeySet::from_jwks(&material, algorithms, lenient).map(|(keys, skipped)| {
+                    for key in skipped {
+                        let message = format!("skipped a key of `{}`: {key}", place.value);
+                        self.warn(Rule::SkippedKey, place.span, message, "");
+                    }
+                    keys
+                })
+            }
             // Editors end files with a line break that is no part of the secret.
             KeySource::SecretFile => KeySet::from_secret(material.trim_ascii_end(), algorithms),
             KeySource::SecretVariable => KeySet::from_secret(&material, algorithms),
@@ -194,13 +203,13 @@ impl Compiler<'_> {
         }
     }
 
-    fn remote_keys(
+    fn remote_spec(
         &mut self,
         raw: &RawIssuer,
         place: &Spanned<String>,
         source: KeySource,
         algorithms: &[Algorithm],
-    ) -> Option<IssuerKeys> {
+    ) -> Option<RemoteSpec> {
         for (name, algorithm) in raw.algorithms.iter().zip(algorithms) {
             if algorithm.is_symmetric() {
                 let message =
@@ -230,14 +239,14 @@ impl Compiler<'_> {
             }
             _ => KeyLocation::Jwks(server),
         };
-        let spec = Box::new(RemoteSpec {
+        Some(RemoteSpec {
             location,
             algorithms: algorithms.to_vec(),
+            lenient: Vec::new(),
             cache,
             cooldown,
             max_stale,
-        });
-        Some(IssuerKeys::Remote { spec, position: 0 })
+        })
     }
 
     /// What only says how keys are fetched means nothing where they are not.

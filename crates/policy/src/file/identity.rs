@@ -2,7 +2,7 @@
 
 use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
-use tollgate_identity::{InvalidToken, KeyHints, OtherSchemes, Scheme};
+use tollgate_identity::{Deviation, InvalidToken, KeyHints, OtherSchemes, Scheme};
 use tollgate_yaml::{Choice, Entries, Node, Spanned};
 
 use super::shape::{self, shapes};
@@ -77,6 +77,11 @@ pub(crate) struct RawIssuer {
     /// How a token is treated whose header carries or links a key (`jwk`, `jku`, `x5u`, `x5c`,
     /// `x5t`): `reject` or `ignore`. Such a key is never used. Default: reject.
     pub(crate) key_hints: Option<Spanned<Choice<KeyHints>>>,
+    /// What the keys and tokens of this issuer may have against the specifications: `jwks_padding`,
+    /// `jwks_base64`, `spiffe_use`, `token_padding`. Default: nothing.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["spiffe_use"]]))]
+    pub(crate) lenient: Vec<Spanned<Choice<Deviation>>>,
     /// Claims that are required, with this value or one of these: `{ azp: [web, app] }`. Without a
     /// value: any value.
     #[serde(default)]

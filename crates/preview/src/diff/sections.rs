@@ -125,7 +125,7 @@ fn issuer_fields(old: &Issuer, new: &Issuer) -> Vec<Change> {
     })
 }
 
-fn fields_of(issuer: &Issuer) -> [(&'static str, String); 9] {
+fn fields_of(issuer: &Issuer) -> [(&'static str, String); 10] {
     // Named one by one, so that a new field cannot be forgotten here.
     let Issuer {
         issuer: _,      // the same: issuers are found by it
@@ -134,6 +134,7 @@ fn fields_of(issuer: &Issuer) -> [(&'static str, String); 9] {
         name,
         claims: ClaimRules { audience, required, names },
         types,
+        lenient,
         leeway,
         max_age,
         max_lifetime,
@@ -158,6 +159,7 @@ fn fields_of(issuer: &Issuer) -> [(&'static str, String); 9] {
         ("required claims", words::list(required)),
         ("claim names", words::list(names)),
         ("types", words::list(types.iter().cloned())),
+        ("lenient", words::list(lenient.iter().map(|own| own.keyword().to_owned()))),
         ("leeway", format!("{leeway:?}")),
         ("max age", age(max_age)),
         ("max lifetime", age(max_lifetime)),

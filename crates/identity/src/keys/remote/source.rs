@@ -65,7 +65,7 @@ async fn fetch_all(spec: &RemoteSpec, fetcher: &Fetcher) -> Result<FetchedKeys, 
         }
     };
     let document = fetcher.get(&jwks, "application/jwk-set+json, application/json").await?;
-    let (keys, skipped) = KeySet::from_jwks(&document, &spec.algorithms)?;
+    let (keys, skipped) = KeySet::from_jwks(&document, &spec.algorithms, &spec.lenient)?;
     Ok(FetchedKeys { keys: Arc::new(keys), skipped })
 }
 

@@ -28,7 +28,8 @@ fn jwk(kid: &str) -> Value {
 }
 
 fn fetched(keys: &[&Value]) -> Result<FetchedKeys, RemoteError> {
-    let (keys, skipped) = KeySet::from_jwks(json!({ "keys": keys }).to_string().as_bytes(), &[])?;
+    let (keys, skipped) =
+        KeySet::from_jwks(json!({ "keys": keys }).to_string().as_bytes(), &[], &[])?;
     Ok(FetchedKeys { keys: Arc::new(keys), skipped })
 }
 
