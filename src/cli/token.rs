@@ -94,7 +94,9 @@ fn claims(arguments: &Arguments, recipient: &Recipient) -> Map<String, Value> {
     let now = Clock::System.now().as_micros() / 1_000_000;
     let lifetime = arguments.expires_in.unwrap_or_else(|| recipient.lifetime(LIFETIME));
     let mut claims = Map::new();
-    claims.insert("iss".into(), json!(recipient.issuer()));
+    if let Some(issuer) = recipient.issuer() {
+        claims.insert("iss".into(), json!(issuer));
+    }
     if let Some(audience) = arguments.audience.as_deref().or(recipient.audience()) {
         claims.insert("aud".into(), json!(audience));
     }

@@ -5,8 +5,8 @@ use std::time::Duration;
 use serde_json::{Map, Value};
 
 use super::{
-    claim_rules::ClaimRules, claims::Claims, jwt::VerifiedToken, rules::IdentityRules,
-    token_error::TokenError, validity::TimeClaims,
+    claim_rules::ClaimRules, claims::Claims, iss::IssuerClaim, jwt::VerifiedToken,
+    rules::IdentityRules, token_error::TokenError, validity::TimeClaims,
 };
 
 /// A token with claims that are assumed to be verified, or why its issuer's rules refuse them.
@@ -49,7 +49,13 @@ impl IdentityRules {
         };
         let rules = match (self.issuers.get(position), &self.introspection) {
             (Some(issuer), _) => {
-                claims.entry("iss").or_insert_with(|| issuer.issuer.as_str().into());
+                match issuer.claim {
+                    IssuerClaim::Exact => {
+                        claims.entry("iss").or_insert_with(|| issuer.issuer.as_str().into());
+                    }
+                    // It may stand there to say whose token is meant.
+                    IssuerClaim::Absent => drop(claims.remove("iss")),
+                }
                 &issuer.claims
             }
             // Without issuers, position 0 is that of the introspection.

@@ -13,7 +13,7 @@ use tollgate_clock::Timestamp;
 
 use super::{
     caller::ResolvedCaller,
-    credential::{Credential, CredentialKind},
+    credential::{Credential, CredentialKind, TokenPlace},
     error::IdentityError,
     known_token::KnownToken,
     rules::{IdentityRules, RulesId},
@@ -26,13 +26,14 @@ pub struct TokenCache {
     rejected: Cache<TokenCacheKey, RejectedToken>,
 }
 
-/// The key of a token in the cache: the digest of its bytes, and the rules that it is verified
-/// under.
+/// The key of a token in the cache: the digest of its bytes, the rules that it is verified under,
+/// and where it was, on which its issuer may depend.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TokenCacheKey {
     rules: RulesId,
     /// Distinguishes an API key from a token with the same text.
     is_api_key: bool,
+    place: Option<TokenPlace>,
     token: [u8; 32],
 }
 
@@ -59,7 +60,8 @@ impl TokenCacheKey {
             return Err(TokenError::TooLong);
         }
         let is_api_key = credential.kind == CredentialKind::ApiKey;
-        let mut key = TokenCacheKey { rules, is_api_key, token: [0; 32] };
+        let mut key =
+            TokenCacheKey { rules, is_api_key, place: credential.source.place(), token: [0; 32] };
         key.token.copy_from_slice(digest(&SHA256, &credential.token).as_ref());
         Ok(key)
     }

@@ -91,6 +91,21 @@ pub enum CredentialKind {
     ApiKey,
 }
 
+keywords! {
+    /// Where a token was found, as policies name it.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum TokenPlace {
+        /// In `Authorization`.
+        Authorization = "authorization",
+        /// In the header that the policy names.
+        Header = "header",
+        /// In the cookie that the policy names.
+        Cookie = "cookie",
+        /// In the query parameter that the policy names.
+        Query = "query",
+    }
+}
+
 /// Where a credential was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CredentialSource {
@@ -104,6 +119,19 @@ pub enum CredentialSource {
     Query,
     /// The header of API keys.
     KeyHeader,
+}
+
+impl CredentialSource {
+    /// The place of a token. None: only API keys are there.
+    pub(super) fn place(self) -> Option<TokenPlace> {
+        match self {
+            CredentialSource::Authorization(_) => Some(TokenPlace::Authorization),
+            CredentialSource::Header => Some(TokenPlace::Header),
+            CredentialSource::Cookie => Some(TokenPlace::Cookie),
+            CredentialSource::Query => Some(TokenPlace::Query),
+            CredentialSource::KeyHeader => None,
+        }
+    }
 }
 
 impl fmt::Debug for Credential<'_> {

@@ -2,11 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use tollgate_keyword::keywords;
+use tollgate_keyword::{Keyword, keywords};
 
 use super::{
     claim_rules::ClaimRules,
     claims::Claims,
+    credential::TokenPlace,
+    iss::IssuerClaim,
     keys::{Algorithm, KeySet, RemoteSpec},
     lenient::Deviation,
     token_error::TokenError,
@@ -19,8 +21,13 @@ use super::{
 pub struct Issuer {
     /// Its name in the policy.
     pub name: String,
-    /// The exact `iss` of its tokens. Of two issuers with the same `iss`, the first is used.
+    /// The `iss` of its tokens, or another text that distinguishes its callers from those of other
+    /// issuers. Of two issuers with the same `iss`, the first is used.
     pub issuer: String,
+    /// Which `iss` its tokens have.
+    pub claim: IssuerClaim,
+    /// Where requests carry its tokens; empty: at any place.
+    pub from: Vec<TokenPlace>,
     /// What its claims must be.
     pub claims: ClaimRules,
     /// A token's `typ` must be one of these, in any case and with or without `application/`; empty:
@@ -77,6 +84,19 @@ impl IssuerKeys {
             },
         }
     }
+
+    /// Whether a token with this header may be signed by one of the keys, as far as they are here.
+    pub(super) fn may_have(&self, kid: Option<&str>, algorithm: Algorithm) -> bool {
+        self.allows(algorithm) && self.fixed().is_none_or(|keys| keys.may_have(kid, algorithm))
+    }
+
+    /// Whether one header may name a key of both.
+    pub fn overlap(&self, other: &IssuerKeys) -> bool {
+        match (self.fixed(), other.fixed()) {
+            (Some(own), Some(others)) => own.overlaps(others),
+            _ => Algorithm::all().any(|each| self.allows(each) && other.allows(each)),
+        }
+    }
 }
 
 /// What to do with a token that has `jwk`, `jku`, `x5u`, `x5c` or `x5t*` in its header. These
@@ -93,6 +113,20 @@ pub enum KeyHints {
 keywords! { KeyHints { Reject = "reject", Ignore = "ignore" } }
 
 impl Issuer {
+    /// Whether requests may carry its tokens at this place.
+    pub(super) fn is_from(&self, place: Option<TokenPlace>) -> bool {
+        self.from.is_empty() || place.is_none_or(|place| self.from.contains(&place))
+    }
+
+    /// Whether a token without `iss` may be one of either: their tokens have none, come from one
+    /// place, and may be signed by keys of one name.
+    pub fn is_confused_with(&self, other: &Issuer) -> bool {
+        let is_of = |place: &TokenPlace| other.is_from(Some(*place));
+        let is_at_one_place = self.from.is_empty() || self.from.iter().any(is_of);
+        let is_without = |issuer: &Issuer| issuer.claim == IssuerClaim::Absent;
+        is_without(self) && is_without(other) && is_at_one_place && self.keys.overlap(&other.keys)
+    }
+
     /// Checks the members of a token's header that depend on the issuer.
     pub(super) fn check_header(
         &self,

@@ -14,6 +14,8 @@ use tollgate_clock::Timestamp;
 
 use super::{
     claims::{Claims, parse_object},
+    credential::TokenPlace,
+    iss::Origin,
     issuer::Issuer,
     keys::{Algorithm, Key, KeySet, MAX_KID_BYTES, Selection},
     lenient::Deviation,
@@ -59,8 +61,13 @@ pub(super) struct Unverified<'t> {
 }
 
 impl<'t> Unverified<'t> {
-    /// Reads a compact JWS and makes every check that needs no key.
-    pub(super) fn read(token: &'t [u8], issuers: &[Issuer]) -> Result<Self, TokenRefusal> {
+    /// Reads a compact JWS and makes every check that needs no key. The issuer may depend on the
+    /// place of the token, if it is in a request.
+    pub(super) fn read(
+        token: &'t [u8],
+        issuers: &[Issuer],
+        place: Option<TokenPlace>,
+    ) -> Result<Self, TokenRefusal> {
         let segments = Segments::split(token)?;
         let takes_padding = |issuer: &Issuer| {
             !segments.is_padded || issuer.lenient.contains(&Deviation::TokenPadding)
@@ -76,7 +83,9 @@ impl<'t> Unverified<'t> {
         // The parser's error would quote the token, so it is dropped.
         let claims =
             Claims::parse(&decode(segments.payload)?).map_err(|_| TokenError::MalformedPayload)?;
-        let (position, issuer) = select_issuer(&claims, issuers)?;
+        let kid = header.kid.as_deref();
+        let origin = Origin { claims: &claims, algorithm: header.algorithm, kid, place };
+        let (position, issuer) = origin.select(issuers)?;
         if !takes_padding(issuer) {
             return Err(TokenError::Malformed.into());
         }
@@ -140,7 +149,7 @@ impl Issuer {
     /// here.
     pub fn check_token(&self, token: &str, now: Timestamp) -> Option<Result<(), TokenRefusal>> {
         let keys = self.keys.fixed()?;
-        let verified = Unverified::read(token.as_bytes(), std::slice::from_ref(self))
+        let verified = Unverified::read(token.as_bytes(), std::slice::from_ref(self), None)
             .and_then(|unverified| unverified.verify(self, keys, now));
         Some(verified.map(drop))
     }
@@ -268,21 +277,4 @@ fn take_text(members: &mut Map<String, Value>, name: &str) -> Result<Option<Stri
         Some(Value::String(text)) => Ok(Some(text)),
         Some(_) => Err(TokenError::MalformedHeader),
     }
-}
-
-fn select_issuer<'a>(
-    claims: &Claims,
-    issuers: &'a [Issuer],
-) -> Result<(usize, &'a Issuer), TokenRefusal> {
-    let name = match claims.get("iss") {
-        None => return Err(TokenError::MissingClaim("iss").into()),
-        Some(Value::String(name)) => name,
-        Some(_) => return Err(TokenError::MalformedClaim("iss").into()),
-    };
-    let found = issuers.iter().enumerate().find(|(_, issuer)| issuer.issuer == *name);
-    found.ok_or_else(|| {
-        let known = QuotedList(issuers.iter().map(|issuer| issuer.issuer.as_str()));
-        let detail = format!("expected {known}, found {}", Quoted(name));
-        TokenRefusal::new(TokenError::UnknownIssuer, detail)
-    })
 }

@@ -308,6 +308,20 @@ impl KeySet {
         self.keys.iter().any(|key| key.kid.as_deref() == Some(kid))
     }
 
+    /// Whether a token with this header may be signed by one of the keys.
+    pub(super) fn may_have(&self, kid: Option<&str>, algorithm: Algorithm) -> bool {
+        !matches!(self.select(kid, algorithm), Selection::Unknown { .. })
+    }
+
+    /// Whether one header may name a key of both.
+    pub(super) fn overlaps(&self, other: &KeySet) -> bool {
+        let are_named = self.is_named() && other.is_named();
+        let are_alike = |own: &Key, others: &Key| {
+            own.algorithm == others.algorithm && (!are_named || own.kid == others.kid)
+        };
+        self.keys.iter().any(|own| other.keys.iter().any(|others| are_alike(own, others)))
+    }
+
     /// The key that a token's header names, or those that fit a token without `kid`.
     pub(super) fn select(&self, kid: Option<&str>, algorithm: Algorithm) -> Selection<'_> {
         let mut fitting = self.keys.iter().filter(|key| key.algorithm == algorithm);

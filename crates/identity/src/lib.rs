@@ -34,6 +34,7 @@ mod fetch;
 mod forwarded;
 mod identifier;
 mod introspection;
+mod iss;
 mod issuer;
 mod jwt;
 mod keys;
@@ -70,13 +71,14 @@ pub use self::{
     cookies::{AmbiguousCookie, cookie_to_count, unescaped_cookie},
     credential::{
         Credential, CredentialError, CredentialKind, CredentialSource, KNOWN_SCHEME_NAMES,
-        OtherSchemes, Scheme, TokenSources,
+        OtherSchemes, Scheme, TokenPlace, TokenSources,
     },
     error::IdentityError,
     fetch::{FetchError, Fetcher, IssuerServer, IssuerServerError},
     forwarded::ForwardedClaims,
     identifier::{CallerByName, Client, Identifier, NameError},
     introspection::{IntrospectionError, IntrospectionResponse, Introspector},
+    iss::IssuerClaim,
     issuer::{Issuer, IssuerKeys, KeyHints},
     jwt::VerifiedToken,
     keys::{

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{anyhow, bail};
 use tollgate_clock::Timestamp;
-use tollgate_identity::{Algorithm, Issuer};
+use tollgate_identity::{Algorithm, Issuer, IssuerClaim};
 use tollgate_policy::Policies;
 
 use super::super::{
@@ -64,11 +64,12 @@ impl Recipient {
         }
     }
 
-    /// The claim `iss`.
-    pub(super) fn issuer(&self) -> &str {
+    /// The claim `iss`, if its tokens have one.
+    pub(super) fn issuer(&self) -> Option<&str> {
         match self {
-            Recipient::Known(issuer) => &issuer.issuer,
-            Recipient::Unknown(name) => name,
+            Recipient::Known(issuer) if issuer.claim == IssuerClaim::Absent => None,
+            Recipient::Known(issuer) => Some(&issuer.issuer),
+            Recipient::Unknown(name) => Some(name),
         }
     }
 

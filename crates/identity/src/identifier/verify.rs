@@ -135,17 +135,19 @@ impl Identifier {
                 self.introspect(rules, introspection, presented).await
             }
             None if !is_compact && rules.issuers.is_empty() => Err(TokenError::Opaque.into()),
-            _ => self.verify_signed(rules, token, keys).await,
+            _ => self.verify_signed(rules, presented).await,
         }
     }
 
     async fn verify_signed(
         &self,
         rules: &IdentityRules,
-        token: &[u8],
-        keys: CurrentKeys<'_>,
+        presented: &PresentedCredential<'_>,
     ) -> Result<KnownToken, IdentityError> {
-        let unverified = Unverified::read(token, &rules.issuers)?;
+        let &PresentedCredential { ref credential, keys, .. } = presented;
+        let token = credential.token.as_ref();
+        let place = credential.source.place();
+        let unverified = Unverified::read(token, &rules.issuers, place)?;
         let issuer = rules.issuers.get(unverified.issuer).ok_or(TokenError::UnknownIssuer)?;
         let mut is_retry = false;
         loop {

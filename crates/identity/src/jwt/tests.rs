@@ -1,6 +1,7 @@
 //! Each row is an attack that some verifier has once let through.
 
 mod claims;
+mod origins;
 mod refusals;
 
 use std::{fmt::Write, sync::OnceLock, time::Duration};
@@ -15,6 +16,7 @@ use tollgate_keyword::Keyword;
 use super::*;
 use crate::{
     claim_rules::ClaimRules,
+    iss::IssuerClaim,
     issuer::{IssuerKeys, KeyHints},
     keys::{der, pem},
     sign::{SigningKey, tests::ec_pem},
@@ -73,7 +75,7 @@ pub(crate) fn verify(
 
 /// The same, with all that the log is told.
 fn check(token: &[u8], issuers: &[Issuer], now: Timestamp) -> Result<VerifiedToken, TokenRefusal> {
-    let unverified = Unverified::read(token, issuers)?;
+    let unverified = Unverified::read(token, issuers, None)?;
     let issuer = &issuers[unverified.issuer];
     unverified.verify(issuer, issuer.keys.fixed().unwrap(), now)
 }
@@ -82,6 +84,8 @@ pub(crate) fn issuer(name: &str, keys: KeySet) -> Issuer {
     Issuer {
         name: "id".into(),
         issuer: name.into(),
+        claim: IssuerClaim::Exact,
+        from: Vec::new(),
         claims: ClaimRules::default(),
         types: Vec::new(),
         lenient: Vec::new(),

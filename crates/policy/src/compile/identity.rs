@@ -4,12 +4,12 @@
 use http::HeaderName;
 use tollgate_identity::{
     Caller, CallerKey, CertificateName, ForwardedClaims, IdentityRules, InvalidToken, Issuer,
-    Scheme, TierSource, Tiers, TokenSources,
+    IssuerClaim, Scheme, TierSource, Tiers, TokenPlace, TokenSources,
 };
 use tollgate_keyword::Keyword;
 use tollgate_yaml::{Check, Choice, Spanned};
 
-use super::Compiler;
+use super::{Compiler, issuers::NO_ISSUER};
 use crate::file::{RawCaller, RawForwardClaims, RawIdentity};
 
 /// Headers that say something of the request itself: what else is in one of them is taken for it.
@@ -20,7 +20,9 @@ impl Compiler<'_> {
     pub(super) fn identity(&mut self, raw: &RawIdentity, tiers: &Tiers) -> Option<IdentityRules> {
         let issuers: Vec<Issuer> =
             raw.jwt.iter().filter_map(|issuer| self.issuer(issuer)).collect();
-        self.refuse_twice(raw.jwt.iter().map(|issuer| &issuer.value.issuer), "issuer");
+        let with_iss = raw.jwt.iter().map(|issuer| &issuer.value.issuer);
+        self.refuse_twice(with_iss.filter(|issuer| issuer.value != NO_ISSUER), "issuer");
+        self.refuse_confused(raw, &issuers);
         let names = raw.jwt.iter().filter_map(|issuer| issuer.value.name.as_ref());
         let others = raw.introspection.as_ref().and_then(|other| other.value.name.as_ref());
         let keys = raw.api_keys.as_ref().and_then(|keys| keys.value.name.as_ref());
@@ -47,6 +49,7 @@ impl Compiler<'_> {
         };
         let (api_keys, api_key_header) = api_keys.unzip();
         let sources = self.token_sources(raw, api_key_header);
+        self.refuse_unread_places(raw);
         let forwarded = self.forwarded(&raw.forward_claims);
         Some(IdentityRules {
             id: self.rules_id(),
@@ -59,6 +62,46 @@ impl Compiler<'_> {
             sources: sources?,
             forwarded: forwarded?,
         })
+    }
+
+    /// Issuers whose tokens have no `iss` are told apart by keys or by places.
+    fn refuse_confused(&mut self, raw: &RawIdentity, issuers: &[Issuer]) {
+        // One with a mistake is not among them.
+        if issuers.len() != raw.jwt.len() {
+            return;
+        }
+        for (at, (issuer, written)) in issuers.iter().zip(&raw.jwt).enumerate() {
+            let mut earlier = issuers.iter().take(at);
+            if let Some(other) = earlier.find(|other| other.is_confused_with(issuer)) {
+                let message = format!("a token without `iss` may be one of `{}` too", other.name);
+                let help = "give the keys of each a `kid` of its own, or say where each one's                             tokens are: `from: [cookie]`";
+                self.refuse(written.value.issuer.span, message, help);
+            }
+            let mut earlier = issuers.iter().take(at);
+            if earlier
+                .any(|other| other.issuer == issuer.issuer && other.claim == IssuerClaim::Absent)
+            {
+                let message = "two issuers whose tokens have no `iss` need names";
+                self.refuse(written.value.issuer.span, message, "add a `name`");
+            }
+        }
+    }
+
+    /// Tokens of an issuer come from a place where the policy looks for tokens.
+    fn refuse_unread_places(&mut self, raw: &RawIdentity) {
+        for place in raw.jwt.iter().flat_map(|issuer| &issuer.value.from) {
+            let field = place.value.as_ref();
+            let is_read = match TokenPlace::from_keyword(field) {
+                Some(TokenPlace::Header) => raw.token.header.is_some(),
+                Some(TokenPlace::Cookie) => raw.token.cookie.is_some(),
+                Some(TokenPlace::Query) => raw.token.query.is_some(),
+                Some(TokenPlace::Authorization) | None => true,
+            };
+            if !is_read {
+                let message = format!("no token is read from a {field}");
+                self.refuse(place.span, message, format!("name it as `token: {{ {field}: ... }}`"));
+            }
+        }
     }
 
     fn caller(&mut self, raw: &RawCaller, has_keys: bool, tiers: &Tiers) -> Option<Caller> {

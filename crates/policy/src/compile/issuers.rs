@@ -5,7 +5,8 @@ use std::{ops::RangeInclusive, str::FromStr, sync::Arc, time::Duration};
 use http::HeaderName;
 use tollgate_identity::{
     Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Deviation, Introspection, Introspector, Issuer,
-    IssuerKeys, IssuerServer, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec, RequiredClaim,
+    IssuerClaim, IssuerKeys, IssuerServer, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec,
+    RequiredClaim,
 };
 use tollgate_yaml::{ABOVE_ZERO, Check, Entries, Node, Spanned, Value, warning::Rule};
 
@@ -47,6 +48,8 @@ impl Compiler<'_> {
         let leeway = self.time_or(&raw.leeway, LEEWAYS, Duration::from_secs(60));
         let [max_age, max_lifetime] = [&raw.max_age, &raw.max_lifetime]
             .map(|raw| raw.as_ref().and_then(|raw| self.time(raw, ABOVE_ZERO..=DAY)));
+        self.refuse_twice(raw.from.iter(), "place");
+        let from = raw.from.iter().filter_map(|place| self.keyword(place)).collect();
         let key_hints = self.keyword_or_default(raw.key_hints.as_ref());
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         self.refuse_twice(raw.lenient.iter(), "deviation");
@@ -55,7 +58,9 @@ impl Compiler<'_> {
         let keys = self.keys(spanned, &algorithms, &lenient);
         Some(Issuer {
             name: issuer_name(spanned).to_owned(),
-            issuer: raw.issuer.value.clone(),
+            issuer: issuer_id(spanned),
+            claim: issuer_claim(raw),
+            from,
             claims: claims?,
             types: raw.types.iter().map(|text| text.value.clone()).collect(),
             lenient,
@@ -141,6 +146,11 @@ impl Compiler<'_> {
         let discover = raw.discover.filter(|discover| discover.value);
         let (place, source) = match (given.as_slice(), discover) {
             ([(place, source)], None) => (*place, *source),
+            ([], Some(field)) if issuer_claim(raw) == IssuerClaim::Absent => {
+                let message = "an issuer whose tokens have no `iss` has nothing to discover";
+                self.refuse(field.span, message, "write where its keys are as `jwks_url`");
+                return None;
+            }
             ([], Some(_)) => (&raw.issuer, KeySource::Discovery),
             ([], None) => {
                 self.refuse(
@@ -379,6 +389,24 @@ struct Access<'r> {
 /// What routes call an issuer.
 pub(super) fn issuer_name(raw: &Spanned<RawIssuer>) -> &str {
     raw.value.name.as_ref().map_or(&raw.value.issuer.value, |name| &name.value)
+}
+
+/// What the policy writes for an issuer whose tokens have no `iss`.
+pub(super) const NO_ISSUER: &str = "none";
+
+fn issuer_claim(raw: &RawIssuer) -> IssuerClaim {
+    match raw.issuer.value == NO_ISSUER {
+        true => IssuerClaim::Absent,
+        false => IssuerClaim::Exact,
+    }
+}
+
+/// What distinguishes callers of an issuer: its `iss`, or its name.
+fn issuer_id(raw: &Spanned<RawIssuer>) -> String {
+    match issuer_claim(&raw.value) {
+        IssuerClaim::Exact => raw.value.issuer.value.clone(),
+        IssuerClaim::Absent => format!("{NO_ISSUER}:{}", issuer_name(raw)),
+    }
 }
 
 /// Where an issuer says where its keys are (OpenID Connect Discovery 1.0 section 4).

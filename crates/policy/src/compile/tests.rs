@@ -3,6 +3,7 @@
 
 mod edge;
 mod facts;
+mod issuers;
 mod measures;
 
 use std::time::Duration;

@@ -2,7 +2,7 @@
 
 use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
-use tollgate_identity::{Deviation, InvalidToken, KeyHints, OtherSchemes, Scheme};
+use tollgate_identity::{Deviation, InvalidToken, KeyHints, OtherSchemes, Scheme, TokenPlace};
 use tollgate_yaml::{Choice, Entries, Node, Spanned};
 
 use super::shape::{self, shapes};
@@ -50,9 +50,15 @@ pub(crate) struct RawIssuer {
     /// Its name, for routes. Default: the issuer itself.
     #[schemars(length(min = 1))]
     pub(crate) name: Option<Spanned<String>>,
-    /// The exact `iss` of its tokens, such as https://id.example.com/.
+    /// The exact `iss` of its tokens, such as https://id.example.com/; `none` if its tokens have no
+    /// `iss`.
     #[schemars(extend("examples" = ["https://id.example.com/"]))]
     pub(crate) issuer: Spanned<String>,
+    /// Where requests carry its tokens: `authorization`, `header`, `cookie` or `query`. Left out:
+    /// at any place of `token`.
+    #[serde(default)]
+    #[schemars(extend("examples" = [["cookie"]]))]
+    pub(crate) from: Vec<Spanned<Choice<TokenPlace>>>,
     /// Tokens must be for one of these (`aud`). Left out: any audience.
     #[serde(default)]
     #[schemars(inner(length(min = 1)))]

@@ -125,14 +125,16 @@ fn issuer_fields(old: &Issuer, new: &Issuer) -> Vec<Change> {
     })
 }
 
-fn fields_of(issuer: &Issuer) -> [(&'static str, String); 10] {
+fn fields_of(issuer: &Issuer) -> [(&'static str, String); 11] {
     // Named one by one, so that a new field cannot be forgotten here.
     let Issuer {
         issuer: _,      // the same: issuers are found by it
+        claim: _,       // it goes with the id
         key_hints: _,   // shown as details of identity, by the id of all rules
         require_exp: _, // no policy sets it
         name,
         claims: ClaimRules { audience, required, names },
+        from,
         types,
         lenient,
         leeway,
@@ -155,6 +157,7 @@ fn fields_of(issuer: &Issuer) -> [(&'static str, String); 10] {
     };
     [
         ("name", name.clone()),
+        ("from", words::list(from.iter().map(|place| place.keyword().to_owned()))),
         ("audience", words::list(audience.iter().cloned())),
         ("required claims", words::list(required)),
         ("claim names", words::list(names)),

@@ -48,8 +48,8 @@ fn log_says_what_was_expected_of_a_token_and_found() {
     let other = fixture.token(HEADER, r#"{"iss":"https://id.example.com","exp":1700000300}"#);
     assert_eq!(
         told(&issuer, &other),
-        "token issuer is unknown: expected \"https://id.example.com/\", found \
-         \"https://id.example.com\""
+        "token issuer is unknown: expected \"https://id.example.com/\" at this place, \
+         found \"https://id.example.com\""
     );
     issuer.types = vec!["at+jwt".into()];
     assert_eq!(
