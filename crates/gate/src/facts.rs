@@ -39,8 +39,7 @@ impl RequestState<'_> {
             facts.add(&"tier", FactValue::Text(&tier.name));
         }
         let known = self.identity.as_ref().and_then(|identity| identity.token.as_ref());
-        if let Some(issuer) = known.and_then(|known| policy.identity.issuer_id(known.token.issuer))
-        {
+        if let Some(issuer) = known.and_then(|known| policy.identity.issuer_id_of(&known.token)) {
             facts.add(&"issuer", FactValue::Text(issuer));
         }
         // A key has fields, not claims.

@@ -57,7 +57,7 @@ impl Identifier {
         let claims = Claims::from(assumed.claims.clone());
         let tier = assumed_tier(rules, caller.kind, assumed, &claims).or(tier);
         let validity = TimeClaims::of(&Claims::from(Map::new()))?.validity(Duration::ZERO, None);
-        let token = VerifiedToken { issuer, claims, validity };
+        let token = VerifiedToken { issuer, tenant: caller.tenant.clone(), claims, validity };
         let forwarded = Box::default();
         let token = KnownToken { token, named: None, forwarded, generation: 0, bytes: 0 };
         Ok(Identity {
@@ -76,10 +76,18 @@ impl Identifier {
     ) -> Result<CallerByName<'p>, NameError> {
         match self.by_name(rules, &assumed.name) {
             Err(NameError::WhoseIsIt { .. }) => {
-                let is_named = |id: &str| assumed.issuer.as_deref() == Some(id);
-                let positions = 0..rules.api_keys_position();
-                let named = |position: &usize| rules.issuer_id(*position).is_some_and(is_named);
-                let position = positions.clone().find(named).unwrap_or_default();
+                let id = assumed.issuer.as_deref().unwrap_or_default();
+                let tenant = |position: usize| rules.tenants(position)?.of_iss(id);
+                let named = |position: &usize| {
+                    rules.issuer_id(*position) == Some(id) || tenant(*position).is_some()
+                };
+                let position = (0..rules.api_keys_position()).find(named).unwrap_or_default();
+                if let (Some(issuer), Some(tenant)) =
+                    (rules.issuer_name(position), tenant(position))
+                {
+                    let name = format!("{issuer}/{}/{}", tenant.name, assumed.name);
+                    return self.by_name(rules, &name);
+                }
                 let issuer = rules.issuer_id(position).unwrap_or_default();
                 self.by_name(rules, &format!("{issuer}/{}", assumed.name)).or_else(|error| {
                     // Issuers are called by their names, if they have any.

@@ -1,12 +1,17 @@
 //! Tokens without a signature, for dry runs: their claims are assumed to be verified.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use serde_json::{Map, Value};
 
 use super::{
-    claim_rules::ClaimRules, claims::Claims, iss::IssuerClaim, jwt::VerifiedToken,
-    rules::IdentityRules, token_error::TokenError, validity::TimeClaims,
+    claim_rules::ClaimRules,
+    claims::Claims,
+    iss::{IssuerClaim, Tenant, TenantIssuer},
+    jwt::VerifiedToken,
+    rules::IdentityRules,
+    token_error::TokenError,
+    validity::TimeClaims,
 };
 
 /// A token with claims that are assumed to be verified, or why its issuer's rules refuse them.
@@ -42,19 +47,20 @@ impl IdentityRules {
         let position = match claims.get("iss") {
             None => 0,
             Some(Value::String(name)) => {
-                let found = self.issuers.iter().position(|issuer| issuer.issuer == *name);
+                let found = self.issuers.iter().position(|issuer| issuer.is_of(name));
                 found.ok_or_else(|| AssumedTokenError::UnknownIssuer(name.clone()))?
             }
             Some(_) => return Err(AssumedTokenError::NotText("iss")),
         };
         let rules = match (self.issuers.get(position), &self.introspection) {
             (Some(issuer), _) => {
-                match issuer.claim {
+                match &issuer.claim {
                     IssuerClaim::Exact => {
                         claims.entry("iss").or_insert_with(|| issuer.issuer.as_str().into());
                     }
                     // It may stand there to say whose token is meant.
                     IssuerClaim::Absent => drop(claims.remove("iss")),
+                    IssuerClaim::Tenants(tenants) => with_tenant(&mut claims, tenants),
                 }
                 &issuer.claims
             }
@@ -65,16 +71,36 @@ impl IdentityRules {
         if let Some(audience) = rules.audience.first() {
             claims.entry("aud").or_insert_with(|| audience.as_str().into());
         }
-        Ok(rules.assume(position, claims))
+        let tenant = self.issuers.get(position);
+        let tenant = tenant.and_then(|issuer| issuer.tenant_of(&claims.clone().into()));
+        Ok(rules.assume(position, tenant, claims))
     }
 }
 
 impl ClaimRules {
-    fn assume(&self, issuer: usize, claims: Map<String, Value>) -> AssumedToken {
+    fn assume(
+        &self,
+        issuer: usize,
+        tenant: Option<Arc<Tenant>>,
+        claims: Map<String, Value>,
+    ) -> AssumedToken {
         let as_given = Claims::from(claims.clone());
         let validity = TimeClaims::of(&as_given)?.validity(Duration::ZERO, None);
         self.check_required(&as_given).map_err(|refusal| refusal.error)?;
-        Ok(VerifiedToken { issuer, claims: with_names(self, claims), validity })
+        Ok(VerifiedToken { issuer, tenant, claims: with_names(self, claims), validity })
+    }
+}
+
+/// Completes `iss` and the claim that names the tenant by each other, or by the first tenant that
+/// the policy lists.
+fn with_tenant(claims: &mut Map<String, Value>, tenants: &TenantIssuer) {
+    let given = claims.get("iss").and_then(Value::as_str).and_then(|iss| tenants.of_iss(iss));
+    let named = claims.get(tenants.claim()).and_then(Value::as_str);
+    let named = named.and_then(|name| tenants.named(name));
+    let any = || tenants.first().or_else(|| tenants.named("tenant"));
+    if let Some(tenant) = given.or(named).or_else(any) {
+        claims.entry(tenants.claim()).or_insert_with(|| (*tenant.name).into());
+        claims.entry("iss").or_insert_with(|| (*tenant.iss).into());
     }
 }
 

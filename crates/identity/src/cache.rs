@@ -127,7 +127,8 @@ impl TokenCache {
             let kind = rules.callers.get(named.rule).map(|rule| &*rule.name);
             let is_same = named.value == caller.value
                 && kind == Some(caller.kind)
-                && Some(token.token.issuer) == caller.issuer;
+                && Some(token.token.issuer) == caller.issuer
+                && token.token.tenant == caller.tenant;
             is_same.then(|| (token.token.expires_at(), named.tier))
         });
         tokens.max_by_key(|(expires, _)| *expires).map(|(_, tier)| tier)

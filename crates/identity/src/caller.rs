@@ -1,10 +1,10 @@
 //! Callers: the rules that name them, and the caller of a request.
 
-use std::{fmt, net::IpAddr};
+use std::{fmt, net::IpAddr, sync::Arc};
 
 use http::HeaderValue;
 
-use super::{certificate::CertificateName, tiers::TierSource};
+use super::{certificate::CertificateName, iss::Tenant, tiers::TierSource};
 
 /// A rule that names callers.
 #[derive(Clone, Debug)]
@@ -50,6 +50,8 @@ impl CallerKey {
 pub struct ResolvedCaller<'p> {
     /// The position of the token's issuer; none for an address or a certificate.
     pub issuer: Option<usize>,
+    /// The tenant of that issuer, if it has several.
+    pub tenant: Option<Arc<Tenant>>,
     /// The kind of caller: `user`, `anonymous`.
     pub kind: &'p str,
     /// The caller's name.

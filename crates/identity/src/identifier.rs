@@ -206,7 +206,7 @@ impl Identifier {
         rules: &IdentityRules,
         token: &VerifiedToken,
     ) -> Result<Option<NamedCaller>, IdentityError> {
-        let issuer = rules.issuer_id(token.issuer).unwrap_or_default();
+        let issuer = rules.issuer_id_of(token).unwrap_or_default();
         let is_key = token.issuer == rules.api_keys_position();
         let mut by_claim =
             rules.callers.iter().enumerate().filter_map(|(rule, caller)| match &caller.key {
@@ -228,6 +228,7 @@ impl Identifier {
             HeaderValue::from_bytes(text.as_bytes()).map_err(|_| IdentityError::NoCaller)?;
         let resolved = ResolvedCaller {
             issuer: Some(token.issuer),
+            tenant: token.tenant.clone(),
             kind: &caller.name,
             hash: hash_claim(&self.hasher, issuer, claim, text.as_bytes()),
             value: CallerValue::Claim(value),
@@ -258,6 +259,7 @@ impl Identifier {
         }
         let caller = ResolvedCaller {
             issuer: Some(token.token.issuer),
+            tenant: token.token.tenant.clone(),
             kind: rules.callers.get(named.rule).map_or("", |caller| &caller.name),
             value: named.value.clone(),
             hash: named.hash,
@@ -285,6 +287,7 @@ impl Identifier {
         }
         let caller = found.map(|(_, caller, prefixes)| ResolvedCaller {
             issuer: None,
+            tenant: None,
             kind: &caller.name,
             value: CallerValue::Address(address::prefix(address, prefixes).addr()),
             hash: self.hash_address(address, prefixes),
@@ -313,6 +316,7 @@ impl Identifier {
         ];
         let caller = ResolvedCaller {
             issuer: None,
+            tenant: None,
             kind: &rule.name,
             value: CallerValue::Certificate(name.into()),
             hash: self.hasher.hash(parts),

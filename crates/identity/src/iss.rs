@@ -4,6 +4,8 @@
 //! Each token is tried with one issuer only. A token with an `iss` is never that of an issuer whose
 //! tokens have none, and the other way round.
 
+use std::{fmt, sync::Arc};
+
 use serde_json::Value;
 
 use super::{
@@ -22,6 +24,126 @@ pub enum IssuerClaim {
     Exact,
     /// Absent: its tokens have none.
     Absent,
+    /// A text with the name of a tenant in it.
+    Tenants(TenantIssuer),
+}
+
+/// An `iss` with the name of a tenant in it, which a claim of the token has too:
+/// `https://login.example/{tid}/v2.0`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TenantIssuer {
+    before: Box<str>,
+    /// The claim with the tenant.
+    claim: Box<str>,
+    after: Box<str>,
+    /// The tenants that are accepted; empty: all.
+    tenants: Vec<Box<str>>,
+}
+
+/// A tenant, whose callers are not those of another one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Tenant {
+    /// Its name.
+    pub name: Box<str>,
+    /// The `iss` of its tokens.
+    pub iss: Box<str>,
+}
+
+/// How long the name of a tenant may be.
+const MAX_TENANT_BYTES: usize = 128;
+
+/// Whether a tenant may have this name. It has no slash and no colon, which end it in the names of
+/// callers.
+pub fn is_tenant_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    (1..=MAX_TENANT_BYTES).contains(&name.len()) && name.bytes().all(is_plain)
+}
+
+impl TenantIssuer {
+    /// Reads a text with one claim in braces. None: it has none, or more than that.
+    pub fn parse(text: &str, tenants: Vec<Box<str>>) -> Option<TenantIssuer> {
+        let (before, rest) = text.split_once('{')?;
+        let (claim, after) = rest.split_once('}')?;
+        let is_only = !before.contains('}') && !claim.contains('{') && !after.contains(['{', '}']);
+        (is_only && !claim.is_empty()).then(|| TenantIssuer {
+            before: before.into(),
+            claim: claim.into(),
+            after: after.into(),
+            tenants,
+        })
+    }
+
+    /// The tenant of this name.
+    pub(super) fn named(&self, name: &str) -> Option<Tenant> {
+        let is_accepted =
+            self.tenants.is_empty() || self.tenants.iter().any(|tenant| **tenant == *name);
+        (is_accepted && is_tenant_name(name)).then(|| Tenant {
+            name: name.into(),
+            iss: format!("{}{name}{}", self.before, self.after).into(),
+        })
+    }
+
+    /// The tenant of tokens with this `iss`.
+    pub(super) fn of_iss(&self, iss: &str) -> Option<Tenant> {
+        self.named(iss.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?)
+    }
+
+    /// The tenant of a token, whose `iss` and claim name the same one.
+    fn of(&self, claims: &Claims) -> Option<Tenant> {
+        let tenant = self.of_iss(claims.get("iss")?.as_str()?)?;
+        let is_same = claims.lookup(&self.claim).and_then(Value::as_str) == Some(&*tenant.name);
+        is_same.then_some(tenant)
+    }
+
+    /// The first tenant that is accepted, if not all are.
+    pub(super) fn first(&self) -> Option<Tenant> {
+        self.named(self.tenants.first()?)
+    }
+
+    /// The claim with the tenant.
+    pub fn claim(&self) -> &str {
+        &self.claim
+    }
+
+    /// Whether one `iss` may be of both.
+    pub fn overlaps(&self, other: &TenantIssuer) -> bool {
+        let [own, others] = [self, other];
+        let is_start = |one: &str, other: &str| one.starts_with(other) || other.starts_with(one);
+        let is_end = |one: &str, other: &str| one.ends_with(other) || other.ends_with(one);
+        is_start(&own.before, &others.before) && is_end(&own.after, &others.after)
+    }
+}
+
+impl fmt::Display for TenantIssuer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.tenants.as_slice() {
+            [] => write!(f, "any {}", self.claim),
+            tenants => write!(f, "{} {}", self.claim, tenants.join(", ")),
+        }
+    }
+}
+
+impl Issuer {
+    /// Whether tokens with this `iss` are its own. One without `iss` goes by its id.
+    pub fn is_of(&self, iss: &str) -> bool {
+        match &self.claim {
+            IssuerClaim::Exact | IssuerClaim::Absent => self.issuer == *iss,
+            IssuerClaim::Tenants(tenants) => tenants.of_iss(iss).is_some(),
+        }
+    }
+
+    /// Whose tenants its tokens are of, if it has any.
+    pub fn tenants(&self) -> Option<&TenantIssuer> {
+        match &self.claim {
+            IssuerClaim::Tenants(tenants) => Some(tenants),
+            IssuerClaim::Exact | IssuerClaim::Absent => None,
+        }
+    }
+
+    /// The tenant of a token of this issuer.
+    pub(super) fn tenant_of(&self, claims: &Claims) -> Option<Arc<Tenant>> {
+        self.tenants()?.of(claims).map(Arc::new)
+    }
 }
 
 /// What a token says of who has issued it.
@@ -44,10 +166,12 @@ impl Origin<'_> {
             Some(Value::String(name)) => name,
             Some(_) => return Err(TokenError::MalformedClaim("iss").into()),
         };
-        let is_named =
-            |issuer: &Issuer| issuer.claim == IssuerClaim::Exact && issuer.issuer == *name;
-        let mut named = issuers.iter().enumerate().filter(|(_, issuer)| is_named(issuer));
-        named.find(|(_, issuer)| issuer.is_from(self.place)).ok_or_else(|| {
+        let mut here = issuers.iter().enumerate().filter(|(_, own)| own.is_from(self.place));
+        let is_exact = |own: &Issuer| own.claim == IssuerClaim::Exact && own.issuer == *name;
+        let exact = here.clone().find(|(_, issuer)| is_exact(issuer));
+        let has_tenant =
+            |own: &Issuer| own.tenants().is_some_and(|own| own.of(self.claims).is_some());
+        exact.or_else(|| here.find(|(_, issuer)| has_tenant(issuer))).ok_or_else(|| {
             let known = issuers.iter().filter(|issuer| issuer.claim != IssuerClaim::Absent);
             let known = QuotedList(known.map(|issuer| issuer.issuer.as_str()));
             let detail = format!("expected {known} at this place, found {}", Quoted(name));

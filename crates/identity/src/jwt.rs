@@ -8,6 +8,8 @@
 #[cfg(test)]
 pub(super) mod tests;
 
+use std::sync::Arc;
+
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
 use tollgate_clock::Timestamp;
@@ -15,7 +17,7 @@ use tollgate_clock::Timestamp;
 use super::{
     claims::{Claims, parse_object},
     credential::TokenPlace,
-    iss::Origin,
+    iss::{Origin, Tenant},
     issuer::Issuer,
     keys::{Algorithm, Key, KeySet, MAX_KID_BYTES, Selection},
     lenient::Deviation,
@@ -29,6 +31,8 @@ use super::{
 pub struct VerifiedToken {
     /// Its issuer: a position among the issuers of the policy.
     pub issuer: usize,
+    /// The tenant of its issuer, if that has several.
+    pub tenant: Option<Arc<Tenant>>,
     /// Its claims.
     pub claims: Claims,
     pub(super) validity: Validity,
@@ -37,7 +41,7 @@ pub struct VerifiedToken {
 impl VerifiedToken {
     /// Claims that are trusted without a signature: those of an API key, or of a dry run.
     pub fn trusted(issuer: usize, claims: Claims, expires: Option<Timestamp>) -> Self {
-        VerifiedToken { issuer, claims, validity: Validity::expiring(expires) }
+        VerifiedToken { issuer, tenant: None, claims, validity: Validity::expiring(expires) }
     }
 
     /// Whether the token is still valid at `now`, for a token from the cache.
@@ -101,9 +105,10 @@ impl<'t> Unverified<'t> {
         now: Timestamp,
     ) -> Result<VerifiedToken, TokenRefusal> {
         self.check_signature(keys).map_err(|error| self.refusal(error, keys))?;
+        let tenant = issuer.tenant_of(&self.claims);
         let (claims, validity) = issuer.check_claims(self.claims.clone())?;
         validity.check(now)?;
-        Ok(VerifiedToken { issuer: self.issuer, claims, validity })
+        Ok(VerifiedToken { issuer: self.issuer, tenant, claims, validity })
     }
 
     fn check_signature(&self, keys: &KeySet) -> Result<(), TokenError> {

@@ -78,7 +78,7 @@ pub use self::{
     forwarded::ForwardedClaims,
     identifier::{CallerByName, Client, Identifier, NameError},
     introspection::{IntrospectionError, IntrospectionResponse, Introspector},
-    iss::IssuerClaim,
+    iss::{IssuerClaim, Tenant, TenantIssuer, is_tenant_name},
     issuer::{Issuer, IssuerKeys, KeyHints},
     jwt::VerifiedToken,
     keys::{

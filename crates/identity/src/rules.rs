@@ -7,7 +7,8 @@ use tollgate_keyword::keywords;
 
 use super::{
     api_keys::ApiKeys, caller::Caller, claim_rules::ClaimRules, credential::TokenSources,
-    forwarded::ForwardedClaims, introspection::Introspector, issuer::Issuer, tiers::Tiers,
+    forwarded::ForwardedClaims, introspection::Introspector, iss::TenantIssuer, issuer::Issuer,
+    jwt::VerifiedToken, tiers::Tiers,
 };
 
 /// How a policy identifies callers.
@@ -63,6 +64,18 @@ impl IdentityRules {
         named
             .or_else(|| introspection.filter(|_| position == self.introspection_position()))
             .or_else(|| self.issuer_id(position))
+    }
+
+    /// The id of the issuer of a token, which distinguishes its callers from those of others: of an
+    /// issuer with tenants, the `iss` of its tenant.
+    pub fn issuer_id_of<'r>(&'r self, token: &'r VerifiedToken) -> Option<&'r str> {
+        let tenant = token.tenant.as_ref().map(|tenant| &*tenant.iss);
+        tenant.or_else(|| self.issuer_id(token.issuer))
+    }
+
+    /// The tenants of the issuer at a position, if it has several.
+    pub(super) fn tenants(&self, position: usize) -> Option<&TenantIssuer> {
+        self.issuers.get(position)?.tenants()
     }
 
     /// The id of the issuer at a position, which distinguishes its callers from those of others.

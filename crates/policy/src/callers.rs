@@ -6,7 +6,8 @@ use ipnet::IpNet;
 use tollgate_identity::{CallerValue, Identity, ResolvedCaller};
 
 /// A caller as policies write it: `user:42`, `anonymous:192.0.2.1`; with several issuers
-/// `main/user:42`, since user 42 of another issuer is another caller.
+/// `main/user:42`, since user 42 of another issuer is another caller; of an issuer with tenants
+/// `main/acme/user:42`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallerName {
     /// The kind: the name of an entry of `callers`.
@@ -15,6 +16,8 @@ pub struct CallerName {
     pub value: Box<str>,
     /// Whose: the position of an issuer. None: the policy knows only one, or it is an address.
     pub issuer: Option<usize>,
+    /// The tenant of that issuer, if it has several.
+    pub tenant: Option<Box<str>>,
 }
 
 impl fmt::Display for CallerName {
@@ -28,11 +31,16 @@ impl CallerName {
     pub fn is_of(&self, caller: &ResolvedCaller<'_>) -> bool {
         *self.kind == *caller.kind
             && self.issuer.is_none_or(|issuer| caller.issuer == Some(issuer))
+            && self.is_of_tenant(caller)
             && match &caller.value {
                 CallerValue::Claim(value) => self.value.as_bytes() == value.as_bytes(),
                 CallerValue::Certificate(name) => self.value == *name,
                 CallerValue::Address(address) => *self.value == *address.to_string(),
             }
+    }
+
+    fn is_of_tenant(&self, caller: &ResolvedCaller<'_>) -> bool {
+        self.tenant.as_deref() == caller.tenant.as_ref().map(|tenant| &*tenant.name)
     }
 }
 

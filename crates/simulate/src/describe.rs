@@ -100,7 +100,9 @@ fn credential_of(judged: &Judgement<'_>) -> Option<Credential> {
     };
     let known = identity.token.as_ref().map(|known| &known.token.claims);
     let mut claims = known.map(|known| known.members().clone()).unwrap_or_default();
-    if let Some(issuer) = caller.issuer.filter(|_| rules.issuers.len() > 1) {
+    if let Some(tenant) = &caller.tenant {
+        add(&mut claims, "iss", Some(&tenant.iss));
+    } else if let Some(issuer) = caller.issuer.filter(|_| rules.issuers.len() > 1) {
         add(&mut claims, "iss", rules.issuer_id(issuer));
     }
     add(&mut claims, claim, Some(&caller.value.to_string()));

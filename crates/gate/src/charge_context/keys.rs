@@ -125,7 +125,7 @@ impl KeyBuilder<'_, '_, '_> {
         let rules = &self.context.policy.identity;
         // A key has fields, not claims.
         let has_claims = known.token.issuer != rules.api_keys_position();
-        rules.issuer_id(known.token.issuer).filter(|_| has_claims)
+        rules.issuer_id_of(&known.token).filter(|_| has_claims)
     }
 
     /// The request's value of a source, in the form in which it is counted. None: it has none, or

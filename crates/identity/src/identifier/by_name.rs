@@ -1,7 +1,7 @@
 //! Callers by their names in words, as policies and logs write them: `user:42`. Of such a caller,
 //! what its requests would show is not known; only its counters, and mostly its tier, can be found.
 
-use std::fmt::Write;
+use std::{fmt::Write, sync::Arc};
 
 use http::HeaderValue;
 
@@ -77,6 +77,11 @@ impl Identifier {
             Some((position, rest)) => (Some(position), rest),
             None => (None, name),
         };
+        let has_tenants = rules.tenants(issuer.unwrap_or_default()).is_some();
+        let (tenant, short) = match short.split_once('/') {
+            Some((tenant, rest)) if has_tenants && !tenant.contains(':') => (Some(tenant), rest),
+            _ => (None, short),
+        };
         let form = || NameError::Form(name.to_owned());
         let (kind, value) = short.split_once(':').ok_or_else(form)?;
         if kind.is_empty() || !is_caller_text(value) {
@@ -109,12 +114,23 @@ impl Identifier {
                 return Err(NameError::WhoseIsIt { name: name.to_owned(), choices });
             }
         };
-        let id = rules.issuer_id(issuer).unwrap_or_default();
+        let tenant = match (rules.tenants(issuer), tenant) {
+            (Some(tenants), Some(name)) => Some(tenants.named(name).ok_or_else(form)?),
+            (Some(_), None) => {
+                let whose = rules.issuer_name(issuer).unwrap_or_default();
+                let choices = format!("{whose}/TENANT/{short}");
+                return Err(NameError::WhoseIsIt { name: name.to_owned(), choices });
+            }
+            (None, _) => None,
+        };
+        let id = tenant.as_ref().map(|tenant| &*tenant.iss).or_else(|| rules.issuer_id(issuer));
+        let id = id.unwrap_or_default();
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| form())?;
         let caller = ResolvedCaller {
             issuer: Some(issuer),
             kind: &rule.name,
             hash: hash_claim(&self.hasher, id, claim, value.as_bytes()),
+            tenant: tenant.map(Arc::new),
             value: CallerValue::Claim(value),
         };
         let tier = tier_without_claims(rules, rule).or_else(|| self.tokens.tier_of(rules, &caller));
@@ -133,6 +149,7 @@ impl Identifier {
         let prefixes = by_address(rules).map_or_else(Prefixes::default, |(_, _, found)| found);
         let caller = ResolvedCaller {
             issuer: None,
+            tenant: None,
             kind: &rule.name,
             value: CallerValue::Address(address::prefix(address, prefixes).addr()),
             hash: self.hash_address(address, prefixes),
@@ -143,10 +160,14 @@ impl Identifier {
 
 impl ResolvedCaller<'_> {
     /// Writes the name by which [`Identifier::by_name`] finds the caller: `user:42`, with the
-    /// issuer before it where several have users.
+    /// issuer before it where several have users, and the tenant where that has several.
     pub fn write_name(&self, rules: &IdentityRules, to: &mut String) {
         if let Some(issuer) = self.issuer.and_then(|issuer| rules.issuer_in_names(issuer)) {
             to.push_str(issuer);
+            to.push('/');
+        }
+        if let Some(tenant) = &self.tenant {
+            to.push_str(&tenant.name);
             to.push('/');
         }
         to.push_str(self.kind);

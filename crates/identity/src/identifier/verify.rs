@@ -208,7 +208,7 @@ impl Identifier {
         let claims = introspection.claims.check(claims)?;
         let validity = validity.until(now + introspection.cache);
         let issuer = rules.introspection_position();
-        self.know(rules, VerifiedToken { issuer, claims, validity }, &payload, 0)
+        self.know(rules, VerifiedToken { issuer, tenant: None, claims, validity }, &payload, 0)
     }
 
     /// Checks an API key.

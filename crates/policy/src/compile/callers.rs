@@ -22,6 +22,13 @@ impl Compiler<'_> {
         let named = issuers.find_map(|(at, issuer)| Some((at, of_issuer(issuer)?)));
         let (issuer, name) =
             named.map_or((None, raw.value.as_str()), |(at, name)| (Some(at), name));
+        let whose = issuer.or_else(|| (names.vouching == 1).then_some(0));
+        let whose = whose.and_then(|at| identity.jwt.get(at));
+        let has_tenants = whose.is_some_and(|issuer| issuer.value.tenants.is_some());
+        let (tenant, name) = match name.split_once('/') {
+            Some((tenant, rest)) if has_tenants && !tenant.contains(':') => (Some(tenant), rest),
+            _ => (None, name),
+        };
         let (kind, value) = match name.split_once(':') {
             Some((kind, value)) if !kind.is_empty() && !value.is_empty() => (kind, value),
             _ => {
@@ -42,7 +49,15 @@ impl Compiler<'_> {
                     format!("write whose: {first}/{name}"),
                 );
             }
-            return Some(CallerName { kind: kind.into(), value: value.into(), issuer });
+            if has_tenants && is_claim && tenant.is_none() {
+                self.refuse(
+                    raw.span,
+                    format!("`{name}` may be a caller of any tenant"),
+                    format!("write of which one: TENANT/{name}"),
+                );
+            }
+            let tenant = tenant.map(Into::into);
+            return Some(CallerName { kind: kind.into(), value: value.into(), issuer, tenant });
         }
         let Ok(address) = value.parse::<IpAddr>() else {
             self.refuse(
@@ -60,7 +75,8 @@ impl Compiler<'_> {
             }
             address => address,
         };
-        Some(CallerName { kind: kind.into(), value: address.to_string().into(), issuer: None })
+        let value = address.to_string().into();
+        Some(CallerName { kind: kind.into(), value, issuer: None, tenant: None })
     }
 
     /// A list of addresses, networks and callers.

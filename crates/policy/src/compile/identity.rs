@@ -71,7 +71,13 @@ impl Compiler<'_> {
             return;
         }
         for (at, (issuer, written)) in issuers.iter().zip(&raw.jwt).enumerate() {
+            let tenants = |other: &Issuer| Some(other.tenants()?.overlaps(issuer.tenants()?));
             let mut earlier = issuers.iter().take(at);
+            if let Some(other) = earlier.clone().find(|other| tenants(other) == Some(true)) {
+                let message = format!("an `iss` may be one of `{}` too", other.name);
+                let help = "make one entry of both, with all tenants";
+                self.refuse(written.value.issuer.span, message, help);
+            }
             if let Some(other) = earlier.find(|other| other.is_confused_with(issuer)) {
                 let message = format!("a token without `iss` may be one of `{}` too", other.name);
                 let help = "give the keys of each a `kid` of its own, or say where each one's                             tokens are: `from: [cookie]`";

@@ -6,7 +6,7 @@ use http::HeaderName;
 use tollgate_identity::{
     Algorithm, ApiKeyRules, ApiKeys, ClaimRules, Deviation, Introspection, Introspector, Issuer,
     IssuerClaim, IssuerKeys, IssuerServer, KeyLocation, KeySet, MAX_API_KEYS_BYTES, RemoteSpec,
-    RequiredClaim,
+    RequiredClaim, TenantIssuer, is_tenant_name,
 };
 use tollgate_yaml::{ABOVE_ZERO, Check, Entries, Node, Spanned, Value, warning::Rule};
 
@@ -50,6 +50,7 @@ impl Compiler<'_> {
             .map(|raw| raw.as_ref().and_then(|raw| self.time(raw, ABOVE_ZERO..=DAY)));
         self.refuse_twice(raw.from.iter(), "place");
         let from = raw.from.iter().filter_map(|place| self.keyword(place)).collect();
+        let claim = self.issuer_claim(raw);
         let key_hints = self.keyword_or_default(raw.key_hints.as_ref());
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
         self.refuse_twice(raw.lenient.iter(), "deviation");
@@ -59,7 +60,7 @@ impl Compiler<'_> {
         Some(Issuer {
             name: issuer_name(spanned).to_owned(),
             issuer: issuer_id(spanned),
-            claim: issuer_claim(raw),
+            claim: claim?,
             from,
             claims: claims?,
             types: raw.types.iter().map(|text| text.value.clone()).collect(),
@@ -71,6 +72,43 @@ impl Compiler<'_> {
             require_exp: true,
             keys: keys?,
         })
+    }
+
+    /// What the `iss` of an issuer's tokens is.
+    fn issuer_claim(&mut self, raw: &RawIssuer) -> Option<IssuerClaim> {
+        const HELP: &str = "write `tenants: any`, or a list of them";
+        let Some(node) = &raw.tenants else {
+            let is_absent = raw.issuer.value == NO_ISSUER;
+            return Some(if is_absent { IssuerClaim::Absent } else { IssuerClaim::Exact });
+        };
+        let tenants = match &node.value {
+            Value::String(word) if word == "any" => Vec::new(),
+            Value::Sequence(nodes) if !nodes.is_empty() => {
+                let names = nodes.iter().map(|node| self.tenant(node));
+                names.collect::<Option<Vec<_>>>()?
+            }
+            _ => {
+                self.refuse(node.span, "not a valid `tenants`", HELP);
+                return None;
+            }
+        };
+        let found = TenantIssuer::parse(&raw.issuer.value, tenants);
+        if found.is_none() {
+            let message = "`tenants` needs one claim in braces, which stands for the tenant";
+            let help = "write one such as https://login.microsoftonline.com/{tid}/v2.0";
+            self.refuse(raw.issuer.span, message, help);
+        }
+        found.map(IssuerClaim::Tenants)
+    }
+
+    fn tenant(&mut self, node: &Node) -> Option<Box<str>> {
+        let name = self.text(node)?;
+        if !is_tenant_name(name) {
+            let message = format!("`{name}` is not the name of a tenant");
+            self.refuse(node.span, message, "use up to 128 letters, digits, `-`, `_` and `.`");
+            return None;
+        }
+        Some(name.into())
     }
 
     fn signature_algorithm(&mut self, name: &Spanned<String>) -> Option<Algorithm> {
@@ -146,8 +184,9 @@ impl Compiler<'_> {
         let discover = raw.discover.filter(|discover| discover.value);
         let (place, source) = match (given.as_slice(), discover) {
             ([(place, source)], None) => (*place, *source),
-            ([], Some(field)) if issuer_claim(raw) == IssuerClaim::Absent => {
-                let message = "an issuer whose tokens have no `iss` has nothing to discover";
+            ([], Some(field)) if raw.tenants.is_some() || raw.issuer.value == NO_ISSUER => {
+                let message =
+                    "without one `iss` of all its tokens an issuer has nothing to discover";
                 self.refuse(field.span, message, "write where its keys are as `jwks_url`");
                 return None;
             }
@@ -394,18 +433,11 @@ pub(super) fn issuer_name(raw: &Spanned<RawIssuer>) -> &str {
 /// What the policy writes for an issuer whose tokens have no `iss`.
 pub(super) const NO_ISSUER: &str = "none";
 
-fn issuer_claim(raw: &RawIssuer) -> IssuerClaim {
-    match raw.issuer.value == NO_ISSUER {
-        true => IssuerClaim::Absent,
-        false => IssuerClaim::Exact,
-    }
-}
-
 /// What distinguishes callers of an issuer: its `iss`, or its name.
 fn issuer_id(raw: &Spanned<RawIssuer>) -> String {
-    match issuer_claim(&raw.value) {
-        IssuerClaim::Exact => raw.value.issuer.value.clone(),
-        IssuerClaim::Absent => format!("{NO_ISSUER}:{}", issuer_name(raw)),
+    match raw.value.issuer.value.as_str() {
+        NO_ISSUER => format!("{NO_ISSUER}:{}", issuer_name(raw)),
+        issuer => issuer.to_owned(),
     }
 }
 

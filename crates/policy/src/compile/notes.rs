@@ -1,11 +1,15 @@
 //! What is good to know about a policy in which nothing is wrong: what a limit does by default that
 //! depends on what tokens have, and what servers may read otherwise than it is written.
 
+use tollgate_identity::{Issuer, IssuerClaim, TenantIssuer};
+
 use crate::{KeyPart, Policy, file::RawPolicy};
 
 /// A line for each of these things.
 pub(super) fn notes(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
     let mut notes = unsaid_claims(raw, policy);
+    notes.extend(unsaid_audiences(policy));
+    notes.extend(policy.identity.issuers.iter().filter_map(idle_braces));
     notes.extend(unknown_servers(policy));
     notes.extend(routes_before_earlier_ones(policy));
     notes
@@ -38,16 +42,51 @@ fn unsaid_claims(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
 /// One line for all upstreams of which nobody says what serves them.
 fn unknown_servers(policy: &Policy) -> Option<String> {
     let unknown = policy.upstreams.iter().filter(|upstream| upstream.paths.is_none());
-    let names: Vec<&str> = unknown.map(|upstream| &*upstream.name).collect();
-    let upstreams = match names.as_slice() {
-        [] => return None,
-        [name] => format!("upstream {name}"),
-        [others @ .., last] => format!("upstreams {} and {last}", others.join(", ")),
-    };
+    let upstreams = listed("upstream", unknown.map(|upstream| &*upstream.name))?;
     Some(format!(
         "nothing says what serves {upstreams}: routes take paths as they are written, and with \
          `paths: express`, say, what that framework takes for them (docs/frameworks.md)"
     ))
+}
+
+/// One line for all issuers whose tokens may be for anyone.
+fn unsaid_audiences(policy: &Policy) -> Option<String> {
+    let issuers = policy.identity.issuers.iter();
+    let any = issuers.filter(|issuer| issuer.claims.audience.is_empty());
+    let issuers = listed("issuer", any.map(|issuer| issuer.name.as_str()))?;
+    Some(format!(
+        "tokens of {issuers} are good whatever they are for: with `audience: [my-api]`, say, those \
+         for other services are refused"
+    ))
+}
+
+/// A line for an issuer with braces that stand for nothing.
+fn idle_braces(issuer: &Issuer) -> Option<String> {
+    let Issuer { name, issuer, claim: IssuerClaim::Exact, .. } = issuer else { return None };
+    if !issuer.contains(['{', '}']) {
+        return None;
+    }
+    let taken = format!("issuer {name}: a brace in its `issuer` is taken as it is written");
+    let Some(tenants) = TenantIssuer::parse(issuer, Vec::new()) else { return Some(taken) };
+    let claim = tenants.claim();
+    let of_entra = match claim {
+        "tenantid" => ", which Entra's tokens call `tid`",
+        _ => "",
+    };
+    Some(format!(
+        "{taken}; with `tenants: any`, or a list of them, `{{{claim}}}` stands for the claim \
+         `{claim}`{of_entra}"
+    ))
+}
+
+/// Names in a row: `upstreams a, b and c`. None: there are none.
+fn listed<'n>(kind: &str, names: impl Iterator<Item = &'n str>) -> Option<String> {
+    let names: Vec<&str> = names.collect();
+    match names.as_slice() {
+        [] => None,
+        [name] => Some(format!("{kind} {name}")),
+        [others @ .., last] => Some(format!("{kind}s {} and {last}", others.join(", "))),
+    }
 }
 
 /// A line for each route that goes before an earlier one whose servers may take its paths for that

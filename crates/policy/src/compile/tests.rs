@@ -153,7 +153,8 @@ fn lists_hold_networks_and_callers_as_requests_name_them() {
     for (kind, value) in
         [("user", "42"), ("anonymous", "192.0.2.1"), ("anonymous", "2001:db8:1:2::")]
     {
-        let name = CallerName { kind: kind.into(), value: value.into(), issuer: None };
+        let name =
+            CallerName { kind: kind.into(), value: value.into(), issuer: None, tenant: None };
         assert!(policy.deny.callers.contains(&name), "{value}");
     }
 }

@@ -51,9 +51,12 @@ pub(crate) struct RawIssuer {
     #[schemars(length(min = 1))]
     pub(crate) name: Option<Spanned<String>>,
     /// The exact `iss` of its tokens, such as https://id.example.com/; `none` if its tokens have no
-    /// `iss`.
+    /// `iss`; with `tenants`, a claim in braces stands for the tenant.
     #[schemars(extend("examples" = ["https://id.example.com/"]))]
     pub(crate) issuer: Spanned<String>,
+    /// The tenants whose tokens are accepted, by the claim in braces in `issuer`, or `any`.
+    #[schemars(with = "Option<shape::Tenants>")]
+    pub(crate) tenants: Option<Node>,
     /// Where requests carry its tokens: `authorization`, `header`, `cookie` or `query`. Left out:
     /// at any place of `token`.
     #[serde(default)]

@@ -109,6 +109,14 @@ shapes! {
         })
     };
 
+    /// The tenants of an issuer.
+    Tenants = "tenants", |_generator| json_schema!({
+        "anyOf": [
+            { "type": "string", "enum": ["any"] },
+            { "type": "array", "items": { "type": "string", "minLength": 1 }, "minItems": 1 },
+        ],
+    });
+
     /// What pages of other origins may do on a route, or that nothing is said about them.
     RouteCors = "route cors", |generator| or_off(&generator.subschema_for::<RawCors>());
 

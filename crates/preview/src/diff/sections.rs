@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use tollgate_identity::{
-    Caller, ClaimRules, ForwardedClaims, IdentityRules, Issuer, IssuerKeys, KeyLocation,
-    RequiredClaim, Scheme, TokenSources,
+    Caller, ClaimRules, ForwardedClaims, IdentityRules, Issuer, IssuerClaim, IssuerKeys,
+    KeyLocation, RequiredClaim, Scheme, TokenSources,
 };
 use tollgate_keyword::Keyword;
 use tollgate_policy::{CallerList, Limit, Per, Policy, Responses};
@@ -125,15 +125,15 @@ fn issuer_fields(old: &Issuer, new: &Issuer) -> Vec<Change> {
     })
 }
 
-fn fields_of(issuer: &Issuer) -> [(&'static str, String); 11] {
+fn fields_of(issuer: &Issuer) -> [(&'static str, String); 12] {
     // Named one by one, so that a new field cannot be forgotten here.
     let Issuer {
         issuer: _,      // the same: issuers are found by it
-        claim: _,       // it goes with the id
         key_hints: _,   // shown as details of identity, by the id of all rules
         require_exp: _, // no policy sets it
         name,
         claims: ClaimRules { audience, required, names },
+        claim,
         from,
         types,
         lenient,
@@ -148,6 +148,10 @@ fn fields_of(issuer: &Issuer) -> [(&'static str, String); 11] {
     let mut names: Vec<String> =
         names.iter().map(|(name, place)| format!("{name} from {place}")).collect();
     names.sort();
+    let tenants = match claim {
+        IssuerClaim::Tenants(tenants) => tenants.to_string(),
+        IssuerClaim::Exact | IssuerClaim::Absent => "none".to_owned(),
+    };
     let keys = match keys {
         IssuerKeys::Fixed(_) => "from the policy".into(),
         IssuerKeys::Remote { spec, .. } => match &spec.location {
@@ -157,6 +161,7 @@ fn fields_of(issuer: &Issuer) -> [(&'static str, String); 11] {
     };
     [
         ("name", name.clone()),
+        ("tenants", tenants),
         ("from", words::list(from.iter().map(|place| place.keyword().to_owned()))),
         ("audience", words::list(audience.iter().cloned())),
         ("required claims", words::list(required)),

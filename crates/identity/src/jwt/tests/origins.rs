@@ -1,7 +1,7 @@
 //! Which issuer a token is tried with.
 
 use super::*;
-use crate::credential::TokenPlace;
+use crate::{credential::TokenPlace, iss::TenantIssuer};
 
 /// As djangorestframework-simplejwt writes it.
 const WITHOUT_ISS: &str =
@@ -87,4 +87,77 @@ fn issuer_may_be_chosen_by_where_the_token_is() {
     let token = fixture.token(HEADER, PAYLOAD);
     let read = |place| Unverified::read(token.as_bytes(), &exact, Some(place)).is_ok();
     assert!(read(TokenPlace::Cookie) && !read(TokenPlace::Header));
+}
+
+fn with_tenants(text: &str, tenants: &[&str], keys: KeySet) -> Issuer {
+    let tenants = tenants.iter().map(|tenant| (*tenant).into()).collect();
+    let tenants = TenantIssuer::parse(text, tenants).unwrap();
+    Issuer { claim: IssuerClaim::Tenants(tenants), ..issuer(text, keys) }
+}
+
+#[test]
+fn tenant_in_iss_is_the_one_that_the_claim_names() {
+    let fixture = Fixture::shared();
+    let text = "https://login.example/{tid}/v2.0";
+    let any = [with_tenants(text, &[], keys_of(fixture, "k1"))];
+    let listed = [with_tenants(text, &["a", "b-1"], keys_of(fixture, "k1"))];
+    let unknown = Err(TokenError::UnknownIssuer);
+    let long = "t".repeat(129);
+    for (iss, tid, of_any, of_listed) in [
+        ("https://login.example/a/v2.0", r#""a""#, Ok("a"), Ok("a")),
+        ("https://login.example/b-1/v2.0", r#""b-1""#, Ok("b-1"), Ok("b-1")),
+        ("https://login.example/c/v2.0", r#""c""#, Ok("c"), unknown),
+        ("https://login.example/a/v2.0", r#""b-1""#, unknown, unknown),
+        ("https://login.example/a/v2.0", r#"["a"]"#, unknown, unknown),
+        ("https://login.example/a/v2.0", "null", unknown, unknown),
+        ("https://login.example/a/v2.0/", r#""a""#, unknown, unknown),
+        ("https://login.example/A/v2.0", r#""a""#, unknown, unknown),
+        ("https://login.example//v2.0", r#""""#, unknown, unknown),
+        ("https://login.example/a/x/v2.0", r#""a/x""#, unknown, unknown),
+        ("https://login.example/a:x/v2.0", r#""a:x""#, unknown, unknown),
+        ("https://login.example/{tid}/v2.0", r#""{tid}""#, unknown, unknown),
+        ("https://login.example/v2.0", r#""""#, unknown, unknown),
+        (&format!("https://login.example/{long}/v2.0"), &format!("{long:?}"), unknown, unknown),
+    ] {
+        let claims = format!(r#"{{"iss":"{iss}","tid":{tid},"exp":1700000300}}"#);
+        let token = fixture.token(HEADER, &claims);
+        for (issuers, expected) in [(&any, of_any), (&listed, of_listed)] {
+            let verified = verify(token.as_bytes(), issuers, NOW);
+            let tenant = verified.map(|verified| verified.tenant.unwrap().name.to_string());
+            assert_eq!(tenant, expected.map(str::to_owned), "{claims}");
+        }
+    }
+    let without = fixture.token(HEADER, r#"{"tid":"a","exp":1700000300}"#);
+    assert_eq!(taker(&without, &any), Err(TokenError::MissingClaim("iss")));
+}
+
+#[test]
+fn exact_issuer_goes_before_one_with_tenants() {
+    let (own, theirs) = (Fixture::new(), Fixture::new());
+    let iss = "https://login.example/a/v2.0";
+    let issuers = [
+        with_tenants("https://login.example/{tid}/v2.0", &[], keys_of(&theirs, "k1")),
+        issuer(iss, keys_of(&own, "k1")),
+    ];
+    let claims = format!(r#"{{"iss":"{iss}","tid":"a","exp":1700000300}}"#);
+    assert_eq!(taker(&own.token(HEADER, &claims), &issuers), Ok(1));
+    assert_eq!(taker(&theirs.token(HEADER, &claims), &issuers), Err(TokenError::WrongSignature));
+}
+
+#[test]
+fn place_of_a_tenant_is_one_claim_in_braces() {
+    for (text, claim) in [
+        ("https://a/{tid}/v2.0", Some("tid")),
+        ("{tid}", Some("tid")),
+        ("https://a/{realm.name}", Some("realm.name")),
+        ("https://a/", None),
+        ("https://a/{}", None),
+        ("https://a/{tid", None),
+        ("https://a/tid}", None),
+        ("https://a/{a}/{b}", None),
+        ("https://a/{{tid}}", None),
+    ] {
+        let found = TenantIssuer::parse(text, Vec::new());
+        assert_eq!(found.as_ref().map(TenantIssuer::claim), claim, "{text}");
+    }
 }

@@ -1,6 +1,18 @@
 //! Whose tokens a policy takes.
 
-use tollgate_identity::IssuerClaim;
+use std::{
+    pin::pin,
+    task::{Context, Poll, Waker},
+};
+
+use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+use serde_json::{Value, json};
+use tollgate_clock::{Clock, Timestamp};
+use tollgate_identity::{
+    Algorithm, Client, CurrentKeys, Identifier, Identity, IdentityError, IssuerClaim, KeyRing,
+    NameError, PublishedKeys, SigningKey,
+};
+use tollgate_limit::{Hashing, KeyHasher};
 
 use super::*;
 
@@ -50,4 +62,120 @@ fn issuers_without_iss_that_a_token_cannot_tell_apart_are_refused() {
     );
     let message = refused(&nameless, "  token: { cookie: session, query: t }\n");
     assert!(message.contains("need names"), "{message}");
+}
+
+fn identifier() -> Identifier {
+    let hashing = Hashing::Fixed(KeyHasher::new([7; 16]));
+    Identifier::new(1 << 20, hashing, KeyRing::offline(Clock::System))
+}
+
+/// Who sends a request with these claims to the route at a position, by one identifier.
+fn identify<'p>(
+    identifier: &Identifier,
+    policy: &'p Policy,
+    route: usize,
+    claims: &Value,
+) -> Result<Identity<'p>, IdentityError> {
+    let secret = b"a secret that is long enough for it";
+    let key = SigningKey::from_secret(secret, Algorithm::HS256).unwrap();
+    let token = key.sign(None, claims.as_object().unwrap()).unwrap();
+    let value = HeaderValue::from_str(&format!("Bearer {token}")).unwrap();
+    let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
+    let address = [127, 0, 0, 1].into();
+    let client = Client { address, certificate: None, headers: &headers, query: None };
+    let published = PublishedKeys::default();
+    let keys = CurrentKeys { published: &published, now: Timestamp::from_secs(1_700_000_000) };
+    let auth = &policy.routes[route].auth;
+    let found = pin!(identifier.identify(&policy.identity, auth, client, keys, || Some(())));
+    match found.poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(found) => found,
+        Poll::Pending => panic!("the keys are here"),
+    }
+}
+
+/// The caller's name and hash.
+fn caller(identity: &Identity<'_>, policy: &Policy) -> (String, u128) {
+    let caller = identity.caller.as_ref().unwrap();
+    let mut name = String::new();
+    caller.write_name(&policy.identity, &mut name);
+    (name, caller.hash)
+}
+
+const TENANTS: &str = "issuer: \"https://login.example/{tid}/v2.0\"";
+
+fn of_tenant(tenant: &str) -> Value {
+    let iss = format!("https://login.example/{tenant}/v2.0");
+    json!({ "iss": iss, "tid": tenant, "user_id": 42, "exp": 1_700_000_300 })
+}
+
+#[test]
+fn callers_of_two_tenants_with_one_name_are_two_callers() {
+    let exempt = "exempt: [a/user:42]\n";
+    let policy = with_issuers(&format!("{{ {TENANTS}, tenants: any, {KEY} }}"), exempt).unwrap();
+    let identifier = identifier();
+    let mut hashes = Vec::new();
+    for tenant in ["a", "b"] {
+        let identity = identify(&identifier, &policy, 0, &of_tenant(tenant)).unwrap();
+        let (name, hash) = caller(&identity, &policy);
+        assert_eq!(name, format!("{tenant}/user:42"));
+        let found = identifier.by_name(&policy.identity, &name).unwrap();
+        assert_eq!(found.caller.hash, hash, "{name}");
+        assert_eq!(policy.exempt.contains(&identity), tenant == "a");
+        hashes.push(hash);
+    }
+    assert_ne!(hashes[0], hashes[1]);
+    let unsaid = identifier.by_name(&policy.identity, "user:42").unwrap_err();
+    assert!(matches!(unsaid, NameError::WhoseIsIt { .. }), "{unsaid}");
+}
+
+#[test]
+fn tenants_of_an_issuer_are_any_or_listed() {
+    let issuer = |tenants: &str| format!("{{ {TENANTS}, {KEY}, tenants: {tenants} }}");
+    let listed = with_issuers(&issuer("[a]"), "").unwrap();
+    let identifier = identifier();
+    assert!(identify(&identifier, &listed, 0, &of_tenant("a")).is_ok());
+    let other = identify(&identifier, &listed, 0, &of_tenant("b")).err().unwrap().to_string();
+    assert!(other.starts_with("token issuer is unknown: expected "), "{other}");
+    for (issuers, more, expected) in [
+        (issuer("some"), "", "not a valid `tenants`"),
+        (issuer("[]"), "", "not a valid `tenants`"),
+        (issuer("[a/b]"), "", "`a/b` is not the name of a tenant"),
+        (format!("{{ issuer: me, {KEY}, tenants: any }}"), "", "needs one claim in braces"),
+        (issuer("any"), "exempt: [user:42]\n", "may be a caller of any tenant"),
+        (format!("{{ {TENANTS}, tenants: any, discover: true }}"), "", "has nothing to discover"),
+        (
+            format!(
+                "{}, {{ issuer: \"https://login.example/{{org}}/v2.0\", {KEY}, tenants: any }}",
+                issuer("any")
+            ),
+            "",
+            "an `iss` may be one of",
+        ),
+    ] {
+        let message = refused(&issuers, more);
+        assert!(message.contains(expected), "{message}");
+    }
+}
+
+#[test]
+fn braces_that_mean_nothing_and_tokens_for_anyone_are_noted() {
+    for (issuer, expected) in [
+        ("issuer: me, audience: [api]", &[][..]),
+        ("issuer: me", &["are good whatever they are for"]),
+        (
+            "issuer: \"https://login.example/{tenantid}/v2.0\", audience: [api]",
+            &["stands for the claim `tenantid`, which Entra's tokens call `tid`"],
+        ),
+        ("issuer: \"a{b}\", audience: [api]", &["stands for the claim `b`"]),
+        ("issuer: \"a{b\", audience: [api]", &["a brace in its `issuer` is taken as it is"]),
+        ("issuer: \"a/{b}\", audience: [api], tenants: any", &[]),
+    ] {
+        let policy = with_issuers(&format!("{{ {issuer}, {KEY} }}"), "").unwrap();
+        let notes = policy.notes.iter().filter(|note| !note.contains("what serves"));
+        let notes: Vec<&String> = notes.collect();
+        assert_eq!(notes.len(), expected.len(), "{issuer}: {notes:?}");
+        for (note, expected) in notes.iter().zip(expected) {
+            assert!(note.contains(expected), "{note}");
+        }
+    }
 }

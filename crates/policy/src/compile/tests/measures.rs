@@ -217,7 +217,7 @@ fn override_keeps_the_counter_and_changes_the_number() {
     )[0];
     assert_eq!(quotas(&own.allowances), [fixed(9, HOUR)]);
     assert_eq!(own.allowances[0].id, limit.rates[1][0].id);
-    let name = CallerName { kind: "user".into(), value: "a:b".into(), issuer: None };
+    let name = CallerName { kind: "user".into(), value: "a:b".into(), issuer: None, tenant: None };
     assert_eq!(own.of, [KeyValue { part: KeyPart::Caller, value: Wanted::Caller(name) }]);
     assert_eq!(&*own.why, "test");
 }

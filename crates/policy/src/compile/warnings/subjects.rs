@@ -18,6 +18,8 @@ struct Origin<'p> {
     /// The position of the entry of `callers`.
     rule: usize,
     kind: &'p str,
+    /// Its tenant, with a slash, if the issuer has several.
+    tenant: &'static str,
 }
 
 impl Compiler<'_> {
@@ -54,7 +56,14 @@ fn origins(policy: &Policy, upstream: usize) -> Vec<Origin<'_>> {
         })
     };
     let issuers = (0..=rules.api_keys_position()).filter(|issuer| is_taken(*issuer));
-    issuers.flat_map(|issuer| of_issuer(rules, issuer)).collect()
+    let all = issuers.flat_map(|issuer| of_issuer(rules, issuer));
+    all.flat_map(|origin| {
+        let has_tenants =
+            rules.issuers.get(origin.issuer).is_some_and(|own| own.tenants().is_some());
+        let tenants: &[&str] = if has_tenants { &["one/", "another/"] } else { &[""] };
+        tenants.iter().map(move |tenant| Origin { tenant, ..origin })
+    })
+    .collect()
 }
 
 /// The kinds of callers that tokens of an issuer, or API keys, name.
@@ -67,16 +76,16 @@ fn of_issuer(rules: &IdentityRules, issuer: usize) -> impl Iterator<Item = Origi
             CallerKey::ApiKey(_) => is_key && has_keys,
             CallerKey::Certificate(_) | CallerKey::Address { .. } => false,
         };
-        names.then_some(Origin { issuer, rule, kind: &caller.name })
+        names.then_some(Origin { issuer, rule, kind: &caller.name, tenant: "" })
     })
 }
 
 /// Caller 42 of an origin, as policies write it.
 fn called(origin: Origin<'_>, policy: &Policy) -> String {
-    let Origin { issuer, kind, rule: _ } = origin;
+    let Origin { issuer, kind, tenant, rule: _ } = origin;
     match policy.identity.issuer_in_names(issuer) {
-        Some(issuer) => format!("`{issuer}/{kind}:42`"),
-        None => format!("`{kind}:42`"),
+        Some(issuer) => format!("`{issuer}/{tenant}{kind}:42`"),
+        None => format!("`{tenant}{kind}:42`"),
     }
 }
 
