@@ -23,7 +23,7 @@ use futures_util::FutureExt;
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_identity::{
-    AcceptedIssuers, Algorithm, Auth, Client, CurrentKeys, Identifier, KeyRing, PublishedKeys,
+    AcceptedTokens, Algorithm, Auth, Client, CurrentKeys, Identifier, KeyRing, PublishedKeys,
     SigningKey,
 };
 use tollgate_limit::{Align, Charge, FixedWindow, Hashing, Key, KeyHasher, LimitId, Quota};
@@ -122,7 +122,7 @@ fn identify(tokens: usize, cache_bytes: u64) {
         HeaderMap::from_iter([(AUTHORIZATION, value)])
     };
     let published = PublishedKeys::default();
-    let auth = Auth::Required(AcceptedIssuers::All);
+    let auth = Auth::Required(AcceptedTokens::ALL);
     let mut verified = 0;
     let mut find = |headers: &HeaderMap| {
         let address = [127, 0, 0, 1].into();

@@ -4,7 +4,7 @@ pub mod keys;
 
 use http::StatusCode;
 use smallvec::SmallVec;
-use tollgate_identity::{AcceptedIssuers, Auth, CurrentKeys, Identifier, Identity};
+use tollgate_identity::{AcceptedTokens, Auth, CurrentKeys, Identifier, Identity};
 use tollgate_limit::{Charge, Key};
 use tollgate_policy::{Allowance, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound, Route};
 use tollgate_response::Rejection;
@@ -31,7 +31,7 @@ pub struct ChargeContext<'r, 'p> {
 }
 
 /// Callers may query their standings with any good token, or with none.
-const ANY_TOKEN: Auth = Auth::Optional(AcceptedIssuers::All);
+static ANY_TOKEN: Auth = Auth::Optional(AcceptedTokens::ALL);
 
 impl<'r, 'p> ChargeContext<'r, 'p> {
     /// The keys that tokens are verified by.
@@ -94,13 +94,20 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         self.route.map_or(&ANY_TOKEN, |route| &route.auth)
     }
 
-    /// The scopes that the route needs, if the token does not grant them all.
+    /// The scopes that the route needs, if the token does not grant them all; none of them if it
+    /// lacks a claim.
     pub(super) fn lacks_scope(&self, identity: &Identity<'_>) -> Option<String> {
-        let scopes = &self.route?.scopes;
-        let token = identity.token.as_ref();
-        let has_all =
-            scopes.is_empty() || token.is_some_and(|known| known.token.claims.grants(scopes));
-        (!has_all).then(|| scopes.join(" "))
+        let route = self.route?;
+        let claims = identity.token.as_ref().map(|known| &known.token.claims);
+        let scopes = &route.scopes;
+        if !scopes.is_empty() && !claims.is_some_and(|claims| claims.grants(scopes)) {
+            return Some(scopes.join(" "));
+        }
+        let (Auth::Optional(accepted) | Auth::Required(accepted)) = &route.auth else {
+            return None;
+        };
+        let lacks_claim = claims.is_some_and(|claims| !accepted.claims.are_met_by(claims));
+        lacks_claim.then(String::new)
     }
 
     /// Whether charges are taken.

@@ -51,7 +51,7 @@ impl Identifier {
                 false => Ok(self.without_token(rules, client)),
             };
         };
-        if !accepted.contains(issuer) {
+        if !accepted.issuers.contains(issuer) {
             return Err(IdentityError::IssuerNotAccepted);
         }
         let claims = Claims::from(assumed.claims.clone());

@@ -1,4 +1,6 @@
-//! Whether a route needs a token, and whose tokens it takes.
+//! Whether a route needs a token, and which tokens it takes.
+
+use super::{claim_rules::ClaimRules, error::IdentityError, jwt::VerifiedToken};
 
 /// Whether a route looks at tokens.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -6,9 +8,42 @@ pub enum Auth {
     /// It does not; only the upstream reads credentials.
     None,
     /// A token may be missing. An invalid token is refused.
-    Optional(AcceptedIssuers),
+    Optional(AcceptedTokens),
     /// A valid token is required.
-    Required(AcceptedIssuers),
+    Required(AcceptedTokens),
+}
+
+/// Which tokens a route takes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AcceptedTokens {
+    /// Whose.
+    pub issuers: AcceptedIssuers,
+    /// What their claims must be, besides what their issuer's rules say. A token for another
+    /// audience is not good here; one that lacks a required claim is good, and does not suffice.
+    pub claims: ClaimRules,
+}
+
+impl AcceptedTokens {
+    /// All that the policy takes.
+    pub const ALL: AcceptedTokens = AcceptedTokens::of(AcceptedIssuers::All);
+
+    /// All tokens of these issuers.
+    pub const fn of(issuers: AcceptedIssuers) -> AcceptedTokens {
+        let claims = ClaimRules { audience: Vec::new(), required: Vec::new(), names: Vec::new() };
+        AcceptedTokens { issuers, claims }
+    }
+
+    /// Checks the issuer and the audience of a verified token. The cache of tokens knows no routes,
+    /// so this is checked for each request.
+    pub(super) fn check(&self, token: &VerifiedToken) -> Result<(), IdentityError> {
+        if !self.issuers.contains(token.issuer) {
+            return Err(IdentityError::IssuerNotAccepted);
+        }
+        if self.claims.audience.is_empty() {
+            return Ok(());
+        }
+        Ok(self.claims.check_audience(&token.claims)?)
+    }
 }
 
 /// Whose tokens a route takes.

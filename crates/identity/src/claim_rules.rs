@@ -12,7 +12,7 @@ use super::{
 const MAX_SUBJECT_BYTES: usize = 256;
 
 /// What claims must be. Used for tokens of issuers and for introspected ones.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimRules {
     /// `aud` must contain one of these; empty: any audience, or none.
     pub audience: Vec<String>,
@@ -23,7 +23,7 @@ pub struct ClaimRules {
 }
 
 /// A claim that a token must have.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RequiredClaim {
     /// Its name or dotted path.
     pub path: Box<str>,
@@ -52,7 +52,12 @@ impl ClaimRules {
         }
     }
 
-    fn check_audience(&self, claims: &Claims) -> Result<(), TokenRefusal> {
+    /// Whether a token has all required claims.
+    pub fn are_met_by(&self, claims: &Claims) -> bool {
+        self.required.iter().all(|required| required.is_met(claims))
+    }
+
+    pub(super) fn check_audience(&self, claims: &Claims) -> Result<(), TokenRefusal> {
         let found = match claims.get("aud") {
             None if self.audience.is_empty() => return Ok(()),
             None => return Err(TokenError::MissingClaim("aud").into()),

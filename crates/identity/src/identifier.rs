@@ -22,7 +22,7 @@ use super::{
     TokenCache, VerifiedToken, address, caller_text::caller_value, keys::KeyRing,
     known_token::NamedCaller, texts,
 };
-use crate::{AcceptedIssuers, Auth};
+use crate::{AcceptedTokens, Auth};
 
 /// Identifies the callers of requests. Holds the state for this besides the policy and the request.
 pub struct Identifier {
@@ -84,14 +84,14 @@ impl Identifier {
 
     /// Identifies the sender of a request without a token where one is required. A client
     /// certificate that the rules identify callers by is enough, unless the route accepts only
-    /// certain issuers.
+    /// certain issuers or audiences.
     fn with_certificate<'p>(
         &self,
         rules: &'p IdentityRules,
-        accepted: &AcceptedIssuers,
+        accepted: &AcceptedTokens,
         client: Client<'_>,
     ) -> Result<Identity<'p>, IdentityError> {
-        if client.certificate.is_none() || *accepted != AcceptedIssuers::All {
+        if client.certificate.is_none() || *accepted != AcceptedTokens::ALL {
             return Err(IdentityError::Missing);
         }
         let identity = self.without_token(rules, client);
@@ -137,10 +137,8 @@ impl Identifier {
             token.is_current(now)?;
             let payload = base64url(&token.claims.to_json());
             let known = self.know(rules, token, &payload, 0)?;
-            match accepted.contains(known.token.issuer) {
-                true => Ok(Arc::new(known)),
-                false => Err(IdentityError::IssuerNotAccepted),
-            }
+            accepted.check(&known.token)?;
+            Ok(Arc::new(known))
         });
         self.admit(rules, known, client, is_required)
     }

@@ -61,7 +61,7 @@ pub use self::{
     api_keys::{ApiKey, ApiKeyError, ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
     assumed_caller::AssumedCaller,
     assumed_token::{AssumedToken, AssumedTokenError},
-    auth::{AcceptedIssuers, Auth},
+    auth::{AcceptedIssuers, AcceptedTokens, Auth},
     auth_result::AuthResult,
     cache::{TokenCache, TokenCacheKey},
     caller::{Caller, CallerKey, CallerValue, ResolvedCaller},

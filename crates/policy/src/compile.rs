@@ -4,6 +4,7 @@
 //! Each section is compiled on its own, so that one mistake hides no other: what cannot be compiled
 //! is left out and noted, and a policy with notes is never used.
 
+mod auth;
 mod callers;
 mod cases;
 mod claims;

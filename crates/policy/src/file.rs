@@ -33,7 +33,7 @@ pub(super) use self::{
     limit::{RawLimit, RawOverride, RawRefund, RawReportedCost},
     measure::{RawMeasure, RawRefill},
     responses::{DENIED_STATUSES, RawResponses},
-    route::{RawHeaderEdits, RawRoute},
+    route::{RawAcceptedTokens, RawHeaderEdits, RawRoute},
     upstream::{
         RawEjection, RawHealthCheck, RawQueue, RawRetries, RawServer, RawUpstream,
         RawUpstreamPaths, RawUpstreamTls,

@@ -30,6 +30,12 @@ impl Rejection {
     fn challenge_parameters(&self) -> Option<String> {
         let error = match self {
             Rejection::Identity(error) => error,
+            Rejection::Scope(scopes) if scopes.is_empty() => {
+                let text = "The token lacks a claim that this needs";
+                return Some(format!(
+                    ", error=\"insufficient_scope\", error_description=\"{text}\""
+                ));
+            }
             Rejection::Scope(scopes) => {
                 let text = "The token does not grant the scopes that this needs";
                 return Some(format!(

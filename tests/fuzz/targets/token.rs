@@ -10,7 +10,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_gate::Shared;
-use tollgate_identity::{AcceptedIssuers, Algorithm, Auth, Client, CurrentKeys, PublishedKeys, SigningKey};
+use tollgate_identity::{AcceptedTokens, Algorithm, Auth, Client, CurrentKeys, PublishedKeys, SigningKey};
 use tollgate_policy::{Policy, load};
 use tollgate_yaml::Sources;
 
@@ -78,7 +78,7 @@ fn is_identified_by(token: &[u8]) -> bool {
     let headers = HeaderMap::from_iter([(AUTHORIZATION, value)]);
     let address = IpAddr::from([203, 0, 113, 7]);
     let client = Client { address, headers: &headers, query: None, certificate: None };
-    let auth = Auth::Required(AcceptedIssuers::All);
+    let auth = Auth::Required(AcceptedTokens::ALL);
     let now = Timestamp::from_secs(1_790_000_000);
     let published = PublishedKeys::default();
     let keys = CurrentKeys { published: &published, now };

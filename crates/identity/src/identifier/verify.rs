@@ -9,7 +9,7 @@ use tollgate_clock::Timestamp;
 
 use super::{Identifier, base64url};
 use crate::{
-    AcceptedIssuers, CurrentKeys, IdentityError, IdentityRules, Introspection, IntrospectionError,
+    AcceptedTokens, CurrentKeys, IdentityError, IdentityRules, Introspection, IntrospectionError,
     KnownToken, Prefixes, TokenError, VerifiedToken,
     api_keys::ApiKeyError,
     cache::{RejectedToken, TokenCacheKey},
@@ -36,11 +36,11 @@ pub(super) struct PresentedCredential<'s> {
 }
 
 impl Identifier {
-    /// Verifies a credential under the rules, and checks that the route accepts its issuer.
+    /// Verifies a credential under the rules, and checks that the route accepts it.
     pub(super) async fn verify<P>(
         &self,
         rules: &IdentityRules,
-        accepted: &AcceptedIssuers,
+        accepted: &AcceptedTokens,
         presented: &PresentedCredential<'_>,
         permit: impl FnOnce() -> Option<P>,
     ) -> Result<Arc<KnownToken>, IdentityError> {
@@ -54,10 +54,8 @@ impl Identifier {
                 Box::pin(self.verify_and_cache(rules, presented, cache_key)).await?
             }
         };
-        match accepted.contains(known.token.issuer) {
-            true => Ok(known),
-            false => Err(IdentityError::IssuerNotAccepted),
-        }
+        accepted.check(&known.token)?;
+        Ok(known)
     }
 
     /// The cached result for a token, if it still applies.

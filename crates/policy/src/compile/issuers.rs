@@ -125,7 +125,7 @@ impl Compiler<'_> {
         algorithm
     }
 
-    fn claim_rules(
+    pub(super) fn claim_rules(
         &mut self,
         audience: &[Spanned<String>],
         required: &Entries<Node>,

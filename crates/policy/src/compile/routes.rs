@@ -3,14 +3,13 @@
 use std::{ops::Range, sync::Arc};
 
 use http::{HeaderName, Method};
-use tollgate_identity::{AcceptedIssuers, Auth, CallerKey, IdentityRules, Tiers};
-use tollgate_keyword::Keyword;
-use tollgate_yaml::{Check, Node, Spanned, Value, suggest};
+use tollgate_identity::{Auth, CallerKey, IdentityRules, Tiers};
+use tollgate_yaml::{Check, Spanned, suggest};
 
-use super::{Compiler, WrittenNames};
+use super::{Compiler, WrittenNames, auth::is_for_nobody};
 use crate::{
     Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route, Upstream,
-    file::{AuthMode, RawPolicy, RawRoute},
+    file::{RawPolicy, RawRoute},
 };
 
 /// Limits that one route may take: what a request costs must stay small.
@@ -272,55 +271,6 @@ impl Compiler<'_> {
         }
     }
 
-    fn auth(&mut self, route: &RawRoute, context: &RouteContext<'_>) -> Option<Auth> {
-        const HELP: &str = "write required, optional, none, or { required: [<issuer>] }";
-        let issuers = &context.names.issuers;
-        let Some(node) = &route.auth else { return Some(Auth::Optional(AcceptedIssuers::All)) };
-        let (mode, accepted) = match &node.value {
-            Value::Mapping(entries) => {
-                let [(word, Node { value: Value::Sequence(nodes), .. })] = entries.as_slice()
-                else {
-                    self.refuse(node.span, "not a valid `auth`", HELP);
-                    return None;
-                };
-                let mut positions = Vec::new();
-                for node in nodes {
-                    let name = self.text(node)?.to_owned();
-                    positions
-                        .push(self.resolve(&Spanned { value: name, span: node.span }, issuers)?);
-                }
-                (word.value.as_str(), AcceptedIssuers::Only(positions))
-            }
-            _ => (self.text(node)?, AcceptedIssuers::All),
-        };
-        match (AuthMode::from_keyword(mode), accepted) {
-            (Some(AuthMode::Required | AuthMode::Optional), AcceptedIssuers::Only(list))
-                if list.is_empty() =>
-            {
-                self.refuse(node.span, "a list of no issuers", HELP);
-                None
-            }
-            (Some(AuthMode::Required), accepted) => {
-                // A certificate has no scopes.
-                let may_have_none = context.has_certificates && route.scopes.is_empty();
-                if issuers.names.is_empty() && !may_have_none {
-                    self.refuse(
-                        node.span,
-                        "no token can be good: the policy knows no issuer",
-                        "add one under `identity: jwt`, or write `auth: none`",
-                    );
-                }
-                Some(Auth::Required(accepted))
-            }
-            (Some(AuthMode::Optional), accepted) => Some(Auth::Optional(accepted)),
-            (Some(AuthMode::None), AcceptedIssuers::All) => Some(Auth::None),
-            (Some(AuthMode::None) | None, _) => {
-                self.refuse(node.span, "not a valid `auth`", HELP);
-                None
-            }
-        }
-    }
-
     /// No request has the key of a limit that programs charge by name.
     fn refuse_named_limits(&mut self, route: &RawRoute, limits: &[Limit]) {
         for name in &route.limits {
@@ -366,11 +316,14 @@ impl Compiler<'_> {
                     && limit.per.on_missing == OnMissing::Skip
             });
             let accepts = |mut issuers: Range<usize>| match &route.auth {
-                Auth::Required(accepted) | Auth::Optional(accepted) => {
-                    issuers.any(|at| accepted.contains(at) && identity.issuer_id(at).is_some())
-                }
+                Auth::Required(accepted) | Auth::Optional(accepted) => issuers
+                    .any(|at| accepted.issuers.contains(at) && identity.issuer_id(at).is_some()),
                 Auth::None => false,
             };
+            if let (true, Some(node)) = (is_for_nobody(&route.auth, identity), &raw.value.auth) {
+                let message = "no token is for this audience: its issuers take other ones only";
+                self.refuse(node.span, message, "add it to `audience` of the issuer");
+            }
             let keys_at = identity.api_keys_position();
             let has_nameless_token = accepts(0..keys_at) && !by_token;
             let has_nameless_key = accepts(keys_at..keys_at + 1) && !by_key;

@@ -27,8 +27,8 @@ pub(crate) struct RawRoute {
     #[serde(default)]
     #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     pub(crate) deny: Vec<Spanned<String>>,
-    /// Whether a valid token is needed: `required`, `optional` or `none`; of certain issuers only,
-    /// `{ required: [main] }`. Default: optional.
+    /// Whether a valid token is needed: `required`, `optional` or `none`; or which ones are taken,
+    /// `{ required: [main], audience: [reviews] }`. Default: optional.
     #[schemars(with = "Option<shape::Auth>")]
     pub(crate) auth: Option<Node>,
     /// Scopes that a token must have, all of them. Without them a request is refused with 403.
@@ -116,4 +116,26 @@ pub(crate) struct RawMatch {
     #[schemars(length(min = 1))]
     #[schemars(extend("examples" = [["10.0.0.0/8"]]))]
     pub(crate) from: Option<Spanned<Vec<Spanned<String>>>>,
+}
+
+/// Which tokens a route takes.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, rename = "auth section")]
+pub(crate) struct RawAcceptedTokens {
+    /// Only with a good token of one of these issuers. Left out, without `optional` either: of any.
+    #[schemars(length(min = 1), inner(length(min = 1)))]
+    pub(crate) required: Option<Spanned<Vec<Spanned<String>>>>,
+    /// With a good token of one of these issuers, or with none.
+    #[schemars(length(min = 1), inner(length(min = 1)))]
+    pub(crate) optional: Option<Spanned<Vec<Spanned<String>>>>,
+    /// Tokens must be for one of these (`aud`). Left out: what their issuer takes.
+    #[serde(default)]
+    #[schemars(inner(length(min = 1)))]
+    pub(crate) audience: Vec<Spanned<String>>,
+    /// Claims that a token must have, with this value or one of these: `{ azp: [web, app] }`.
+    /// Without them a request is refused with 403.
+    #[serde(default)]
+    #[schemars(with = "Entries<shape::ClaimValue>")]
+    #[schemars(extend("examples" = [{ "azp": "web" }]))]
+    pub(crate) required_claims: Entries<Node>,
 }

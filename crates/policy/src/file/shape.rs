@@ -6,7 +6,7 @@ use schemars::{Schema, json_schema};
 use serde_json::{Value, json};
 use tollgate_keyword::Keyword;
 
-use super::{AuthMode, RawCors};
+use super::{AuthMode, RawAcceptedTokens, RawCors};
 use crate::{KeyPart, NamedKey};
 
 /// A number as it may be grouped (`100_000`), which to YAML is a text or a number.
@@ -89,22 +89,12 @@ shapes! {
     });
 
     /// Who gets in.
-    Auth = "auth", |_generator| {
+    Auth = "auth", |generator| {
         let modes: Vec<&str> = AuthMode::KEYWORDS.iter().map(|(keyword, _)| *keyword).collect();
-        let issuers = json!({ "type": "array", "items": { "type": "string", "minLength": 1 }, "minItems": 1 });
         json_schema!({
             "anyOf": [
                 { "type": "string", "enum": modes },
-                {
-                    "type": "object",
-                    "properties": {
-                        "required": described(&issuers, "Only with a good token of one of these issuers."),
-                        "optional": described(&issuers, "With a good token of one of these issuers, or with none."),
-                    },
-                    "additionalProperties": false,
-                    "minProperties": 1,
-                    "maxProperties": 1,
-                },
+                generator.subschema_for::<RawAcceptedTokens>(),
             ],
         })
     };
@@ -184,12 +174,4 @@ fn by_tier(shape: &Value) -> Schema {
             },
         ],
     })
-}
-
-fn described(shape: &Value, description: &str) -> Value {
-    let mut shape = shape.clone();
-    if let Some(shape) = shape.as_object_mut() {
-        shape.insert("description".to_owned(), description.into());
-    }
-    shape
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tollgate_identity::{
     Caller, ClaimRules, ForwardedClaims, IdentityRules, Issuer, IssuerClaim, IssuerKeys,
-    KeyLocation, RequiredClaim, Scheme, TokenSources,
+    KeyLocation, Scheme, TokenSources,
 };
 use tollgate_keyword::Keyword;
 use tollgate_policy::{CallerList, Limit, Per, Policy, Responses};
@@ -143,7 +143,7 @@ fn fields_of(issuer: &Issuer) -> [(&'static str, String); 12] {
         keys,
     } = issuer;
     let age = |age: &Option<Duration>| age.map_or("any".into(), |age| format!("{age:?}"));
-    let mut required: Vec<String> = required.iter().map(required_claim).collect();
+    let mut required: Vec<String> = required.iter().map(words::required_claim).collect();
     required.sort();
     let mut names: Vec<String> =
         names.iter().map(|(name, place)| format!("{name} from {place}")).collect();
@@ -173,16 +173,6 @@ fn fields_of(issuer: &Issuer) -> [(&'static str, String); 12] {
         ("max lifetime", age(max_lifetime)),
         ("keys", keys),
     ]
-}
-
-/// A claim that must be there, with its accepted values.
-fn required_claim(claim: &RequiredClaim) -> String {
-    let RequiredClaim { path, accepted } = claim;
-    if accepted.is_empty() {
-        return path.to_string();
-    }
-    let values: Vec<String> = accepted.iter().map(ToString::to_string).collect();
-    format!("{path} ({})", values.join(" or "))
 }
 
 /// Kinds of callers with another source of the tier, or another name.

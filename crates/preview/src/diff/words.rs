@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use tollgate_identity::{
-    AcceptedIssuers, Auth, Caller, CallerKey, ClaimRules, IdentityRules, TierSource, Tiers,
+    AcceptedIssuers, AcceptedTokens, Auth, Caller, CallerKey, ClaimRules, IdentityRules,
+    RequiredClaim, TierSource, Tiers,
 };
 use tollgate_limit::{Align, Detail, Quota, Terms, WhenFull};
 use tollgate_policy::{
@@ -131,13 +132,28 @@ pub(crate) fn auth(auth: &Auth, policy: &Policy) -> String {
         Auth::Optional(accepted) => ("optional", accepted),
         Auth::Required(accepted) => ("required", accepted),
     };
-    match accepted {
-        AcceptedIssuers::All => word.into(),
-        AcceptedIssuers::Only(positions) => {
-            let names = positions.iter().map(|at| issuer(&policy.identity, *at));
-            format!("{word} ({})", list(names))
-        }
+    let AcceptedTokens { issuers, claims } = accepted;
+    let mut of = Vec::new();
+    if let AcceptedIssuers::Only(positions) = issuers {
+        of.push(list(positions.iter().map(|at| issuer(&policy.identity, *at))));
     }
+    if !claims.audience.is_empty() {
+        of.push(format!("for {}", list(claims.audience.iter().cloned())));
+    }
+    if !claims.required.is_empty() {
+        of.push(format!("with {}", list(claims.required.iter().map(required_claim))));
+    }
+    if of.is_empty() { word.into() } else { format!("{word} ({})", of.join(", ")) }
+}
+
+/// A claim that must be there, with its accepted values.
+pub(crate) fn required_claim(claim: &RequiredClaim) -> String {
+    let RequiredClaim { path, accepted } = claim;
+    if accepted.is_empty() {
+        return path.to_string();
+    }
+    let values: Vec<String> = accepted.iter().map(ToString::to_string).collect();
+    format!("{path} ({})", values.join(" or "))
 }
 
 /// The name of an issuer in routes.

@@ -9,20 +9,28 @@ use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use serde_json::{Value, json};
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_identity::{
-    Algorithm, Client, CurrentKeys, Identifier, Identity, IdentityError, IssuerClaim, KeyRing,
-    NameError, PublishedKeys, SigningKey,
+    Algorithm, Auth, Claims, Client, CurrentKeys, Identifier, Identity, IdentityError, IssuerClaim,
+    KeyRing, NameError, PublishedKeys, SigningKey,
 };
 use tollgate_limit::{Hashing, KeyHasher};
+use tollgate_yaml::warning::Rule;
 
 use super::*;
 
 /// A policy with these issuers, and what else `identity` has.
 fn with_issuers(issuers: &str, more: &str) -> Result<Policy, Vec<Problem>> {
+    with_auth(issuers, more, &["required"])
+}
+
+/// The same with a route for each `auth`.
+fn with_auth(issuers: &str, more: &str, auth: &[&str]) -> Result<Policy, Vec<Problem>> {
+    let route = |(at, auth)| format!("  - {{ match: {{ path: \"/{at}/**\" }}, auth: {auth} }}\n");
+    let routes: String = auth.iter().enumerate().map(route).collect();
     try_load(&format!(
         "version: 1\n\
          upstreams: {{ api: {{ servers: [http://127.0.0.1:9000] }} }}\n\
          identity:\n  jwt: [{issuers}]\n  callers: [{{ name: user, key: jwt.user_id }}]\n{more}\
-         routes: [{{ match: {{ path: \"/**\" }}, auth: required }}]\n"
+         routes:\n{routes}"
     ))
 }
 
@@ -178,4 +186,72 @@ fn braces_that_mean_nothing_and_tokens_for_anyone_are_noted() {
             assert!(note.contains(expected), "{note}");
         }
     }
+}
+
+#[test]
+fn route_takes_tokens_for_its_audience_whichever_route_they_were_verified_for() {
+    let issuer = format!("{{ name: id, issuer: me, {KEY}, audience: [products, reviews] }}");
+    let auth = [
+        "{ required: [id], audience: [products] }",
+        "{ required: [id], audience: [reviews] }",
+        "{ audience: [reviews, products] }",
+        "required",
+    ];
+    let policy = with_auth(&issuer, "", &auth).unwrap();
+    for (audience, expected) in [
+        (json!("products"), [true, false, true, true]),
+        (json!("reviews"), [false, true, true, true]),
+        (json!(["reviews", "products"]), [true, true, true, true]),
+        (json!("other"), [false, false, false, false]),
+    ] {
+        let claims = json!({ "iss": "me", "aud": audience, "user_id": 42, "exp": 1_700_000_300 });
+        // One identifier, so that the cache has the token of the routes before.
+        let identifier = identifier();
+        for order in [[0, 1, 2, 3], [3, 2, 1, 0]] {
+            for route in order {
+                let found = identify(&identifier, &policy, route, &claims);
+                assert_eq!(found.is_ok(), expected[route], "{claims} at {route}");
+            }
+        }
+    }
+    let claims = json!({ "iss": "me", "aud": "products", "user_id": 42, "exp": 1_700_000_300 });
+    let refused = identify(&identifier(), &policy, 1, &claims).err().unwrap().to_string();
+    let expected = "token is for another audience: expected \"reviews\", found \"products\"";
+    assert_eq!(refused, expected);
+}
+
+#[test]
+fn auth_of_a_route_that_no_token_meets_is_refused() {
+    let issuer = format!("{{ name: id, issuer: me, {KEY}, audience: [products] }}");
+    for (auth, expected) in [
+        ("{ required: [id], audience: [reviews] }", "no token is for this audience"),
+        ("{ audience: [reviews] }", "no token is for this audience"),
+        ("{ required: [id], optional: [id] }", "either required or optional"),
+        ("{ required: [], audience: [products] }", "a list of no issuers"),
+        ("{ required: [other] }", "no issuer is called `other`"),
+        ("{}", "not a valid `auth`"),
+    ] {
+        let problems = with_auth(&issuer, "", &[auth]).map(|_| ()).unwrap_err();
+        let message = problems[0].to_string();
+        assert!(message.contains(expected), "{auth}: {message}");
+    }
+    let claims = "{ required: [id], required_claims: { azp: [web, app] } }";
+    let policy = with_auth(&issuer, "", &[claims]).unwrap();
+    let Auth::Required(accepted) = &policy.routes[0].auth else { panic!("required") };
+    let met = |claims: Value| {
+        accepted.claims.are_met_by(&Claims::parse(claims.to_string().as_bytes()).unwrap())
+    };
+    assert!(met(json!({ "azp": "app" })) && !met(json!({ "azp": "other" })) && !met(json!({})));
+}
+
+#[test]
+fn subjects_of_two_tenants_that_an_upstream_may_take_for_one_are_a_warning() {
+    let shared = |tenants: &str, more: &str| {
+        let policy = with_issuers(&format!("{{ {tenants}, {KEY} }}"), more).unwrap();
+        policy.warnings.iter().any(|warning| warning.rule == Rule::SharedSubject)
+    };
+    let tenants = format!("{TENANTS}, tenants: any");
+    assert!(shared(&tenants, ""));
+    assert!(!shared(&tenants, "  shared_subjects: true\n"));
+    assert!(!shared("issuer: me", ""));
 }

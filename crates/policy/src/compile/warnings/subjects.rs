@@ -51,7 +51,9 @@ fn origins(policy: &Policy, upstream: usize) -> Vec<Origin<'_>> {
         policy.routes.iter().filter(|route| route.upstream == upstream).any(|route| {
             match &route.auth {
                 Auth::None => false,
-                Auth::Optional(accepted) | Auth::Required(accepted) => accepted.contains(issuer),
+                Auth::Optional(accepted) | Auth::Required(accepted) => {
+                    accepted.issuers.contains(issuer)
+                }
             }
         })
     };
