@@ -107,6 +107,9 @@ fn claims(arguments: &Arguments, recipient: &Recipient) -> Map<String, Value> {
     claims.insert("iat".into(), json!(now));
     claims.insert("exp".into(), json!(now.saturating_add(lifetime.as_secs())));
     claims.extend(arguments.claims.iter().cloned());
+    if let Some(tenants) = recipient.tenants() {
+        tenants.complete(&mut claims);
+    }
     claims
 }
 

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     claim_rules::ClaimRules,
     claims::Claims,
-    iss::{IssuerClaim, Tenant, TenantIssuer},
+    iss::{IssuerClaim, Tenant},
     jwt::VerifiedToken,
     rules::IdentityRules,
     token_error::TokenError,
@@ -60,7 +60,7 @@ impl IdentityRules {
                     }
                     // It may stand there to say whose token is meant.
                     IssuerClaim::Absent => drop(claims.remove("iss")),
-                    IssuerClaim::Tenants(tenants) => with_tenant(&mut claims, tenants),
+                    IssuerClaim::Tenants(tenants) => tenants.complete(&mut claims),
                 }
                 &issuer.claims
             }
@@ -88,19 +88,6 @@ impl ClaimRules {
         let validity = TimeClaims::of(&as_given)?.validity(Duration::ZERO, None);
         self.check_required(&as_given).map_err(|refusal| refusal.error)?;
         Ok(VerifiedToken { issuer, tenant, claims: with_names(self, claims), validity })
-    }
-}
-
-/// Completes `iss` and the claim that names the tenant by each other, or by the first tenant that
-/// the policy lists.
-fn with_tenant(claims: &mut Map<String, Value>, tenants: &TenantIssuer) {
-    let given = claims.get("iss").and_then(Value::as_str).and_then(|iss| tenants.of_iss(iss));
-    let named = claims.get(tenants.claim()).and_then(Value::as_str);
-    let named = named.and_then(|name| tenants.named(name));
-    let any = || tenants.first().or_else(|| tenants.named("tenant"));
-    if let Some(tenant) = given.or(named).or_else(any) {
-        claims.entry(tenants.claim()).or_insert_with(|| (*tenant.name).into());
-        claims.entry("iss").or_insert_with(|| (*tenant.iss).into());
     }
 }
 

@@ -6,7 +6,7 @@
 
 use std::{fmt, sync::Arc};
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     claims::Claims,
@@ -95,9 +95,17 @@ impl TenantIssuer {
         is_same.then_some(tenant)
     }
 
-    /// The first tenant that is accepted, if not all are.
-    pub(super) fn first(&self) -> Option<Tenant> {
-        self.named(self.tenants.first()?)
+    /// Completes `iss` and the claim with the tenant by each other, or by the first tenant that is
+    /// listed, for tokens that are assumed or made.
+    pub fn complete(&self, claims: &mut Map<String, Value>) {
+        let given = claims.get("iss").and_then(Value::as_str).and_then(|iss| self.of_iss(iss));
+        let named = claims.get(self.claim()).and_then(Value::as_str);
+        let named = named.and_then(|name| self.named(name));
+        let any = || self.named(self.tenants.first().map_or("tenant", |first| first));
+        if let Some(tenant) = given.or(named).or_else(any) {
+            claims.entry(self.claim()).or_insert_with(|| (*tenant.name).into());
+            claims.entry("iss").or_insert_with(|| (*tenant.iss).into());
+        }
     }
 
     /// The claim with the tenant.

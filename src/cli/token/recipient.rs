@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{anyhow, bail};
 use tollgate_clock::Timestamp;
-use tollgate_identity::{Algorithm, Issuer, IssuerClaim};
+use tollgate_identity::{Algorithm, Issuer, IssuerClaim, TenantIssuer};
 use tollgate_policy::Policies;
 
 use super::super::{
@@ -64,13 +64,18 @@ impl Recipient {
         }
     }
 
-    /// The claim `iss`, if its tokens have one.
+    /// The claim `iss`, if all its tokens have the same one.
     pub(super) fn issuer(&self) -> Option<&str> {
         match self {
-            Recipient::Known(issuer) if issuer.claim == IssuerClaim::Absent => None,
+            Recipient::Known(issuer) if issuer.claim != IssuerClaim::Exact => None,
             Recipient::Known(issuer) => Some(&issuer.issuer),
             Recipient::Unknown(name) => Some(name),
         }
+    }
+
+    /// Whose tenants its tokens are of, if it has any.
+    pub(super) fn tenants(&self) -> Option<&TenantIssuer> {
+        self.known()?.tenants()
     }
 
     /// Who tokens are for.
