@@ -1,21 +1,10 @@
-//! Whose a token is, before it is verified: by its claim `iss`, by where the request carries it, and
-//! without an `iss` by the key that it names.
-//!
-//! Each token is tried with one issuer only. A token with an `iss` is never that of an issuer whose
-//! tokens have none, and the other way round.
+//! What the claim `iss` of an issuer's tokens is, and the tenants that it may name.
 
-use std::{fmt, sync::Arc};
+use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::{
-    claims::Claims,
-    credential::TokenPlace,
-    issuer::Issuer,
-    keys::Algorithm,
-    token_error::TokenError,
-    token_refusal::{Quoted, QuotedList, TokenRefusal},
-};
+use super::claims::Claims;
 
 /// What the `iss` of an issuer's tokens is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +78,7 @@ impl TenantIssuer {
     }
 
     /// The tenant of a token, whose `iss` and claim name the same one.
-    fn of(&self, claims: &Claims) -> Option<Tenant> {
+    pub(super) fn of(&self, claims: &Claims) -> Option<Tenant> {
         let tenant = self.of_iss(claims.get("iss")?.as_str()?)?;
         let is_same = claims.lookup(&self.claim).and_then(Value::as_str) == Some(&*tenant.name);
         is_same.then_some(tenant)
@@ -128,78 +117,5 @@ impl fmt::Display for TenantIssuer {
             [] => write!(f, "any {}", self.claim),
             tenants => write!(f, "{} {}", self.claim, tenants.join(", ")),
         }
-    }
-}
-
-impl Issuer {
-    /// Whether tokens with this `iss` are its own. One without `iss` goes by its id.
-    pub fn is_of(&self, iss: &str) -> bool {
-        match &self.claim {
-            IssuerClaim::Exact | IssuerClaim::Absent => self.issuer == *iss,
-            IssuerClaim::Tenants(tenants) => tenants.of_iss(iss).is_some(),
-        }
-    }
-
-    /// Whose tenants its tokens are of, if it has any.
-    pub fn tenants(&self) -> Option<&TenantIssuer> {
-        match &self.claim {
-            IssuerClaim::Tenants(tenants) => Some(tenants),
-            IssuerClaim::Exact | IssuerClaim::Absent => None,
-        }
-    }
-
-    /// The tenant of a token of this issuer.
-    pub(super) fn tenant_of(&self, claims: &Claims) -> Option<Arc<Tenant>> {
-        self.tenants()?.of(claims).map(Arc::new)
-    }
-}
-
-/// What a token says of who has issued it.
-pub(super) struct Origin<'t> {
-    pub(super) claims: &'t Claims,
-    pub(super) algorithm: Algorithm,
-    pub(super) kid: Option<&'t str>,
-    /// Where the request carries it. None: it is in no request.
-    pub(super) place: Option<TokenPlace>,
-}
-
-impl Origin<'_> {
-    /// The issuer, and its position.
-    pub(super) fn select<'i>(
-        &self,
-        issuers: &'i [Issuer],
-    ) -> Result<(usize, &'i Issuer), TokenRefusal> {
-        let name = match self.claims.get("iss") {
-            None => return self.select_without_iss(issuers),
-            Some(Value::String(name)) => name,
-            Some(_) => return Err(TokenError::MalformedClaim("iss").into()),
-        };
-        let mut here = issuers.iter().enumerate().filter(|(_, own)| own.is_from(self.place));
-        let is_exact = |own: &Issuer| own.claim == IssuerClaim::Exact && own.issuer == *name;
-        let exact = here.clone().find(|(_, issuer)| is_exact(issuer));
-        let has_tenant =
-            |own: &Issuer| own.tenants().is_some_and(|own| own.of(self.claims).is_some());
-        exact.or_else(|| here.find(|(_, issuer)| has_tenant(issuer))).ok_or_else(|| {
-            let known = issuers.iter().filter(|issuer| issuer.claim != IssuerClaim::Absent);
-            let known = QuotedList(known.map(|issuer| issuer.issuer.as_str()));
-            let detail = format!("expected {known} at this place, found {}", Quoted(name));
-            TokenRefusal::new(TokenError::UnknownIssuer, detail)
-        })
-    }
-
-    /// The issuer of a token without `iss`: the first one that has the key that the token names.
-    fn select_without_iss<'i>(
-        &self,
-        issuers: &'i [Issuer],
-    ) -> Result<(usize, &'i Issuer), TokenRefusal> {
-        let mut without = issuers.iter().enumerate().filter(|(_, issuer)| {
-            issuer.claim == IssuerClaim::Absent && issuer.is_from(self.place)
-        });
-        let mut fitting = without.clone();
-        fitting
-            .find(|(_, issuer)| issuer.keys.may_have(self.kid, self.algorithm))
-            // With a key of none, the token is refused as one of the first.
-            .or_else(|| without.next())
-            .ok_or_else(|| TokenError::MissingClaim("iss").into())
     }
 }

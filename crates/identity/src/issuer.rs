@@ -8,7 +8,7 @@ use super::{
     claim_rules::ClaimRules,
     claims::Claims,
     credential::TokenPlace,
-    iss::IssuerClaim,
+    iss::{IssuerClaim, Tenant, TenantIssuer},
     keys::{Algorithm, KeySet, RemoteSpec},
     lenient::Deviation,
     token_error::TokenError,
@@ -113,6 +113,27 @@ pub enum KeyHints {
 keywords! { KeyHints { Reject = "reject", Ignore = "ignore" } }
 
 impl Issuer {
+    /// Whether tokens with this `iss` are its own. One without `iss` goes by its id.
+    pub fn is_of(&self, iss: &str) -> bool {
+        match &self.claim {
+            IssuerClaim::Exact | IssuerClaim::Absent => self.issuer == *iss,
+            IssuerClaim::Tenants(tenants) => tenants.of_iss(iss).is_some(),
+        }
+    }
+
+    /// Whose tenants its tokens are of, if it has any.
+    pub fn tenants(&self) -> Option<&TenantIssuer> {
+        match &self.claim {
+            IssuerClaim::Tenants(tenants) => Some(tenants),
+            IssuerClaim::Exact | IssuerClaim::Absent => None,
+        }
+    }
+
+    /// The tenant of a token of this issuer.
+    pub(super) fn tenant_of(&self, claims: &Claims) -> Option<Arc<Tenant>> {
+        self.tenants()?.of(claims).map(Arc::new)
+    }
+
     /// Whether requests may carry its tokens at this place.
     pub(super) fn is_from(&self, place: Option<TokenPlace>) -> bool {
         self.from.is_empty() || place.is_none_or(|place| self.from.contains(&place))

@@ -17,10 +17,11 @@ use tollgate_clock::Timestamp;
 use super::{
     claims::{Claims, parse_object},
     credential::TokenPlace,
-    iss::{Origin, Tenant},
+    iss::Tenant,
     issuer::Issuer,
     keys::{Algorithm, Key, KeySet, MAX_KID_BYTES, Selection},
     lenient::Deviation,
+    origin::Origin,
     token_error::{MAX_TOKEN_BYTES, TokenError},
     token_refusal::{Quoted, QuotedList, TokenRefusal},
     validity::Validity,

@@ -41,6 +41,7 @@ mod keys;
 mod known_token;
 mod lenient;
 mod networks;
+mod origin;
 mod published_keys;
 mod rules;
 mod sign;

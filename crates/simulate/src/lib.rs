@@ -21,6 +21,7 @@ mod caller_id;
 mod callers;
 mod curve;
 mod describe;
+mod error;
 mod limits;
 mod not_judged;
 mod notes;
@@ -42,7 +43,8 @@ pub use self::{
         Against, BadLine, CallerChange, Curve, CurvePoint, FileRead, LimitAnswer, Moment, Need,
         Outcome, Read, Report, Timeline, WorstCaller,
     },
-    run::{PolicySet, Progress, Simulation, SimulationError},
+    error::SimulationError,
+    run::{PolicySet, Progress, Simulation},
     suggest::suggest,
     translate::CallerField,
 };

@@ -36,7 +36,7 @@ fn documented_rights_are_enough_for_all_algorithms() {
         let (redis, settings) = limited_server();
         let upstream = Upstream::start();
         let policy = Policy::before(&upstream)
-            .core(&format!("rate: 10/minute, algorithm: {algorithm}, on_store_error: closed"));
+            .core(&format!("rate: 10/hour, algorithm: {algorithm}, on_store_error: closed"));
         let settings = format!("workers: 1\nstore: {{ redis: {{ {settings} }}, deadline: 10s }}");
         let proxy = Proxy::with_settings(&settings, &[&policy]);
         decided_by_redis(&proxy);

@@ -1,6 +1,6 @@
 //! Which tokens a route takes.
 
-use tollgate_identity::{AcceptedIssuers, AcceptedTokens, Auth, ClaimRules, IdentityRules};
+use tollgate_identity::{AcceptedIssuers, AcceptedTokens, Auth};
 use tollgate_keyword::Keyword;
 use tollgate_yaml::{Check, Entries, Node, Value};
 
@@ -78,17 +78,4 @@ impl Compiler<'_> {
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &names)?;
         Some((Some(mode), AcceptedTokens { issuers, claims }))
     }
-}
-
-/// Whether a route takes tokens for audiences only that no issuer of its tokens takes.
-pub(super) fn is_for_nobody(auth: &Auth, identity: &IdentityRules) -> bool {
-    let (Auth::Optional(accepted) | Auth::Required(accepted)) = auth else { return false };
-    let wanted = &accepted.claims.audience;
-    let takes = |rules: &ClaimRules| {
-        rules.audience.is_empty() || rules.audience.iter().any(|own| wanted.contains(own))
-    };
-    let rules = identity.issuers.iter().map(|issuer| &issuer.claims);
-    let rules = rules.chain(identity.introspection.as_ref().map(|other| &other.claims));
-    let mut accepted = rules.enumerate().filter(|(at, _)| accepted.issuers.contains(*at));
-    !wanted.is_empty() && !accepted.any(|(_, rules)| takes(rules))
 }

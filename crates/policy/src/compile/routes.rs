@@ -3,10 +3,10 @@
 use std::{ops::Range, sync::Arc};
 
 use http::{HeaderName, Method};
-use tollgate_identity::{Auth, CallerKey, IdentityRules, Tiers};
+use tollgate_identity::{Auth, CallerKey, ClaimRules, IdentityRules, Tiers};
 use tollgate_yaml::{Check, Spanned, suggest};
 
-use super::{Compiler, WrittenNames, auth::is_for_nobody};
+use super::{Compiler, WrittenNames};
 use crate::{
     Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route, Upstream,
     file::{RawPolicy, RawRoute},
@@ -354,4 +354,17 @@ impl Compiler<'_> {
             }
         }
     }
+}
+
+/// Whether a route takes tokens for audiences only that no issuer of its tokens takes.
+fn is_for_nobody(auth: &Auth, identity: &IdentityRules) -> bool {
+    let (Auth::Optional(accepted) | Auth::Required(accepted)) = auth else { return false };
+    let wanted = &accepted.claims.audience;
+    let takes = |rules: &ClaimRules| {
+        rules.audience.is_empty() || rules.audience.iter().any(|own| wanted.contains(own))
+    };
+    let rules = identity.issuers.iter().map(|issuer| &issuer.claims);
+    let rules = rules.chain(identity.introspection.as_ref().map(|other| &other.claims));
+    let mut accepted = rules.enumerate().filter(|(at, _)| accepted.issuers.contains(*at));
+    !wanted.is_empty() && !accepted.any(|(_, rules)| takes(rules))
 }

@@ -1,10 +1,14 @@
 //! The raw structs of routes.
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
+use tollgate_keyword::Keyword;
 use tollgate_yaml::{Entries, Node, Size, Spanned};
 
-use super::shape;
+use super::{
+    AuthMode,
+    shape::{self, shapes},
+};
 
 /// A route.
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -29,7 +33,7 @@ pub(crate) struct RawRoute {
     pub(crate) deny: Vec<Spanned<String>>,
     /// Whether a valid token is needed: `required`, `optional` or `none`; or which ones are taken,
     /// `{ required: [main], audience: [reviews] }`. Default: optional.
-    #[schemars(with = "Option<shape::Auth>")]
+    #[schemars(with = "Option<RouteAuth>")]
     pub(crate) auth: Option<Node>,
     /// Scopes that a token must have, all of them. Without them a request is refused with 403.
     #[serde(default)]
@@ -138,4 +142,17 @@ pub(crate) struct RawAcceptedTokens {
     #[schemars(with = "Entries<shape::ClaimValue>")]
     #[schemars(extend("examples" = [{ "azp": "web" }]))]
     pub(crate) required_claims: Entries<Node>,
+}
+
+shapes! {
+    /// Who gets in.
+    RouteAuth = "auth", |generator| {
+        let modes: Vec<&str> = AuthMode::KEYWORDS.iter().map(|(keyword, _)| *keyword).collect();
+        json_schema!({
+            "anyOf": [
+                { "type": "string", "enum": modes },
+                generator.subschema_for::<RawAcceptedTokens>(),
+            ],
+        })
+    };
 }

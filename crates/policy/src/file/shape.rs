@@ -6,7 +6,7 @@ use schemars::{Schema, json_schema};
 use serde_json::{Value, json};
 use tollgate_keyword::Keyword;
 
-use super::{AuthMode, RawAcceptedTokens, RawCors};
+use super::RawCors;
 use crate::{KeyPart, NamedKey};
 
 /// A number as it may be grouped (`100_000`), which to YAML is a text or a number.
@@ -87,17 +87,6 @@ shapes! {
         "pattern": "^[1-5]xx$",
         "examples": [304, "5xx"],
     });
-
-    /// Who gets in.
-    Auth = "auth", |generator| {
-        let modes: Vec<&str> = AuthMode::KEYWORDS.iter().map(|(keyword, _)| *keyword).collect();
-        json_schema!({
-            "anyOf": [
-                { "type": "string", "enum": modes },
-                generator.subschema_for::<RawAcceptedTokens>(),
-            ],
-        })
-    };
 
     /// The tenants of an issuer.
     Tenants = "tenants", |_generator| json_schema!({

@@ -3,9 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    draft::CORE,
     seen::{Counts, Kind, Whose},
-    words::{yaml_name, yaml_text},
+    words::{CORE, yaml_name, yaml_text},
 };
 use crate::Report;
 

@@ -8,7 +8,7 @@ use super::{
     free::is_free,
     head::write_head,
     seen::Observations,
-    words::{name_of, yaml_name, yaml_text},
+    words::{CORE, name_of, yaml_name, yaml_text},
 };
 use crate::{Curve, Report, curve::share, paths::Template};
 
@@ -26,9 +26,6 @@ const HOURS: f64 = 7200.0;
 
 /// Where the proxy says how limits stand.
 const RATE_LIMIT: &str = "/rate_limit";
-
-/// The limit of all requests.
-pub(super) const CORE: &str = "core";
 
 /// A policy whose limits are not known yet.
 pub(super) struct Draft {

@@ -2,6 +2,9 @@
 
 use crate::paths::Template;
 
+/// The name of the limit of all requests.
+pub(super) const CORE: &str = "core";
+
 /// Words that programs which read YAML take for something else than text.
 const NO_TEXT: [&str; 12] =
     ["null", "true", "false", "yes", "no", "on", "off", "y", "n", "nan", "inf", "infinity"];

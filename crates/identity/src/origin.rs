@@ -1,0 +1,67 @@
+//! Whose a token is, before it is verified: by its claim `iss`, by where the request carries it, and
+//! without an `iss` by the key that it names.
+//!
+//! Each token is tried with one issuer only. A token with an `iss` is never that of an issuer whose
+//! tokens have none, and the other way round.
+
+use serde_json::Value;
+
+use super::{
+    claims::Claims,
+    credential::TokenPlace,
+    iss::IssuerClaim,
+    issuer::Issuer,
+    keys::Algorithm,
+    token_error::TokenError,
+    token_refusal::{Quoted, QuotedList, TokenRefusal},
+};
+
+/// What a token says of who has issued it.
+pub(super) struct Origin<'t> {
+    pub(super) claims: &'t Claims,
+    pub(super) algorithm: Algorithm,
+    pub(super) kid: Option<&'t str>,
+    /// Where the request carries it. None: it is in no request.
+    pub(super) place: Option<TokenPlace>,
+}
+
+impl Origin<'_> {
+    /// The issuer, and its position.
+    pub(super) fn select<'i>(
+        &self,
+        issuers: &'i [Issuer],
+    ) -> Result<(usize, &'i Issuer), TokenRefusal> {
+        let name = match self.claims.get("iss") {
+            None => return self.select_without_iss(issuers),
+            Some(Value::String(name)) => name,
+            Some(_) => return Err(TokenError::MalformedClaim("iss").into()),
+        };
+        let mut here = issuers.iter().enumerate().filter(|(_, own)| own.is_from(self.place));
+        let is_exact = |own: &Issuer| own.claim == IssuerClaim::Exact && own.issuer == *name;
+        let exact = here.clone().find(|(_, issuer)| is_exact(issuer));
+        let has_tenant =
+            |own: &Issuer| own.tenants().is_some_and(|own| own.of(self.claims).is_some());
+        exact.or_else(|| here.find(|(_, issuer)| has_tenant(issuer))).ok_or_else(|| {
+            let known = issuers.iter().filter(|issuer| issuer.claim != IssuerClaim::Absent);
+            let known = QuotedList(known.map(|issuer| issuer.issuer.as_str()));
+            let detail = format!("expected {known} at this place, found {}", Quoted(name));
+            TokenRefusal::new(TokenError::UnknownIssuer, detail)
+        })
+    }
+
+    /// The issuer of a token without `iss`: the first one that has the key that the token names.
+    fn select_without_iss<'i>(
+        &self,
+        issuers: &'i [Issuer],
+    ) -> Result<(usize, &'i Issuer), TokenRefusal> {
+        let mut without = issuers.iter().enumerate().filter(|(_, issuer)| {
+            issuer.claim == IssuerClaim::Absent && issuer.is_from(self.place)
+        });
+        let mut fitting = without.clone();
+        fitting
+            .find(|(_, issuer)| issuer.keys.may_have(self.kid, self.algorithm))
+            // With a key of none, the token is refused as one of the first.
+            .or_else(|| without.next())
+            .ok_or_else(|| TokenError::MissingClaim("iss").into())
+    }
+}
