@@ -55,8 +55,8 @@ impl<'l> Front<'l> {
         Ok(Front { host, client, is_forwarded: false, user })
     }
 
-    /// `host "client, proxy" peer - user`: the list of `x-forwarded-for` has quotes or not, and host
-    /// or peer may be missing.
+    /// `host "client, proxy" peer - user`: the list of `x-forwarded-for` has quotes or not, and
+    /// host or peer may be missing.
     fn with_list(text: &'l str) -> Option<Front<'l>> {
         // Nearly all lines of most logs.
         if !text.contains([',', '"']) && text.matches(' ').count() < 3 {

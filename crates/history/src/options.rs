@@ -20,8 +20,8 @@ pub struct ReadOptions {
     /// Fields whose values callers are named by: names of JSON fields, dotted if they are nested,
     /// or of columns, or `remote_user`.
     pub wanted: Vec<String>,
-    /// Whether lines may be in any order of time: all are read before the first is given out. Without
-    /// this, only files that begin with their newest lines are sorted so.
+    /// Whether lines may be in any order of time: all are read before the first is given out.
+    /// Without this, only files that begin with their newest lines are sorted so.
     pub sort: bool,
 }
 

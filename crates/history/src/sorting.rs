@@ -1,5 +1,5 @@
-//! The requests of a file whose lines are in no order of time: all of them, sorted. What memory does
-//! not hold lies in a file of its own, in parts that are in order and are merged.
+//! The requests of a file whose lines are in no order of time: all of them, sorted. What memory
+//! does not hold lies in a file of its own, in parts that are in order and are merged.
 
 use std::{
     cmp::Reverse,
@@ -39,8 +39,8 @@ pub(super) struct Sorting {
     bytes: usize,
     max_bytes: usize,
     trend: Trend,
-    /// Whether lines of one instant are in reversed order, as the log is newest first; none: nothing
-    /// was sorted yet.
+    /// Whether lines of one instant are in reversed order, as the log is newest first; none:
+    /// nothing was sorted yet.
     is_reversed: Option<bool>,
     /// Where parts lie, and where they end in it.
     spilled: Option<(File, Vec<u64>)>,

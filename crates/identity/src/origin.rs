@@ -1,5 +1,5 @@
-//! Whose a token is, before it is verified: by its claim `iss`, by where the request carries it, and
-//! without an `iss` by the key that it names.
+//! Whose a token is, before it is verified: by its claim `iss`, by where the request carries it,
+//! and without an `iss` by the key that it names.
 //!
 //! Each token is tried with one issuer only. A token with an `iss` is never that of an issuer whose
 //! tokens have none, and the other way round.

@@ -101,8 +101,8 @@ pub enum Stance {
     Observe,
 }
 
-/// What may be taken of a counter once a charge is decided. What costs nothing before needs room for
-/// its counter all the same: else nobody would ask for it.
+/// What may be taken of a counter once a charge is decided. What costs nothing before needs room
+/// for its counter all the same: else nobody would ask for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Later {
     /// No more than the charge gives back.

@@ -94,8 +94,8 @@ pub struct Disk {
     flushed: Mutex<Instant>,
     /// The journal that was synced last, and how many bytes of it.
     synced: Mutex<(u64, u64)>,
-    /// A sync of a journal before this one has failed: what was written may be lost until all before
-    /// it is in tables. 0: none has.
+    /// A sync of a journal before this one has failed: what was written may be lost until all
+    /// before it is in tables. 0: none has.
     lost_before: AtomicU64,
     /// What the tables took when they were last changed, and how many counters there were about.
     size: Mutex<TreeSize>,
@@ -214,7 +214,8 @@ impl Disk {
         self.order(Order::Resume);
     }
 
-    /// Notes that keys are hashed under another secret from now on. This does not wait for the disk.
+    /// Notes that keys are hashed under another secret from now on. This does not wait for the
+    /// disk.
     pub(super) fn keep_secret(&self, secret: [u8; 16]) {
         if let Some(opened) = self.opened.load_full() {
             self.threads.lock().extend(WantedSecret::keep(&self.secret, secret, opened));

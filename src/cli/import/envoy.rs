@@ -1,10 +1,10 @@
 //! The descriptors of envoyproxy/ratelimit: a tree of keys and values, with a rate at some of its
 //! nodes. Each path to a rate becomes a limit and an entry of `rls`.
 //!
-//! The reference takes one node at each level (the value itself; then the first one in the file whose
-//! value has `*` and matches; then the key alone), and never goes back to another one. Entries of
-//! `rls` are tried in their order, so they are written in that one; where a node hides what is below
-//! another one, an entry without limits says so.
+//! The reference takes one node at each level (the value itself; then the first one in the file
+//! whose value has `*` and matches; then the key alone), and never goes back to another one.
+//! Entries of `rls` are tried in their order, so they are written in that one; where a node hides
+//! what is below another one, an entry without limits says so.
 
 use std::fmt::Write;
 

@@ -183,8 +183,8 @@ impl<'p> DescriptorPlan<'p> {
         part
     }
 
-    /// Has charges need a counter, as they are for what has happened: where their limit is enforced,
-    /// the request is refused without it.
+    /// Has charges need a counter, as they are for what has happened: where their limit is
+    /// enforced, the request is refused without it.
     fn have_counted(&mut self, range: std::ops::Range<usize>) {
         let planned = self.plan.limits.get(range.clone()).into_iter().flatten();
         let charges = self.plan.charges.get_mut(range).into_iter().flatten();

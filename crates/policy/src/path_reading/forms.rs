@@ -72,8 +72,8 @@ impl PathReading {
 
     /// A path in normal form as the servers surely read it, in its plain form: without its
     /// parameters, where they are none of its segments. An escaped semicolon is data to those who
-    /// take one for the start of the query. Where it starts parameters, it goes on as itself, as not
-    /// every server looks for them before it decodes.
+    /// take one for the start of the query. Where it starts parameters, it goes on as itself, as
+    /// not every server looks for them before it decodes.
     pub(crate) fn without_parameters<'p>(&self, normal: &'p str) -> Cow<'p, str> {
         match self.matrix_params {
             MatrixParams::Keep => plain_form(normal),

@@ -155,8 +155,8 @@ impl Callers {
     }
 }
 
-/// The tiers of named callers, and then those of addresses; and how many the former are. None, if all callers are in one: named
-/// callers without a tier would get one that is for addresses.
+/// The tiers of named callers, and then those of addresses; and how many the former are. None, if
+/// all callers are in one: named callers without a tier would get one that is for addresses.
 fn tiers(named: &[(String, Kind)], addresses: &[(String, Kind)]) -> (Vec<String>, usize) {
     let counted = |kinds: &[(String, Kind)]| {
         let mut counts = Counts::<String, u64>::default();

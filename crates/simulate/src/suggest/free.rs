@@ -1,5 +1,5 @@
-//! Routes that need no limit: what programs ask to see whether a server is well, and files that never
-//! change.
+//! Routes that need no limit: what programs ask to see whether a server is well, and files that
+//! never change.
 
 use crate::paths::Template;
 

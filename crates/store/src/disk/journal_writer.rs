@@ -1,8 +1,8 @@
 //! Which journal is written, and when the next one begins.
 //!
-//! Nothing here syncs, nor makes a journal while there is one to write to: on a slow disk that takes
-//! seconds, and what is charged meanwhile must be written. So a journal goes on, however long it is,
-//! until the next one was made ahead.
+//! Nothing here syncs, nor makes a journal while there is one to write to: on a slow disk that
+//! takes seconds, and what is charged meanwhile must be written. So a journal goes on, however long
+//! it is, until the next one was made ahead.
 //!
 //! The thread that syncs makes the next journal only once all of the one before the present is
 //! synced: what was not synced when the power failed is in the last two of them

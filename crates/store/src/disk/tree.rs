@@ -333,8 +333,8 @@ impl Tree {
         }
     }
 
-    /// Calls this while nobody may read which tables there are, as while tables are being registered
-    /// on a slow disk.
+    /// Calls this while nobody may read which tables there are, as while tables are being
+    /// registered on a slow disk.
     #[cfg(test)]
     pub(super) fn while_registering<T>(&self, call: impl FnOnce() -> T) -> T {
         let _registering = self.tree.get_version_history_lock();

@@ -175,8 +175,8 @@ impl<S: State> Table<S> {
     }
 
     /// Forgets what is over, but for what was changed since it was saved elsewhere; gives memory
-    /// back when few entries are left, and passes `dropped` the tag of each that went. Where nothing
-    /// is saved, no entry is marked as changed.
+    /// back when few entries are left, and passes `dropped` the tag of each that went. Where
+    /// nothing is saved, no entry is marked as changed.
     pub(super) fn sweep(&mut self, now: Timestamp, dropped: impl FnMut(u16)) {
         // The disk may have an earlier state, which is not over.
         let is_needed = |entry: &Entry<'_, S>| entry.has(Mark::Changed) && entry.has(Mark::Saved);
