@@ -474,7 +474,7 @@ mod tests {
             "limits.yaml:3:10: a key with",
             "limits.yaml:4:10: a key that is no text",
             "limits.yaml:5:25: a rate without",
-            "limits.yaml:6:73: `replaces`",
+            "limits.yaml:6:70: `replaces`",
         ];
         assert_eq!(left_out.len(), expected.len(), "{left_out:?}");
         for (note, expected) in left_out.iter().zip(expected) {
