@@ -80,6 +80,9 @@ def check_good_variants(on, cast):
     }.items():
         payload = with_member(cast.claims(), name, value)
         on.accepts(f"{name} {value[:40]}", cast.signed(cast.header(), payload))
+    for who in ("main", "twin"):
+        header = with_member(cast.header(who), "kid", None)
+        on.accepts(f"no kid, by a key of {who}", cast.signed(header, cast.claims(who), who))
     header = with_member(cast.header(), "b64", "false")
     on.accepts("b64 that is not critical", cast.signed(header, cast.claims()))
     spaced = json.dumps(cast.claims(), indent=4) + "\n"

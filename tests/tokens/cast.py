@@ -43,7 +43,7 @@ class Cast:
     """Keys by issuer, and a stranger's."""
 
     main: object = field(default_factory=lambda: ec.generate_private_key(ec.SECP384R1()))
-    # The main issuer's other key, so that a token has to say which it means.
+    # The main issuer's other key: a token without a name of a key may be by either.
     second: object = field(default_factory=lambda: ec.generate_private_key(ec.SECP384R1()))
     twin: object = field(default_factory=lambda: ec.generate_private_key(ec.SECP384R1()))
     stranger: object = field(default_factory=lambda: ec.generate_private_key(ec.SECP384R1()))

@@ -44,7 +44,7 @@ def algorithms(cast):
 
 
 def key_names(cast):
-    """`kid` is the name of one of the issuer's keys, and that key has signed."""
+    """`kid` names one of the issuer's keys, which has signed; without it, one of them has."""
     texts = ["", "key-3", "KEY-1", "key-1 ", "key-1\0", "key-1\n", "../../../../dev/null"]
     texts += ["/dev/null", "' OR '1'='1", "key-1' UNION SELECT 'x", "$(id)", "|id", "http://[::1]/"]
     texts += ["k" * 128, "k" * 129, "k" * 4000, "key-\u0661", "__proto__", "constructor", "*"]
@@ -52,7 +52,8 @@ def key_names(cast):
     values += ["null", "1", "true", "[]", f'["{KID}"]', "{}", f'{{"kid":"{KID}"}}', "1e999"]
     for value in values + ['"key-2"', None]:
         header = with_member(cast.header(), "kid", value)
-        yield f"kid {value and value[:40]}", cast.signed(header, cast.claims())
+        who = "main" if value else "twin"
+        yield f"kid {value and value[:40]}", cast.signed(header, cast.claims(), who)
         # A file that is not there, or empty, makes an empty key of a careless verifier.
         empty = with_member(cast.header() | {"alg": "HS256"}, "kid", value)
         signed = token(empty, cast.claims("hs256"), hmac_signer("HS256", b""))
