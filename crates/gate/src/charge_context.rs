@@ -94,20 +94,24 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         self.route.map_or(&ANY_TOKEN, |route| &route.auth)
     }
 
-    /// The scopes that the route needs, if the token does not grant them all; none of them if it
-    /// lacks a claim.
-    pub(super) fn lacks_scope(&self, identity: &Identity<'_>) -> Option<String> {
-        let route = self.route?;
+    /// Checks that the token grants the scopes that the route needs, and has the claims.
+    ///
+    /// # Errors
+    /// [`Rejection::Scope`] and [`Rejection::Claim`].
+    pub(super) fn check_grants(&self, identity: &Identity<'_>) -> Result<(), Rejection> {
+        let Some(route) = self.route else { return Ok(()) };
         let claims = identity.token.as_ref().map(|known| &known.token.claims);
         let scopes = &route.scopes;
         if !scopes.is_empty() && !claims.is_some_and(|claims| claims.grants(scopes)) {
-            return Some(scopes.join(" "));
+            return Err(Rejection::Scope(scopes.join(" ").into()));
         }
         let (Auth::Optional(accepted) | Auth::Required(accepted)) = &route.auth else {
-            return None;
+            return Ok(());
         };
-        let lacks_claim = claims.is_some_and(|claims| !accepted.claims.are_met_by(claims));
-        lacks_claim.then(String::new)
+        match claims.and_then(|claims| accepted.claims.unmet_by(claims)) {
+            Some(unmet) => Err(Rejection::Claim(unmet.path.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Whether charges are taken.

@@ -6,7 +6,7 @@
 use std::ops::ControlFlow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
-use tollgate_identity::tells_an_address;
+use tollgate_identity::is_address_readable;
 use tollgate_response::{Body, Rejection};
 use tollgate_upstream::downstream::Peer;
 use tollgate_wire::forward_auth::{AskError, Asker, restore};
@@ -31,8 +31,8 @@ pub(super) fn asked_about(parts: &mut Parts, peer: &Peer) -> Result<Option<Asker
         return Err(AskError::NotAnAsker.into());
     }
     let asker = restore(parts)?;
-    // Else its client would count as the proxy itself.
-    match tells_an_address(&parts.headers) {
+    // A client whose address is there and cannot be read would count as the proxy itself.
+    match is_address_readable(&parts.headers) {
         true => Ok(Some(asker)),
         false => Err(AskError::Malformed("x-forwarded-for").into()),
     }

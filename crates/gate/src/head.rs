@@ -59,7 +59,6 @@ impl<'r> Head<'r> {
             Some(MethodOverride::Match) => overriding_method(&parts.method, &parts.headers)?,
             Some(MethodOverride::Drop | MethodOverride::Ignore) | None => None,
         };
-        overriding_method.as_ref().map_or(Ok(()), check_method)?;
         let form = form(&parts.method, &parts.uri);
         let path = match form {
             Form::Asterisk => Cow::Borrowed("*"),

@@ -161,10 +161,7 @@ impl Judge {
         }
         charged?;
         // After the charge: a caller pays for the response that says which scope it lacks.
-        match context.lacks_scope(identity) {
-            Some(scopes) => Err(Rejection::Scope(scopes.into())),
-            None => Ok(()),
-        }
+        context.check_grants(identity)
     }
 
     /// Takes all charges or none. Without charges, `tally` stays as it is; else the plan is moved

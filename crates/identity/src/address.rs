@@ -117,8 +117,8 @@ pub fn address_told(asker: IpAddr, headers: &HeaderMap, trusted: &TrustedProxies
     walk(canonical(asker), lines.flat_map(x_forwarded_for), trusted)
 }
 
-/// Whether a proxy that asks has told no address of the client, or one that can be read.
-pub fn tells_an_address(headers: &HeaderMap) -> bool {
+/// Whether the address that a proxy tells of its client can be read, if it tells one.
+pub fn is_address_readable(headers: &HeaderMap) -> bool {
     let last = headers.get_all(&X_FORWARDED_FOR).iter().next_back();
     last.is_none_or(|line| x_forwarded_for(line).next().flatten().is_some())
 }

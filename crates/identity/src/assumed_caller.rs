@@ -78,10 +78,9 @@ impl Identifier {
             Err(NameError::WhoseIsIt { .. }) => {
                 let id = assumed.issuer.as_deref().unwrap_or_default();
                 let tenant = |position: usize| rules.tenants(position)?.of_iss(id);
-                let named = |position: &usize| {
-                    rules.issuer_id(*position) == Some(id) || tenant(*position).is_some()
-                };
-                let position = (0..rules.api_keys_position()).find(named).unwrap_or_default();
+                let named = |position: &usize| rules.issuer_id(*position) == Some(id);
+                let position = (0..rules.api_keys_position()).find(named);
+                let position = position.or_else(|| rules.position_of(id)).unwrap_or_default();
                 if let (Some(issuer), Some(tenant)) =
                     (rules.issuer_name(position), tenant(position))
                 {

@@ -46,10 +46,9 @@ impl IdentityRules {
         }
         let position = match claims.get("iss") {
             None => 0,
-            Some(Value::String(name)) => {
-                let found = self.issuers.iter().position(|issuer| issuer.is_of(name));
-                found.ok_or_else(|| AssumedTokenError::UnknownIssuer(name.clone()))?
-            }
+            Some(Value::String(name)) => self
+                .position_of(name)
+                .ok_or_else(|| AssumedTokenError::UnknownIssuer(name.clone()))?,
             Some(_) => return Err(AssumedTokenError::NotText("iss")),
         };
         let rules = match (self.issuers.get(position), &self.introspection) {
@@ -71,8 +70,11 @@ impl IdentityRules {
         if let Some(audience) = rules.audience.first() {
             claims.entry("aud").or_insert_with(|| audience.as_str().into());
         }
-        let tenant = self.issuers.get(position);
-        let tenant = tenant.and_then(|issuer| issuer.tenant_of(&claims.clone().into()));
+        let issuer = self.issuers.get(position);
+        let tenant = issuer.and_then(|issuer| issuer.tenant_of(&claims.clone().into()));
+        if tenant.is_none() && issuer.is_some_and(|issuer| issuer.tenants().is_some()) {
+            return Ok(Err(TokenError::UnknownIssuer));
+        }
         Ok(rules.assume(position, tenant, claims))
     }
 }

@@ -43,7 +43,7 @@ impl ClaimRules {
     /// Checks the audience and the required claims.
     pub(super) fn check_required(&self, claims: &Claims) -> Result<(), TokenRefusal> {
         self.check_audience(claims)?;
-        match self.required.iter().find(|required| !required.is_met(claims)) {
+        match self.unmet_by(claims) {
             None => Ok(()),
             // Its value may identify a user.
             Some(RequiredClaim { path, .. }) => {
@@ -52,9 +52,9 @@ impl ClaimRules {
         }
     }
 
-    /// Whether a token has all required claims.
-    pub fn are_met_by(&self, claims: &Claims) -> bool {
-        self.required.iter().all(|required| required.is_met(claims))
+    /// The first required claim that a token does not have.
+    pub fn unmet_by(&self, claims: &Claims) -> Option<&RequiredClaim> {
+        self.required.iter().find(|required| !required.is_met(claims))
     }
 
     pub(super) fn check_audience(&self, claims: &Claims) -> Result<(), TokenRefusal> {

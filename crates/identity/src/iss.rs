@@ -88,11 +88,14 @@ impl TenantIssuer {
     /// listed, for tokens that are assumed or made.
     pub fn complete(&self, claims: &mut Map<String, Value>) {
         let given = claims.get("iss").and_then(Value::as_str).and_then(|iss| self.of_iss(iss));
-        let named = claims.get(self.claim()).and_then(Value::as_str);
-        let named = named.and_then(|name| self.named(name));
+        let as_given = Claims::from(claims.clone());
+        let claim = as_given.lookup(self.claim());
+        let named = claim.and_then(Value::as_str).and_then(|name| self.named(name));
         let any = || self.named(self.tenants.first().map_or("tenant", |first| first));
         if let Some(tenant) = given.or(named).or_else(any) {
-            claims.entry(self.claim()).or_insert_with(|| (*tenant.name).into());
+            if claim.is_none() {
+                claims.insert(self.claim().to_owned(), (*tenant.name).into());
+            }
             claims.entry("iss").or_insert_with(|| (*tenant.iss).into());
         }
     }
@@ -105,9 +108,14 @@ impl TenantIssuer {
     /// Whether one `iss` may be of both.
     pub fn overlaps(&self, other: &TenantIssuer) -> bool {
         let [own, others] = [self, other];
-        let is_start = |one: &str, other: &str| one.starts_with(other) || other.starts_with(one);
-        let is_end = |one: &str, other: &str| one.ends_with(other) || other.ends_with(one);
-        is_start(&own.before, &others.before) && is_end(&own.after, &others.after)
+        // What one has more is of the tenant to the other.
+        let fits = |rest: &str| rest.is_empty() || is_tenant_name(rest);
+        let is_start = |one: &str, other: &str| one.strip_prefix(other).is_some_and(fits);
+        let is_end = |one: &str, other: &str| one.strip_suffix(other).is_some_and(fits);
+        let either = |is_it: &dyn Fn(&str, &str) -> bool, one: &str, other: &str| {
+            is_it(one, other) || is_it(other, one)
+        };
+        either(&is_start, &own.before, &others.before) && either(&is_end, &own.after, &others.after)
     }
 }
 

@@ -57,7 +57,7 @@ use tollgate_limit::KeyHasher;
 pub use self::{
     address::{
         ForwardedField, Prefixes, TrustedProxies, address_behind, address_told, canonical,
-        client_address, counted_address, tells_an_address,
+        client_address, counted_address, is_address_readable,
     },
     api_keys::{ApiKey, ApiKeyError, ApiKeys, MAX_API_KEYS_BYTES, MintError, MintedKey, NewKey},
     assumed_caller::AssumedCaller,

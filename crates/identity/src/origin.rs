@@ -49,7 +49,8 @@ impl Origin<'_> {
         })
     }
 
-    /// The issuer of a token without `iss`: the first one that has the key that the token names.
+    /// The issuer of a token without `iss`: the one that has the key that the token names. A token
+    /// that names no key may be of one of them only.
     fn select_without_iss<'i>(
         &self,
         issuers: &'i [Issuer],
@@ -57,11 +58,14 @@ impl Origin<'_> {
         let mut without = issuers.iter().enumerate().filter(|(_, issuer)| {
             issuer.claim == IssuerClaim::Absent && issuer.is_from(self.place)
         });
-        let mut fitting = without.clone();
-        fitting
-            .find(|(_, issuer)| issuer.keys.may_have(self.kid, self.algorithm))
+        let fits = |(_, issuer): &(usize, &Issuer)| issuer.keys.may_have(self.kid, self.algorithm);
+        let mut fitting = without.clone().filter(fits);
+        match (fitting.next(), fitting.next()) {
+            (Some(_), Some(_)) => Err(TokenError::AmbiguousKey.into()),
             // With a key of none, the token is refused as one of the first.
-            .or_else(|| without.next())
-            .ok_or_else(|| TokenError::MissingClaim("iss").into())
+            (found, _) => found
+                .or_else(|| without.next())
+                .ok_or_else(|| TokenError::MissingClaim("iss").into()),
+        }
     }
 }

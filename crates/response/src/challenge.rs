@@ -30,7 +30,7 @@ impl Rejection {
     fn challenge_parameters(&self) -> Option<String> {
         let error = match self {
             Rejection::Identity(error) => error,
-            Rejection::Scope(scopes) if scopes.is_empty() => {
+            Rejection::Claim(_) => {
                 let text = "The token lacks a claim that this needs";
                 return Some(format!(
                     ", error=\"insufficient_scope\", error_description=\"{text}\""

@@ -41,7 +41,7 @@ impl Rejection {
             Rejection::Primary(_) | Rejection::Secondary(_) => Some(DenialReason::Limit),
             Rejection::Denied | Rejection::Address(_) => Some(DenialReason::Deny),
             Rejection::Identity(_) | Rejection::Certificate(_) => Some(DenialReason::Auth),
-            Rejection::Scope(_) => Some(DenialReason::Scope),
+            Rejection::Scope(_) | Rejection::Claim(_) => Some(DenialReason::Scope),
             Rejection::MissingKey(_) => Some(DenialReason::MissingKey),
             Rejection::Store(_) => Some(DenialReason::Store),
             Rejection::Framing(_)

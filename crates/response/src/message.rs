@@ -22,9 +22,7 @@ impl Rejection {
             Rejection::Method => "This method is not allowed.".into(),
             Rejection::NoRoute => "Not Found".into(),
             Rejection::Identity(error) => identity_message(error).into(),
-            Rejection::Scope(scopes) if scopes.is_empty() => {
-                "The credentials do not grant what this needs.".into()
-            }
+            Rejection::Claim(_) => "The credentials do not grant what this needs.".into(),
             Rejection::Scope(scopes) => {
                 format!("The credentials do not grant what this needs: {scopes}.")
             }

@@ -53,7 +53,8 @@ impl Rejection {
             | Rejection::Certificate(_)
             | Rejection::Address(_)
             | Rejection::MissingKey(_)
-            | Rejection::Scope(_) => StatusCode::FORBIDDEN,
+            | Rejection::Scope(_)
+            | Rejection::Claim(_) => StatusCode::FORBIDDEN,
             Rejection::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Rejection::Store(
                 StoreError::NoRoom(

@@ -6,10 +6,12 @@
 //! Entries of `rls` are tried in their order, so they are written in that one; where a node hides
 //! what is below another one, an entry without limits says so.
 
-use std::fmt::Write;
+mod policy_text;
 
 use serde::Deserialize;
 use tollgate_yaml::{Document, Node, Span, Spanned, Value};
+
+use self::policy_text::policy_text;
 
 /// A file of the reference.
 #[derive(Debug, Deserialize)]
@@ -111,9 +113,6 @@ struct Rate<'c> {
 /// The keys of a limit.
 const MAX_KEYS: usize = 8;
 
-/// The length of a limit's name.
-const MAX_NAME: usize = 64;
-
 /// The most nodes that are looked through, each as often as another one hides it: what is hidden is
 /// hidden again on the next level, so a small file can make very many entries.
 const MAX_VISITS: usize = 10_000;
@@ -147,62 +146,7 @@ pub(super) fn policy(
             format!("{}: {message}", document.problem(span, "", "").place())
         }));
     }
-    Ok(Imported { policy: written(&rules, &left_out), left_out })
-}
-
-/// Rules as a policy, at whose top is what is not in it.
-fn written(rules: &[Rule<'_>], left_out: &[String]) -> String {
-    let mut names: Vec<String> = Vec::new();
-    let (mut limits, mut entries) = (String::new(), String::new());
-    for rule in rules {
-        let mut listed = String::new();
-        if let Some(rate) = &rule.rate {
-            let name = unique_name(rule, rate.name, &names);
-            let _ = writeln!(limits, "  {name}: {{ {} }}", measure(&rule.entries, rate));
-            listed.clone_from(&name);
-            names.push(name);
-        }
-        let (domain, when) = (quoted(rule.domain), when(&rule.entries));
-        let _ = writeln!(entries, "  - {{ domain: {domain}, when: {when}, limits: [{listed}] }}");
-    }
-    let sections = [("limits", limits), ("rls", entries)].into_iter();
-    let sections: String = sections
-        .filter(|(_, lines)| !lines.is_empty())
-        .map(|(name, lines)| format!("{name}:\n{lines}\n"))
-        .collect();
-    let left_out: String = left_out.iter().map(|line| format!("# Left out: {line}\n")).collect();
-    let host = host_of(rules.first().map_or("", |rule| rule.domain));
-    format!(
-        "# Limits for Envoy's rate limit filter, from descriptors of envoyproxy/ratelimit.\n\
-         {left_out}version: 1\n\n\
-         # Envoy asks by gRPC. No request is for this host.\n\
-         hosts: [{host}]\n\
-         upstreams: {{ none: {{ servers: [\"http://127.0.0.1:9\"] }} }}\n\
-         routes: [{{ match: {{ path: /** }}, auth: none, limits: [] }}]\n\n\
-         {}\n",
-        sections.trim_end()
-    )
-}
-
-/// The `when` of a rule: keys and values, or entries where that cannot say it.
-fn when(entries: &[Entry<'_>]) -> String {
-    let is_there_twice =
-        |own: &Entry<'_>| entries.iter().filter(|entry| entry.key == own.key).count() > 1;
-    if entries.iter().any(|own| own.is_shared || is_there_twice(own)) {
-        let entry = |own: &Entry<'_>| {
-            let value = own.value.map(|value| format!(", value: {}", quoted(value)));
-            let shared = if own.is_shared { ", shared: true" } else { "" };
-            format!("{{ key: {}{}{shared} }}", quoted(own.key), value.unwrap_or_default())
-        };
-        return format!("[{}]", entries.iter().map(entry).collect::<Vec<_>>().join(", "));
-    }
-    let keys: Vec<String> = entries.iter().map(|own| quoted(own.key)).collect();
-    let valued = |own: &Entry<'_>| Some(format!("{}: {}", quoted(own.key), quoted(own.value?)));
-    let values: Vec<String> = entries.iter().filter_map(valued).collect();
-    match values.is_empty() {
-        true => format!("{{ key: [{}] }}", keys.join(", ")),
-        false => format!("{{ key: [{}], value: {{ {} }} }}", keys.join(", "), values.join(", ")),
-    }
+    Ok(Imported { policy: policy_text(&rules, &left_out), left_out })
 }
 
 /// The nodes of a configuration, on the way to rules.
@@ -361,63 +305,6 @@ impl RateLimit {
     }
 }
 
-/// The fields of a limit.
-fn measure(entries: &[Entry<'_>], rate: &Rate<'_>) -> String {
-    let mut parts: Vec<String> = Vec::new();
-    for entry in entries {
-        let part = quoted(&format!("descriptor.{}", entry.key));
-        if !parts.contains(&part) {
-            parts.push(part);
-        }
-    }
-    let mode = if rate.is_shadow { ", mode: shadow" } else { "" };
-    format!("per: [{}], rate: {}{mode}", parts.join(", "), rate.rate)
-}
-
-/// The limit's own name, or one of its keys and values, that no other has.
-fn unique_name(rule: &Rule<'_>, own: Option<&str>, taken: &[String]) -> String {
-    let words = rule.entries.iter().flat_map(|own| [Some(own.key), own.value]).flatten();
-    let written = own.map_or_else(|| words.collect::<Vec<&str>>().join("-"), str::to_owned);
-    let mut name: String = written
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' })
-        .take(MAX_NAME - 6)
-        .collect();
-    while name.contains("--") {
-        name = name.replace("--", "-");
-    }
-    let name = name.trim_matches('-');
-    let name = if name.is_empty() { "limit" } else { name };
-    let numbered = (2..).map(|number| format!("{name}-{number}"));
-    let mut names = std::iter::once(name.to_owned()).chain(numbered);
-    names.find(|name| !taken.contains(name)).unwrap_or_default()
-}
-
-/// A host that no request is for (RFC 2606), of this domain.
-fn host_of(domain: &str) -> String {
-    let label: String = domain
-        .chars()
-        .map(
-            |letter| if letter.is_ascii_alphanumeric() { letter.to_ascii_lowercase() } else { '-' },
-        )
-        .take(60)
-        .collect();
-    let label = label.trim_matches('-');
-    format!("{}.rls.invalid", if label.is_empty() { "domain" } else { label })
-}
-
-/// A text in YAML, in quotes if it needs them. `${` would name an environment variable.
-fn quoted(text: &str) -> String {
-    let is_plain = text.starts_with(|letter: char| letter.is_ascii_alphabetic())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte))
-        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
-            .contains(&&*text.to_ascii_lowercase());
-    match is_plain {
-        true => text.to_owned(),
-        false => serde_json::Value::from(text.replace("${", "$${")).to_string(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use tollgate_yaml::Document;
@@ -544,19 +431,5 @@ mod tests {
         let configuration: Configuration = document.decode(&[], &mut Vec::new()).unwrap();
         let all = [(document, configuration)];
         assert_eq!(super::policy(&all).err(), Some(TooManyEntries));
-    }
-
-    #[test]
-    fn texts_are_quoted_where_yaml_needs_it() {
-        for (text, expected) in [
-            ("user", "user"),
-            ("true", "\"true\""),
-            ("7", "\"7\""),
-            ("a: b", "\"a: b\""),
-            ("${HOME}", "\"$${HOME}\""),
-            ("/a/b", "\"/a/b\""),
-        ] {
-            assert_eq!(quoted(text), expected);
-        }
     }
 }

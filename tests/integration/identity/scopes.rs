@@ -102,3 +102,20 @@ fn issuers_have_rules_of_their_own() {
     let refused = proxy.send(get("/").token(&untyped));
     assert_refused(&refused, 401, &invalid_token("The token type is not accepted"));
 }
+
+#[test]
+fn claim_that_a_route_requires_is_403_and_named_in_the_log() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).routes(&[
+        "{ match: { path: /app }, auth: { required_claims: { azp: [web, app] } }, limits: [core] }",
+    ]);
+    let proxy = Proxy::start(&policy);
+    let with = |azp: &str| get("/app").token(&token_with(&json!({ "sub": "42", "azp": azp })));
+    proxy.send(with("web")).assert_status(200);
+    let refused = proxy.send(with("other"));
+    refused.assert_status(403);
+    let challenge = refused.field("www-authenticate").unwrap();
+    assert!(challenge.contains("The token lacks a claim that this needs"), "{challenge}");
+    assert_eq!(upstream.count(), 1);
+    proxy.wait_until_logged("the token lacks a claim that the route requires: \"azp\"");
+}

@@ -24,8 +24,10 @@ impl Compiler<'_> {
                 None
             }
             Some(AuthMode::Required) => {
-                // A certificate has no scopes.
-                let may_have_none = context.has_certificates && route.scopes.is_empty();
+                // A certificate has no scopes, and no claims.
+                let may_have_none = context.has_certificates
+                    && route.scopes.is_empty()
+                    && accepted == AcceptedTokens::ALL;
                 if context.names.issuers.names.is_empty() && !may_have_none {
                     self.refuse(
                         node.span,

@@ -3,7 +3,8 @@
 use std::net::IpAddr;
 
 use ipnet::IpNet;
-use tollgate_yaml::{Check, Spanned};
+use tollgate_identity::is_tenant_name;
+use tollgate_yaml::{Check, Node, Spanned, Value};
 
 use super::{Compiler, WrittenNames};
 use crate::{CallerList, CallerName, file::RawIdentity};
@@ -56,6 +57,13 @@ impl Compiler<'_> {
                     format!("write of which one: TENANT/{name}"),
                 );
             }
+            let listed = whose.and_then(|issuer| issuer.value.tenants.as_ref());
+            if let Some(tenant) = tenant.filter(|tenant| !may_be_tenant(tenant, listed)) {
+                let message = format!("`{tenant}` is no tenant of its issuer");
+                let help =
+                    "write one of `tenants`; names of them have letters, digits, `-`, `_` and `.`";
+                self.refuse(raw.span, message, help);
+            }
             let tenant = tenant.map(Into::into);
             return Some(CallerName { kind: kind.into(), value: value.into(), issuer, tenant });
         }
@@ -102,4 +110,15 @@ impl Compiler<'_> {
         }
         listed
     }
+}
+
+/// Whether a tenant of an issuer may be called so, which lists its tenants or takes any.
+fn may_be_tenant(name: &str, tenants: Option<&Node>) -> bool {
+    let is_listed = match tenants.map(|tenants| &tenants.value) {
+        Some(Value::Sequence(listed)) => {
+            listed.iter().any(|own| matches!(&own.value, Value::String(own) if own == name))
+        }
+        _ => true,
+    };
+    is_listed && is_tenant_name(name)
 }

@@ -80,7 +80,8 @@ impl Compiler<'_> {
             }
             if let Some(other) = earlier.find(|other| other.is_confused_with(issuer)) {
                 let message = format!("a token without `iss` may be one of `{}` too", other.name);
-                let help = "give the keys of each a `kid` of its own, or say where each one's                             tokens are: `from: [cookie]`";
+                let help = "give the keys of each a `kid` of its own, or say where each one's \
+                            tokens are: `from: [cookie]`";
                 self.refuse(written.value.issuer.span, message, help);
             }
             let mut earlier = issuers.iter().take(at);

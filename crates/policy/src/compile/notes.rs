@@ -1,7 +1,7 @@
 //! What is good to know about a policy in which nothing is wrong: what a limit does by default that
 //! depends on what tokens have, and what servers may read otherwise than it is written.
 
-use tollgate_identity::{Issuer, IssuerClaim, TenantIssuer};
+use tollgate_identity::{Auth, Issuer, IssuerClaim, TenantIssuer};
 
 use crate::{KeyPart, Policy, file::RawPolicy};
 
@@ -51,9 +51,17 @@ fn unknown_servers(policy: &Policy) -> Option<String> {
 
 /// One line for all issuers whose tokens may be for anyone.
 fn unsaid_audiences(policy: &Policy) -> Option<String> {
-    let issuers = policy.identity.issuers.iter();
-    let any = issuers.filter(|issuer| issuer.claims.audience.is_empty());
-    let issuers = listed("issuer", any.map(|issuer| issuer.name.as_str()))?;
+    let accepts_any = |issuer: usize| {
+        policy.routes.iter().any(|route| match &route.auth {
+            Auth::Optional(accepted) | Auth::Required(accepted) => {
+                accepted.issuers.contains(issuer) && accepted.claims.audience.is_empty()
+            }
+            Auth::None => false,
+        })
+    };
+    let issuers = policy.identity.issuers.iter().enumerate();
+    let any = issuers.filter(|(at, issuer)| issuer.claims.audience.is_empty() && accepts_any(*at));
+    let issuers = listed("issuer", any.map(|(_, issuer)| issuer.name.as_str()))?;
     Some(format!(
         "tokens of {issuers} are good whatever they are for: with `audience: [my-api]`, say, those \
          for other services are refused"

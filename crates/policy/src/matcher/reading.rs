@@ -69,7 +69,8 @@ impl PathPattern {
     pub fn takes(&self, path: RequestPath<'_>, reading: PathReading) -> bool {
         let path = &*path.as_read_by(&reading);
         self.matches_as_it_is(path, &reading)
-            || reading.forms(path).iter().any(|form| self.matches_form(form, &reading))
+            || (!reading.is_literal()
+                && reading.forms(path).iter().any(|form| self.matches_form(form, &reading)))
             || reading.with_empty_segment(path).is_some_and(|form| self.matches(&form))
     }
 
@@ -79,15 +80,19 @@ impl PathPattern {
         if reading.is_literal() {
             return Cow::Borrowed(path.plain);
         }
-        let read = path.as_read_by(&reading);
-        let is_form = |form: &Cow<'_, str>| self.matches_form(form, &reading);
-        let form = [reading.counted(&read)]
+        match path.as_read_by(&reading) {
+            Cow::Borrowed(read) => self.shortest_form(read, &reading),
+            Cow::Owned(read) => Cow::Owned(self.shortest_form(&read, &reading).into_owned()),
+        }
+    }
+
+    fn shortest_form<'p>(&self, read: &'p str, reading: &PathReading) -> Cow<'p, str> {
+        [reading.counted(read)]
             .into_iter()
-            .chain(reading.with_empty_segment(&read).map(Cow::Owned))
-            .chain(reading.forms(&read).into_iter().rev())
-            .find(is_form)
-            .map(Cow::into_owned);
-        form.map_or(read, Cow::Owned)
+            .chain(reading.with_empty_segment(read).map(Cow::Owned))
+            .chain(reading.forms(read).into_iter().rev())
+            .find(|form| self.matches_form(form, reading))
+            .unwrap_or(Cow::Borrowed(read))
     }
 
     /// What the servers are asked for instead of a `path` that the pattern takes, in its normal

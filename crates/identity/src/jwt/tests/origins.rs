@@ -58,6 +58,10 @@ fn issuers_without_iss_are_told_apart_by_the_key_that_a_token_names() {
     assert_eq!(taker(&token, &issuers), Ok(2));
     assert_eq!(taker(&signed(&one, "b"), &issuers), Err(TokenError::WrongSignature));
     assert_eq!(taker(&signed(&one, "c"), &issuers), Err(TokenError::UnknownKey));
+    // It may be of either, and is tried with one issuer only.
+    let nameless = one.token(r#"{"alg":"EdDSA"}"#, WITHOUT_ISS);
+    assert_eq!(taker(&nameless, &issuers), Err(TokenError::AmbiguousKey));
+    assert_eq!(taker(&nameless, &issuers[..1]), Ok(0));
     for (at, issuer) in issuers.iter().enumerate() {
         let confused = issuers.iter().map(|other| issuer.is_confused_with(other));
         assert_eq!(confused.collect::<Vec<_>>(), [at == 0, at == 1, at == 2]);
@@ -142,6 +146,23 @@ fn exact_issuer_goes_before_one_with_tenants() {
     let claims = format!(r#"{{"iss":"{iss}","tid":"a","exp":1700000300}}"#);
     assert_eq!(taker(&own.token(HEADER, &claims), &issuers), Ok(1));
     assert_eq!(taker(&theirs.token(HEADER, &claims), &issuers), Err(TokenError::WrongSignature));
+}
+
+#[test]
+fn issuers_with_tenants_overlap_where_one_iss_may_be_of_both() {
+    let of = |text: &str| TenantIssuer::parse(text, Vec::new()).unwrap();
+    for (one, other, expected) in [
+        ("https://a/{t}/v2.0", "https://a/{org}/v2.0", true),
+        ("https://a/{t}", "https://a/x{t}", true),
+        ("https://a/{t}", "https://a/{t}.b", true),
+        ("https://a/{t}", "https://a/{t}/v2.0", false),
+        ("https://a/{t}", "https://a/eu/{t}", false),
+        ("https://a/{t}/v1", "https://a/{t}/v2", false),
+    ] {
+        for (one, other) in [(one, other), (other, one)] {
+            assert_eq!(of(one).overlaps(&of(other)), expected, "{one} {other}");
+        }
+    }
 }
 
 #[test]

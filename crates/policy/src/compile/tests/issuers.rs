@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_identity::{
     Algorithm, Auth, Claims, Client, CurrentKeys, Identifier, Identity, IdentityError, IssuerClaim,
-    KeyRing, NameError, PublishedKeys, SigningKey,
+    KeyRing, NameError, PublishedKeys, SigningKey, TokenError,
 };
 use tollgate_limit::{Hashing, KeyHasher};
 use tollgate_yaml::warning::Rule;
@@ -165,6 +165,42 @@ fn tenants_of_an_issuer_are_any_or_listed() {
     }
 }
 
+/// Or a test of a policy would say what no request sees.
+#[test]
+fn assumed_token_is_of_the_issuer_that_would_take_it() {
+    let own = "{ name: own, issuer: \"https://login.example/a/v2.0\", algorithms: [HS256], secret_env: SECRET }";
+    let policy =
+        with_issuers(&format!("{{ name: theirs, {TENANTS}, tenants: any, {KEY} }}, {own}"), "");
+    let policy = policy.unwrap();
+    let assumed = |claims: Value| {
+        let Value::Object(claims) = claims else { unreachable!() };
+        policy.identity.assume_token(claims).unwrap()
+    };
+    let iss = |tenant: &str| format!("https://login.example/{tenant}/v2.0");
+    let token = assumed(json!({ "iss": iss("a"), "user_id": "42" })).unwrap();
+    assert_eq!((token.issuer, token.tenant), (1, None));
+    let token = assumed(json!({ "iss": iss("b"), "user_id": "42" })).unwrap();
+    assert_eq!((token.issuer, token.tenant.unwrap().name.as_ref()), (0, "b"));
+    let error = assumed(json!({ "iss": iss("b"), "tid": "c" })).unwrap_err();
+    assert_eq!(error, TokenError::UnknownIssuer);
+}
+
+#[test]
+fn callers_of_a_tenant_that_there_is_not_are_refused() {
+    let issuer = |tenants: &str| format!("{{ {TENANTS}, {KEY}, tenants: {tenants} }}");
+    for (tenants, name, is_known) in [
+        ("[acme]", "acme/user:42", true),
+        ("[acme]", "Acme/user:42", false),
+        ("any", "Acme/user:42", true),
+        ("any", "a b/user:42", false),
+    ] {
+        let found = with_issuers(&issuer(tenants), &format!("exempt: [\"{name}\"]\n"));
+        let message = found.err().map(|mut problems| problems.remove(0).to_string());
+        let is_refused = message.as_ref().is_some_and(|text| text.contains("is no tenant of its"));
+        assert_eq!(is_refused, !is_known, "{tenants} {name}: {message:?}");
+    }
+}
+
 #[test]
 fn braces_that_mean_nothing_and_tokens_for_anyone_are_noted() {
     for (issuer, expected) in [
@@ -239,7 +275,7 @@ fn auth_of_a_route_that_no_token_meets_is_refused() {
     let policy = with_auth(&issuer, "", &[claims]).unwrap();
     let Auth::Required(accepted) = &policy.routes[0].auth else { panic!("required") };
     let met = |claims: Value| {
-        accepted.claims.are_met_by(&Claims::parse(claims.to_string().as_bytes()).unwrap())
+        accepted.claims.unmet_by(&Claims::parse(claims.to_string().as_bytes()).unwrap()).is_none()
     };
     assert!(met(json!({ "azp": "app" })) && !met(json!({ "azp": "other" })) && !met(json!({})));
 }
