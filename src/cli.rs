@@ -79,8 +79,8 @@ pub enum Failure {
     Usage(String),
     /// Something that the output says already.
     Reported(Exit),
-    /// What programs want to tell from other failures.
-    Told(Exit, anyhow::Error),
+    /// An error that has an exit code of its own.
+    WithExit(Exit, anyhow::Error),
     /// Anything else.
     Other(anyhow::Error),
 }

@@ -23,7 +23,7 @@ fn main() -> ExitCode {
             ExitCode::from(Exit::BadConfiguration.code())
         }
         Err(Failure::Reported(exit)) => ExitCode::from(exit.code()),
-        Err(Failure::Told(exit, error)) => {
+        Err(Failure::WithExit(exit, error)) => {
             eprintln!("tollgate: {error:#}");
             ExitCode::from(exit.code())
         }

@@ -126,7 +126,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
 /// Why there are no answers, with the code to exit with.
 pub(super) fn failure(error: SimulationError) -> Failure {
     match error {
-        SimulationError::OutOfOrder { .. } => Failure::Told(Exit::OutOfOrder, error.into()),
+        SimulationError::OutOfOrder { .. } => Failure::WithExit(Exit::OutOfOrder, error.into()),
         error => Failure::Other(error.into()),
     }
 }

@@ -52,8 +52,8 @@ impl Question {
     }
 }
 
-/// What who asks is told once its certificate is no longer good. The connection ends with that,
-/// as one of a client does.
+/// The answer to a proxy or program whose certificate is no longer good. In HTTP/1.1 the connection
+/// ends with it, as one of a client does.
 fn refused(error: NotGood, is_call: bool) -> Response<Body> {
     let message = error.to_string();
     if is_call {

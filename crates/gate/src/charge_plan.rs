@@ -47,8 +47,8 @@ pub enum ChargeRole {
 impl<'p> PlannedLimit<'p> {
     /// A charge of so many units on a counter that `origin` may have made up.
     pub fn charge(&self, key: Key, cost: u32, origin: Origin) -> Charge<'p> {
-        let PlannedLimit { limit, allowance, cost: told, role } = self;
-        let later = match told.from_response_header {
+        let PlannedLimit { limit, allowance, cost: declared, role } = self;
+        let later = match declared.from_response_header {
             Some(_) => Later::Cost,
             None => Later::Nothing,
         };

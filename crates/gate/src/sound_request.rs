@@ -5,7 +5,7 @@ use tollgate_clock::Timestamp;
 use tollgate_identity::Client;
 use tollgate_policy::{Policies, Policy};
 use tollgate_response::Rejection;
-use tollgate_upstream::{IdentityAlias, check_identity_aliases};
+use tollgate_upstream::{IdentityAlias, Unaliased, check_identity_aliases};
 use tollgate_wire::{forward_auth::Asker, method_override::check_undropped};
 
 use super::{forward::Inbound, head::Head};
@@ -63,5 +63,9 @@ fn check_aliases(
     // All upstreams of a policy have the same. Without a policy nothing is forwarded.
     let upstream = policy.and_then(|policy| policy.upstreams.first());
     let Some(upstream) = upstream else { return Ok(()) };
-    check_identity_aliases(headers, &upstream.own_headers, asker == Asker::Envoy)
+    let of = match asker {
+        Asker::Envoy => Unaliased::OfIdentity,
+        Asker::Forward | Asker::Nginx => Unaliased::AllThatEndHere,
+    };
+    check_identity_aliases(headers, &upstream.own_headers, of)
 }

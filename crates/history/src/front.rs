@@ -72,7 +72,7 @@ impl<'l> Front<'l> {
         let (peer, behind) = rest.split_once(' ')?;
         let is_peer = address(peer).is_some();
         let (_ident, user) = if is_peer { behind } else { rest }.split_once(' ')?;
-        let found = list.split(',').map(str::trim).find(|word| address(word).is_some());
+        let found = first_address(list);
         let client = found.or(is_peer.then_some(peer))?;
         Some(Front { host, client, is_forwarded: found.is_some(), user })
     }
@@ -82,7 +82,8 @@ impl<'l> Front<'l> {
 /// behind it, or if it has quotes.
 fn list(text: &str) -> Option<(&str, &str)> {
     if let Some(rest) = text.strip_prefix('"') {
-        return rest.split_once("\" ").filter(|(list, _)| is_list(list));
+        // A client may have sent anything.
+        return rest.split_once("\" ");
     }
     let mut end = 0;
     loop {
@@ -95,6 +96,11 @@ fn list(text: &str) -> Option<(&str, &str)> {
         }
         end += 1;
     }
+}
+
+/// The first address of a list.
+pub(super) fn first_address(list: &str) -> Option<&str> {
+    list.split(',').map(str::trim).find(|word| address(word).is_some())
 }
 
 /// Whether these are addresses, or what proxies write for one that they do not know.
@@ -118,6 +124,8 @@ mod tests {
             ("a.example 203.0.113.7,10.0.0.1 10.2.1.185 - ann", "a.example 203.0.113.7* ann"),
             ("a.example 203.0.113.7 10.2.1.185 - ann", "a.example 203.0.113.7* ann"),
             ("a.example \"-\" 10.2.1.185 - ann", "a.example 10.2.1.185 ann"),
+            ("a.example \"x y, 203.0.113.7\" 10.2.1.185 - ann", "a.example 203.0.113.7* ann"),
+            ("a.example \"x\" 10.2.1.185 - ann", "a.example 10.2.1.185 ann"),
             ("a.example - 10.2.1.185 - ann", "a.example 10.2.1.185 ann"),
             ("\"unknown, 2001:db8::1\" 10.2.1.185 - ann", "- 2001:db8::1* ann"),
             ("203.0.113.7, 10.0.0.1 - ann", "- 203.0.113.7* ann"),

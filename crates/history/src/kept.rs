@@ -75,7 +75,7 @@ impl<'r> Kept<'r> {
     /// The request of a line.
     ///
     /// # Errors
-    /// If it is none that was written so.
+    /// If the line was not written by [`Kept::write`].
     pub(super) fn read(line: &'r [u8]) -> io::Result<Box<Record>> {
         let kept: Kept<'r> = serde_json::from_slice(line)?;
         let value = |text: Option<Cow<'r, str>>| HeaderValue::from_str(&text?).ok();

@@ -9,6 +9,7 @@ use super::{
     duration::{MILLIS, SECONDS, duration},
     escapes::unescape,
     fields::Fields,
+    front::first_address,
     instant::Instant,
     names::{Escapes, FORWARDED, Names, names},
     options::Asked,
@@ -42,8 +43,8 @@ pub(super) fn of_fields(
     asked: &Asked,
     repeated: &mut ValueCache,
 ) -> Result<Line, Fault> {
-    let told = Told { fields, columns: &asked.columns, format, names: names(format) };
-    let mut draft = told.draft()?;
+    let line = NamedLine { fields, columns: &asked.columns, format, names: names(format) };
+    let mut draft = line.draft()?;
     let own = |what: &str| asked.columns.get(what).and_then(|name| fields.value(name));
     draft.own = own_fields(own, repeated);
     draft.fields = fields.wanted(&asked.wanted);
@@ -75,15 +76,15 @@ pub(super) fn has_shape(format: Format, line: &str) -> bool {
     })
 }
 
-/// What a line says, by the columns that were named and the names of its format.
-struct Told<'f> {
+/// A line whose fields are found by the columns that were named, and the names of its format.
+struct NamedLine<'f> {
     fields: &'f Fields<'f>,
     columns: &'f Columns,
     format: Format,
     names: &'static Names,
 }
 
-impl<'f> Told<'f> {
+impl<'f> NamedLine<'f> {
     /// The value of the field that was named for this, or of the first of these names.
     fn value(&self, what: &str, names: &[&str]) -> Option<&'f str> {
         match self.columns.get(what) {
@@ -93,14 +94,14 @@ impl<'f> Told<'f> {
     }
 
     fn draft(&self) -> Result<Draft<'f>, Fault> {
-        let Told { fields, columns, names, .. } = *self;
+        let NamedLine { fields, columns, names, .. } = *self;
         let (written, is_end, between) = self.times()?;
         let forwarded = || fields.first(FORWARDED).and_then(forwarded_for);
         let mut draft = Draft {
             written: Some(written),
             is_end,
             took: between,
-            client: self.value("client", names.client).or_else(forwarded),
+            client: self.value("client", names.client).map(client).or_else(forwarded),
             host: self.value("host", names.host).map(Cow::Borrowed),
             status: self.value("status", names.status).and_then(status),
             user_agent: self.value("user_agent", names.user_agent).map(|text| {
@@ -129,7 +130,7 @@ impl<'f> Told<'f> {
 
     /// The time, whether it is the end, and the duration where both are known.
     fn times(&self) -> Result<(Instant, bool, Option<Duration>), Fault> {
-        let Told { columns, names, .. } = *self;
+        let NamedLine { columns, names, .. } = *self;
         // Who names only the end does not mean a start of a usual name.
         let has_start = columns.get("time").is_some() || columns.get("end").is_none();
         let start = self.value("time", names.starts).filter(|_| has_start);
@@ -157,9 +158,10 @@ impl<'f> Told<'f> {
 
     /// Fills in what was asked for.
     fn request(&self, draft: &mut Draft<'f>) -> Result<(), Fault> {
-        let Told { fields, columns, names, .. } = *self;
+        let NamedLine { fields, columns, names, .. } = *self;
+        let line = self.value("request", names.request_line);
         // Of fields with any name, nothing else is likelier.
-        let usual = (self.format == Format::Json).then_some("GET");
+        let usual = (self.format == Format::Json && line.is_none()).then_some("GET");
         let method = self.value("method", names.method).or(usual);
         let target = self.value("target", names.target);
         // The request line has the target as it came; nginx's `uri` is rewritten.
@@ -169,8 +171,14 @@ impl<'f> Told<'f> {
                 draft.target = with_query(target, self.value("query", names.query));
                 Ok(())
             }
-            None => match self.value("request", names.request_line) {
-                Some(line) => draft.read_request_line(line),
+            None => match line {
+                Some(line) => {
+                    draft.read_request_line(line)?;
+                    if let Some(target) = target.filter(|_| columns.get("target").is_some()) {
+                        draft.target = with_query(target, self.value("query", names.query));
+                    }
+                    Ok(())
+                }
                 None if names.request_line.iter().any(|name| fields.has(name)) => {
                     draft.read_request_line("-")
                 }
@@ -181,7 +189,7 @@ impl<'f> Told<'f> {
 
     /// Why it is unknown what was asked for.
     fn lacks(&self, method: Option<&str>) -> Fault {
-        let Told { columns, names, .. } = *self;
+        let NamedLine { columns, names, .. } = *self;
         let (what, known, names) = match (columns.get("request"), method) {
             (Some(request), _) => ("request line", Some(request), names.request_line),
             (None, None) => ("method", columns.get("method"), names.method),
@@ -193,6 +201,14 @@ impl<'f> Told<'f> {
              request, or the log lacks it: then log one of them"
         )
         .into()
+    }
+}
+
+/// The client that a field names: of a list of forwarded addresses, the first.
+fn client(text: &str) -> &str {
+    match text.contains(',') {
+        true => first_address(text).unwrap_or(text),
+        false => text,
     }
 }
 

@@ -27,7 +27,7 @@ type Rank = (Timestamp, u64);
 /// Whether the times of a log rise or fall from line to line.
 #[derive(Default)]
 pub(super) struct Trend {
-    latest: Timestamp,
+    previous: Timestamp,
     rises: u64,
     falls: u64,
 }
@@ -64,10 +64,10 @@ struct Piece {
 impl Trend {
     /// Takes the time of the next line; returns whether it is earlier.
     pub(super) fn see(&mut self, time: Timestamp) -> bool {
-        let is_earlier = time < self.latest;
+        let is_earlier = time < self.previous;
         self.falls += u64::from(is_earlier);
-        self.rises += u64::from(time > self.latest && self.latest > Timestamp::default());
-        self.latest = time;
+        self.rises += u64::from(time > self.previous && self.previous > Timestamp::default());
+        self.previous = time;
         is_earlier
     }
 

@@ -139,7 +139,7 @@ impl<'t> Unverified<'t> {
         }
     }
 
-    /// What was wrong with the key or the signature. A wrong signature is told of as an unknown key
+    /// What was wrong with the key or the signature. A wrong signature is reported as an unknown key
     /// is, so that both take the same time.
     fn refusal(&self, error: TokenError, keys: &KeySet) -> TokenRefusal {
         let Header { algorithm, kid, .. } = &self.header;

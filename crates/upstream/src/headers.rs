@@ -13,7 +13,7 @@ use smallvec::SmallVec;
 
 use self::names::Spelled;
 pub(super) use self::names::ends_here;
-pub use self::names::{FAMILIES_OF_PROXIES, NAMES_OF_PROXIES};
+pub use self::names::{FAMILIES_OF_PROXIES, NAMES_OF_PROXIES, Unaliased};
 use tollgate_identity::ForwardedField;
 use tollgate_policy::{OwnHeaders, is_reserved};
 
@@ -86,18 +86,18 @@ pub fn clean_request_of_envoy(headers: &mut HeaderMap, own: &OwnHeaders, peer_is
 }
 
 /// Whether a request that another proxy forwards has no field which servers take for one that says
-/// who the caller is: that proxy replaces fields of these very names only. One that cannot be told
-/// to take a field out may have none that servers take for any that ends here.
+/// who the caller is: that proxy replaces fields of these very names only. If it cannot take out
+/// what it is told to, there may be no alias of any other field that ends here, either.
 ///
 /// # Errors
 /// [`IdentityAlias`]; the request must not be forwarded then.
 pub fn check_identity_aliases(
     headers: &HeaderMap,
     own: &OwnHeaders,
-    takes_out: bool,
+    of: Unaliased,
 ) -> Result<(), IdentityAlias> {
     let is_own = |name: &str, spelled| is_identity_field(own, name, spelled);
-    match headers.keys().any(|name| is_alias(name.as_str(), !takes_out, is_own)) {
+    match headers.keys().any(|name| is_alias(name.as_str(), of, is_own)) {
         true => Err(IdentityAlias),
         false => Ok(()),
     }

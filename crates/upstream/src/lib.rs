@@ -70,7 +70,7 @@ pub use self::{
     group::{Choice, Group, Load, Member},
     headers::{
         ConnectionNamesProtectedField, FAMILIES_OF_PROXIES, Forwarding, IdentityAlias,
-        NAMES_OF_PROXIES, check_connection, check_identity_aliases, clean_request,
+        NAMES_OF_PROXIES, Unaliased, check_connection, check_identity_aliases, clean_request,
         clean_request_of_envoy, clean_response,
     },
     http1::ChunkError,

@@ -166,9 +166,8 @@ impl<'c> Tree<'c> {
         above: &[Entry<'c>],
         rules: &mut Vec<Rule<'c>>,
     ) -> Result<(), TooManyEntries> {
-        let mut ordered = self.ordered(nodes);
-        while !ordered.is_empty() {
-            let (entry, node) = ordered.remove(0);
+        let ordered = self.ordered(nodes);
+        for (at, &(entry, node)) in ordered.iter().enumerate() {
             self.visits += 1;
             if self.visits > MAX_VISITS {
                 return Err(TooManyEntries);
@@ -185,7 +184,8 @@ impl<'c> Tree<'c> {
             rules.extend(self.rule(&node.value, &path));
             self.collect(&node.value.descriptors, &path, rules)?;
             // What another node of the same key has is not found from here.
-            for (_, other) in ordered.iter().filter(|(other, _)| may_be_both(*other, entry)) {
+            let behind = ordered.iter().skip(at + 1);
+            for (_, other) in behind.filter(|(other, _)| may_be_both(*other, entry)) {
                 let mut hidden = Vec::new();
                 let noted = self.left_out.len();
                 self.collect(std::slice::from_ref(*other), above, &mut hidden)?;
@@ -348,7 +348,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_counterpart_is_left_out_and_told() {
+    fn what_has_no_counterpart_is_left_out_and_reported() {
         let (lines, left_out) = imported(
             "domain: d\ndescriptors:\n\
              - { key: \"k*\", rate_limit: { unit: day, requests_per_unit: 1 } }\n\

@@ -25,8 +25,15 @@ pub(super) fn documents(name: &str, text: &str) -> Result<Vec<Document>, Vec<Pro
                     }
                 }
             }
-            _ => found.push(document),
+            // Others are often in the same file.
+            Some(_) => {}
+            None => found.push(document),
         }
+    }
+    if found.is_empty() {
+        let message = "it holds neither descriptors nor a ConfigMap with some";
+        let help = "give the file that has the descriptors";
+        return Err(vec![Problem::whole_file(name, message, help)]);
     }
     Ok(found)
 }
@@ -103,6 +110,7 @@ mod tests {
             (format!("---\n{CONFIGURATION}---\n# Nothing.\n"), &["f.yaml"]),
             (format!("{CONFIGURATION}---\n{map}"), &["f.yaml", "f.yaml, data.a.yaml"]),
             (format!("kind: List\nitems:\n{item}\n"), &["f.yaml, data.a.yaml"]),
+            (format!("{map}---\nkind: Deployment\nspec: {{}}\n"), &["f.yaml, data.a.yaml"]),
         ] {
             assert_eq!(names(&text).unwrap(), expected, "{text}");
         }
@@ -112,6 +120,9 @@ mod tests {
     fn problems_name_the_line_of_the_file() {
         let problems = names(&format!("{CONFIGURATION}---\ndomain: [\n")).unwrap_err();
         assert!(problems[0].place().starts_with("f.yaml:4"), "{}", problems[0].place());
+        for nothing in ["kind: Deployment\n", "kind: List\nitems: []\n"] {
+            assert!(names(nothing).unwrap_err()[0].message().contains("neither descriptors"));
+        }
         let problems = names("kind: ConfigMap\ndata: { a: b }\n").unwrap_err();
         assert_eq!(problems[0].place(), "f.yaml:1:1");
         assert!(problems[0].message().contains("`domain`"));

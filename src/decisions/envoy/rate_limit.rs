@@ -13,7 +13,7 @@ use tollgate_gate::{
     rate_limit_fields,
     tally::{DecidedCharge, Tally},
 };
-use tollgate_limit::{Charge, Outcome, Standing, Verdict};
+use tollgate_limit::{Charge, DecidedBy, Later, Outcome, Stance, Standing, Verdict};
 use tollgate_policy::{HeaderFamily, HeaderProfile, Policy};
 use tollgate_response::{Account, Body, GrpcCode, Rejection, call_error, call_response};
 use tollgate_store::{Adjustment, StoreError};
@@ -184,27 +184,36 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> Rat
     RateLimitAnswer { account: call.end(status), answer }
 }
 
-/// Takes hits that have happened where the counter of another charge finds no room: each that has
-/// room itself.
-async fn take_alone(
+/// Takes hits that have happened where the counter of another charge finds no room: those whose own
+/// counter has it.
+async fn take_alone<'p>(
     head: &CallHead<'_, '_>,
     policy: &Policy,
-    plan: &ChargePlan<'_>,
+    plan: &ChargePlan<'p>,
     afterwards: &[(usize, Afterwards)],
 ) {
     let (store, now) = (head.gate.store(), head.arrival.now);
-    for (at, later) in afterwards {
-        let planned = plan.limits.get(*at).zip(plan.charges.get(*at));
-        let (Some((planned, charge)), Afterwards::Take(units @ 1..)) = (planned, later) else {
-            continue;
-        };
-        let charge = Charge { cost: 0, ..*charge };
-        let Ok(decision) = store.charge(&[charge], now).await else { continue };
-        for outcome in &decision.outcomes {
-            let charge = Charge { cost: *units, ..charge };
-            store.settle(&charge, outcome, Adjustment::Take, now);
-            head.count_adjustment(policy, planned.limit, Adjustment::Take, *units);
+    let due = afterwards.iter().filter_map(|(at, later)| match later {
+        Afterwards::Take(units @ 1..) => {
+            Some((plan.limits.get(*at)?, plan.charges.get(*at)?, units))
         }
+        Afterwards::Take(0) | Afterwards::GiveBack(_) => None,
+    });
+    // One without room is left out, and denies none of the others.
+    let alone = |charge: &Charge<'p>| Charge {
+        cost: 0,
+        stance: Stance::Observe,
+        later: Later::Cost,
+        ..*charge
+    };
+    let charges: Vec<Charge<'p>> = due.clone().map(|(_, charge, _)| alone(charge)).collect();
+    let Ok(decision) = store.charge(&charges, now).await else { return };
+    for ((planned, charge, units), outcome) in due.zip(&decision.outcomes) {
+        if outcome.decided_by == DecidedBy::NoStore {
+            continue;
+        }
+        store.settle(&Charge { cost: *units, ..*charge }, outcome, Adjustment::Take, now);
+        head.count_adjustment(policy, planned.limit, Adjustment::Take, *units);
     }
 }
 

@@ -454,7 +454,7 @@ fn resets_of_programs_are_logged_with_who_asked_and_why() {
 
 /// As 429 over HTTP: others are served, and trying again at once is of no use.
 #[test]
-fn program_that_has_too_many_keys_is_told_so_and_not_that_nothing_answers() {
+fn program_with_too_many_keys_gets_limited_and_not_unavailable() {
     let folder = named(
         "decisions: [{ address: 127.0.0.1:0, protocol: redis }]\n\
          store: { unverified_keys: { per_address: 1 } }",

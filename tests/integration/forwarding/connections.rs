@@ -268,12 +268,18 @@ fn interim_responses_are_changed_as_the_route_says() {
         exchange.answer_ok();
     });
     let policy = Policy::before(&upstream).routes(&[
+        "{ match: { path: /own/** }, limits: [] }",
         "{ match: { path: /** }, limits: [], response_headers: { remove: [x-inside], set: { x-by: us } } }",
     ]);
     let proxy = Proxy::start(&policy);
     let mut client = proxy.connect();
     client.write(get("/").to_bytes());
     let interim = client.read_head();
-    interim.assert_status(103).assert_field("link", "</a.css>").assert_no_field("x-inside");
+    interim.assert_status(103).assert_field("link", "</a.css>").assert_field("x-by", "us");
+    interim.assert_no_field("x-inside");
     client.read().assert_status(200).assert_field("x-by", "us");
+    client.write(get("/own/").to_bytes());
+    let interim = client.read_head();
+    interim.assert_status(103).assert_field("x-inside", "a").assert_no_field("x-by");
+    client.read().assert_status(200).assert_no_field("x-by");
 }

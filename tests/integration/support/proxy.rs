@@ -75,7 +75,8 @@ impl Log {
         let (bytes, written) = &*self.0;
         let is_not_yet = |bytes: &mut Vec<u8>| !is_wanted(&String::from_utf8_lossy(bytes));
         let guard = bytes.lock().unwrap();
-        let (_guard, waited) = written.wait_timeout_while(guard, PATIENCE, is_not_yet).unwrap();
+        let (guard, waited) = written.wait_timeout_while(guard, PATIENCE, is_not_yet).unwrap();
+        drop(guard);
         assert!(!waited.timed_out(), "the log does not contain what was waited for");
     }
 }

@@ -311,7 +311,15 @@ fn fields_of_json_are_mapped() {
     let outcome = Logs::of(caddy).columns(&[("client", "request.headers.X-Real-Ip")]).read();
     assert_eq!(outcome.shown(), ["2022-03-09T21:30:01.000Z 192.0.2.9 GET a / 200 [-]"]);
     assert_eq!(outcome.format(), Some(Format::Caddy));
-    // A name that is not there is told.
+    let list = r#"{"time":"2026-11-21T08:41:00Z","xff":"-, 192.0.2.9,+10.0.0.1","path":"/a","request":"POST /b HTTP/1.1"}"#;
+    for (columns, expected) in [
+        (&[("client", "xff")][..], "192.0.2.9 POST - /b"),
+        (&[("client", "xff"), ("target", "path")], "192.0.2.9 POST - /a"),
+    ] {
+        let outcome = Logs::of(list).columns(columns).read();
+        assert_eq!(outcome.shown(), [format!("2026-11-21T08:41:00.000Z {expected} - [-]")]);
+    }
+    // A missing field is named in the fault.
     let outcome = Logs::of(r#"{"a":1}"#).columns(&[("time", "when")]).read();
     assert!(outcome.reasons()[0].1.contains("none of the fields when"), "{:?}", outcome.reasons());
 }
@@ -345,7 +353,7 @@ fn a_time_in_two_columns_and_a_query_apart_are_put_together() {
 }
 
 #[test]
-fn a_column_for_what_none_can_have_is_told() {
+fn unknown_column_is_an_error() {
     let error = Logs::of("time,path\n1,/a\n").columns(&[("when", "time")]).error();
     assert!(error.contains("--column when") && error.contains("duration_ms"), "{error}");
 }

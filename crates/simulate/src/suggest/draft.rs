@@ -80,6 +80,12 @@ impl Draft {
         }
         writeln!(text, "\nroutes:")?;
         let auth = if self.callers.has_named() { "optional" } else { "none" };
+        if !self.free.is_empty() {
+            writeln!(
+                text,
+                "  # By their paths, these are health checks and files that never change."
+            )?;
+        }
         for template in &self.free {
             let pattern = yaml_text(&template.pattern);
             writeln!(text, "  - {{ match: {{ path: {pattern} }}, auth: {auth}, limits: [] }}")?;

@@ -293,7 +293,7 @@ fn what_needs_no_limit_gets_none() {
 }
 
 #[test]
-fn a_route_of_one_item_is_told_from_that_of_all() {
+fn route_of_one_item_and_route_of_all_have_different_names() {
     let items: Vec<String> = (0..40).map(|item| format!("/items/{item}")).collect();
     let mut paths: Vec<&str> = items.iter().map(String::as_str).collect();
     paths.extend(["/items"; 20]);

@@ -67,7 +67,7 @@ pub(super) fn name_of(template: &Template, taken: &[String]) -> String {
     }
     let is_taken = |name: &str| taken.iter().any(|other| collide(name, other));
     // Of `/items` and `/items/{a}`, the second is about one of the first.
-    if is_taken(&name) && template.pattern.contains('{') && !is_taken(&format!("{name}-one")) {
+    if is_taken(&name) && template.pattern.ends_with('}') && !is_taken(&format!("{name}-one")) {
         name += "-one";
     }
     let mut number = 1;

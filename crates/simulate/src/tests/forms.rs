@@ -37,7 +37,8 @@ type Columns = &'static [(&'static str, &'static str)];
 /// When the first hour begins: 2026-11-20T10:00:00Z.
 const BEGUN: u64 = 1_795_168_800_000;
 
-/// Requests of an hour, in order. None is so near to a window's edge that whole seconds move it.
+/// Requests of an hour, in order. All are so far from the edge of a
+/// window that rounding to seconds moves none into another.
 fn requests() -> Vec<Request> {
     let mut requests = Vec::new();
     for at in 0..300_u64 {
@@ -263,10 +264,10 @@ fn each_form_of_log_has_the_same_answer() {
         let report = judge(&log, columns);
         let outcome = &report.outcome;
         let found = (outcome.requests, outcome.denied, outcome.callers);
-        let first = log.lines().last().unwrap_or_default();
-        assert_eq!(report.read.files[0].format, format.to_string(), "{first}");
-        assert_eq!(report.read.bad, 0, "{first}: {:?}", report.read.bad_lines);
-        assert_eq!(found, (300, 80, 29), "{first}");
+        let sample = log.lines().last().unwrap_or_default();
+        assert_eq!(report.read.files[0].format, format.to_string(), "{sample}");
+        assert_eq!(report.read.bad, 0, "{sample}: {:?}", report.read.bad_lines);
+        assert_eq!(found, (300, 80, 29), "{sample}");
     }
 }
 
@@ -303,7 +304,7 @@ fn suggest_from(log: &str) -> String {
 }
 
 #[test]
-fn a_few_late_requests_are_told_on_top_of_a_suggestion() {
+fn suggestion_begins_with_a_warning_of_late_requests() {
     let lines: Vec<String> = requests().iter().map(|it| combined(it) + "\n").collect();
     let text = suggest_from(&(lines.concat() + &lines[0]));
     assert!(text.starts_with("# - WARNING: 1 of the requests are out of order"), "{text}");

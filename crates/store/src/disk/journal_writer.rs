@@ -5,7 +5,7 @@
 //! it is, until the next one was made ahead.
 //!
 //! The thread that syncs makes the next journal only once all of the one before the present is
-//! synced: what was not synced when the power failed is in the last two of them
+//! synced, or that has failed: what else was not synced when the power failed is in the last two
 //! ([`LiveJournals::may_be_unsynced`](super::live::LiveJournals::may_be_unsynced)).
 
 use std::{
@@ -40,8 +40,8 @@ pub(super) struct JournalWriter {
     syncs: Sender<SyncJob>,
     /// The journal that is written; none: it could not be begun yet, or the folder is closed.
     present: Option<Journal>,
-    /// The journal that was made ahead.
-    next: Option<Journal>,
+    /// The journal that was made ahead; or why the last one was not.
+    next: Result<Option<Journal>, String>,
     /// Whether the next one was asked for, and there was no answer yet.
     is_next_asked: bool,
     /// How often the folder was opened.
@@ -68,7 +68,7 @@ impl JournalWriter {
             disk,
             syncs,
             present,
-            next: None,
+            next: Ok(None),
             is_next_asked: false,
             opened_times: 0,
             is_unsynced: false,
@@ -93,19 +93,15 @@ impl JournalWriter {
     /// [`NotWritten`].
     pub(super) fn append(&mut self, opened: &OpenFolder, bytes: &[u8]) -> Result<(), NotWritten> {
         let folder = &opened.folder.path;
-        let failed =
-            |file: PathBuf| move |error: io::Error| NotWritten::Failed(file, error.to_string());
-        if self.present.is_none() {
-            // Nothing can be written before there is one.
-            let begun = self.next.take().map_or_else(|| opened.journals.begin(), Ok);
-            self.present = Some(begun.map_err(failed(folder.clone()))?);
-        }
         let Some(journal) = &mut self.present else { return Err(NotWritten::Waits) };
-        let is_full = is_long(&self.disk, journal, MOST_TIMES);
-        if is_full {
-            return Err(NotWritten::Waits);
+        if is_long(&self.disk, journal, MOST_TIMES) {
+            return Err(match &self.next {
+                Ok(_) => NotWritten::Waits,
+                Err(error) => NotWritten::Failed(folder.clone(), error.clone()),
+            });
         }
-        journal.append(bytes).map_err(failed(path_of(folder, journal.id)))?;
+        let file = path_of(folder, journal.id);
+        journal.append(bytes).map_err(|error| NotWritten::Failed(file, error.to_string()))?;
         opened.journals.note_size(journal.id, journal.complete);
         self.is_unsynced = true;
         Ok(())
@@ -130,12 +126,28 @@ impl JournalWriter {
 
     /// Begins the next journal when the present one is long, or a sync of it has failed: what is in
     /// it becomes a table, and then it is of no use. Returns what [`begin_next`](Self::begin_next)
-    /// does.
-    pub(super) fn begin_next_if_due(&mut self) -> Option<u64> {
-        let journal = self.present.as_ref()?;
+    /// does. If there is none yet, nothing can be written before one is begun.
+    ///
+    /// # Errors
+    /// It cannot be begun.
+    pub(super) fn begin_next_if_due(
+        &mut self,
+        opened: &OpenFolder,
+    ) -> Result<Option<u64>, NotWritten> {
+        let Some(journal) = &self.present else {
+            let begun = self.take_next().map_or_else(|| opened.journals.begin(), Ok);
+            let failed = |error: io::Error| {
+                NotWritten::Failed(opened.folder.path.clone(), error.to_string())
+            };
+            return Ok(Some(self.present.insert(begun.map_err(failed)?).id));
+        };
         let is_lost = journal.id < self.disk.lost_before.load(Ordering::SeqCst);
         let is_due = is_lost || is_long(&self.disk, journal, 1);
-        is_due.then(|| self.begin_next()).flatten()
+        Ok(is_due.then(|| self.begin_next()).flatten())
+    }
+
+    fn take_next(&mut self) -> Option<Journal> {
+        self.next.as_mut().ok().and_then(Option::take)
     }
 
     /// Begins the next journal, and returns its number: what was written before it is to become
@@ -145,7 +157,7 @@ impl JournalWriter {
             // No flush that was written asks for this one.
             self.have_synced(0, Instant::now(), None);
         }
-        let next = self.next.take();
+        let next = self.take_next();
         self.ask_for_next();
         next.map(|next| self.present.insert(next).id)
     }
@@ -167,26 +179,27 @@ impl JournalWriter {
 
     /// Has the next journal made ahead.
     fn ask_for_next(&mut self) {
-        if self.next.is_none() && !std::mem::replace(&mut self.is_next_asked, true) {
+        if !matches!(self.next, Ok(Some(_))) && !std::mem::replace(&mut self.is_next_asked, true) {
             let _ = self.syncs.send(SyncJob::Journal(self.opened_times));
         }
     }
 
-    /// Takes the journal that was made ahead, in the folder that was opened this many times; none:
-    /// it could not be made, and is asked for again when it is needed.
+    /// Takes the journal that was made ahead, in the folder that was opened this many times, or why
+    /// it was not: it is asked for again when it is needed. None: the folder is closed.
     ///
     /// What was made in a folder that was given up since is no more of use. Nor is one that another
     /// overtook: journals are read in the order of their numbers. It is empty, and removed with
     /// those before the next one.
-    pub(super) fn take_made(&mut self, opened_times: u64, journal: Option<Journal>) {
+    pub(super) fn take_made(&mut self, opened_times: u64, made: Result<Option<Journal>, String>) {
         if opened_times != self.opened_times {
             return;
         }
         self.is_next_asked = false;
         let is_opened = self.disk.opened.load().is_some();
         let is_later = |next: &Journal| self.present.as_ref().is_none_or(|own| own.id < next.id);
-        if let Some(journal) = journal.filter(|next| is_opened && is_later(next)) {
-            self.next = Some(journal);
+        match made.map(|journal| journal.filter(|next| is_opened && is_later(next))) {
+            Ok(None) => {}
+            made => self.next = made,
         }
     }
 
@@ -199,7 +212,7 @@ impl JournalWriter {
 
     /// Writes no more: the folder is closed. Returns when all is synced, or that has failed.
     pub(super) fn close(&mut self) {
-        self.next = None;
+        self.next = Ok(None);
         let Some(journal) = self.present.take() else { return };
         let (done, is_done) = mpsc::channel();
         let journal = Some(self.written(&journal));

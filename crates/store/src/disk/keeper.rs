@@ -157,9 +157,7 @@ impl Keeper {
                 }
             }
             Order::Surveyed(found) => self.take_survey(store, found),
-            Order::NextJournal(opened_times, journal) => {
-                self.writer.take_made(opened_times, journal);
-            }
+            Order::NextJournal(opened_times, made) => self.writer.take_made(opened_times, made),
             Order::Compact(done) => {
                 self.settle(store);
                 if self.disk.opened.load().is_some() {
@@ -282,7 +280,7 @@ impl Keeper {
         let opened = self.disk.opened.load_full().ok_or(NotWritten::Waits)?;
         self.take_all_applied(store);
         self.check_tables(&opened)?;
-        let begun = self.writer.begin_next_if_due();
+        let begun = self.writer.begin_next_if_due(&opened)?;
         self.end_part(begun);
         let mut first = 0;
         for part in 0..DiskStore::PARTS {

@@ -80,7 +80,7 @@ impl LiveJournals {
 
     /// Whether a journal may lack what was not synced when the power failed: that of which the next
     /// one was made, and, until there is one, that before it. When the next one was made, all of
-    /// the one before the present was synced.
+    /// the one before the present was synced, or its sync had failed, which is reported.
     pub(super) fn may_be_unsynced(&self, id: u64) -> bool {
         id + 2 >= self.live.lock().end
     }

@@ -21,9 +21,9 @@ pub(super) enum Order {
     Resume(Sender<()>),
     /// Merge all tables.
     Compact(Sender<Result<(), String>>),
-    /// The next journal was made ahead, in the folder that was opened this many times; none: it
-    /// cannot be made.
-    NextJournal(u64, Option<Journal>),
+    /// The next journal was made ahead, in the folder that was opened this many times, or why it
+    /// cannot be made; none: the folder is closed.
+    NextJournal(u64, Result<Option<Journal>, String>),
     /// A survey begins: what is new from now on is not in it.
     SurveyBegins,
     /// The survey has ended.

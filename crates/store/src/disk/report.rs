@@ -128,7 +128,7 @@ impl Disk {
     /// What is known of the disk now.
     pub fn report(&self) -> DiskReport {
         let opened = self.opened.load_full();
-        // Whoever asks the tables themselves waits as long as they are registered on a slow disk.
+        // Asking the tables themselves would wait while they are registered on a slow disk.
         let size = opened.as_ref().map(|_| *self.size.lock()).unwrap_or_default();
         let survey = *self.survey.lock();
         let counts = &self.counts;

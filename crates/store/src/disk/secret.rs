@@ -15,7 +15,7 @@ pub(super) struct WantedSecret(Mutex<Wanted>);
 struct Wanted {
     secret: Option<[u8; 16]>,
     /// Whether a thread writes, and looks for a later one before it ends.
-    is_written: bool,
+    has_writer: bool,
 }
 
 impl WantedSecret {
@@ -27,7 +27,7 @@ impl WantedSecret {
     ) -> Option<thread::JoinHandle<()>> {
         let mut own = wanted.0.lock();
         own.secret = Some(secret);
-        if std::mem::replace(&mut own.is_written, true) {
+        if std::mem::replace(&mut own.has_writer, true) {
             return None;
         }
         let of = Arc::clone(wanted);
@@ -39,7 +39,7 @@ impl WantedSecret {
             }
         };
         let begun = thread::Builder::new().name("disk-secret".to_owned()).spawn(write);
-        own.is_written = begun.is_ok();
+        own.has_writer = begun.is_ok();
         begun.inspect_err(|error| tracing::error!(%error, "the key secret is not written")).ok()
     }
 
@@ -47,7 +47,7 @@ impl WantedSecret {
     fn next(&self) -> Option<[u8; 16]> {
         let mut own = self.0.lock();
         let secret = own.secret.take();
-        own.is_written = secret.is_some();
+        own.has_writer = secret.is_some();
         secret
     }
 }

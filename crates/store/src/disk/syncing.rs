@@ -96,9 +96,10 @@ fn sync(disk: &Disk, flushed: &Flushed) {
 
 fn make_journal(disk: &Disk, opened_times: u64, orders: &Sender<Order>) {
     let made = disk.opened.load_full().map(|opened| opened.journals.begin()).transpose();
-    let made = made.inspect_err(|error| {
+    let made = made.map_err(|error| {
         // It is tried again when it is needed.
         tracing::warn!(%error, "the next journal cannot be made ahead");
+        error.to_string()
     });
-    let _ = orders.send(Order::NextJournal(opened_times, made.ok().flatten()));
+    let _ = orders.send(Order::NextJournal(opened_times, made));
 }

@@ -122,17 +122,20 @@ impl Resets {
         self.read.lock().is_some_and(|at| at.elapsed() < MAX_READ_AGE)
     }
 
-    /// Replaces the list of a partition, and returns what other processes have reset since it was
-    /// last read, the latest last.
+    /// Whether this process has made a reset.
+    fn is_own(&self, reset: &ListedReset) -> bool {
+        (reset.by ^ self.name) >> NUMBER_BITS == 0
+    }
+
+    /// Replaces the list of a partition, and returns what was reset since it was last read, the
+    /// latest last; also by this process, whose resets may be later than those of others.
     fn news(&self, at: (usize, Partition), list: ResetList) -> Vec<ListedReset> {
         let mut known = self.known.lock();
         let before = known.entry((at.0, at.1.index())).or_default();
         let is_new = |(entry, listed): &(&Vec<u8>, &f64)| before.get(*entry) != Some(*listed);
         let mut new: Vec<_> = list.iter().filter(is_new).collect();
         new.sort_by(|one, other| one.1.total_cmp(other.1));
-        let is_own = |listed: &ListedReset| (listed.by ^ self.name) >> NUMBER_BITS == 0;
-        let new = new.into_iter().filter_map(|(entry, _)| ListedReset::decode(entry));
-        let new = new.filter(|listed| !is_own(listed)).collect();
+        let new = new.into_iter().filter_map(|(entry, _)| ListedReset::decode(entry)).collect();
         *before = list;
         new
     }
@@ -207,11 +210,13 @@ impl Store {
                 Ok(lists) => {
                     for (partition, list) in lists {
                         let news = resets.news((number, partition), list);
-                        if !news.is_empty() {
-                            let keys: Vec<Key> = news.iter().map(|listed| listed.key).collect();
+                        // Of its own ones nothing is remembered since it made them.
+                        let others = news.iter().filter(|listed| !resets.is_own(listed));
+                        let keys: Vec<Key> = others.map(|listed| listed.key).collect();
+                        if !keys.is_empty() {
                             self.stores.forget(&keys);
-                            resets.note(&news);
                         }
+                        resets.note(&news);
                     }
                     *resets.read.lock() = Some(begun);
                 }
@@ -244,22 +249,29 @@ mod tests {
     }
 
     #[test]
-    fn only_resets_by_others_that_were_not_read_before_are_news() {
+    fn resets_that_were_not_read_before_are_news() {
         let resets = Resets::new(OWN);
         let list = |entries: &[(ListedReset, f64)]| {
             entries.iter().map(|(reset, at)| (reset.encode().to_vec(), *at)).collect()
         };
         let [first, second] = [0, 1].map(Partition::at);
         let other = listed(1, 8 << NUMBER_BITS);
-        let all = [(other, 100.0), (listed(2, OWN | 3), 100.0)];
-        assert_eq!(resets.news((0, first), list(&all)), [other]);
+        let all = [(other, 100.0), (listed(2, OWN | 3), 101.0)];
+        let found = resets.news((0, first), list(&all));
+        assert_eq!(found, all.map(|(reset, _)| reset));
+        assert_eq!([0, 1].map(|at| resets.is_own(&found[at])), [false, true]);
         assert_eq!(resets.news((0, first), list(&all)), []);
-        assert_eq!(resets.news((0, second), list(&all)), [other], "another server's list");
+        assert_eq!(resets.news((0, second), list(&all)), found, "another server's list");
         // The clock of the server that is primary now may be behind.
         assert_eq!(resets.news((0, first), list(&[(other, 90.0)])), [other], "once more");
         let both = [(listed(1, 9 << NUMBER_BITS), 80.0), (listed(1, 8 << NUMBER_BITS), 70.0)];
         resets.note(&resets.news((0, first), list(&both)));
         assert_eq!(resets.latest(both[0].0.key.entry), Some(9 << NUMBER_BITS), "the latest");
+        // An earlier one of another proxy that is heard of later.
+        let both = [(listed(3, OWN | 1), 80.0), (listed(3, 8 << NUMBER_BITS), 70.0)];
+        resets.note(&[both[0].0]);
+        resets.note(&resets.news((0, first), list(&both)));
+        assert_eq!(resets.latest(both[0].0.key.entry), Some(OWN | 1), "its own is the latest");
         assert_eq!(resets.news((0, first), HashMap::from([(vec![1, 2], 3.0)])), []);
     }
 }

@@ -65,18 +65,27 @@ pub(crate) fn ends_at_envoy(
     }
 }
 
-/// Whether servers that make a variable of its name take a client's field for one in which a proxy
-/// names the caller, or its address; or, `anywhere`, for any that ends here.
+/// Fields of which a request that another proxy forwards may have no alias: one that servers which
+/// make variables of names take for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unaliased {
+    /// Those in which a proxy names the caller, or its address.
+    OfIdentity,
+    /// Those, and all that no client's request brings to a server.
+    AllThatEndHere,
+}
+
+/// Whether servers that make a variable of its name take a client's field for one of these.
 pub(crate) fn is_alias(
     name: &str,
-    anywhere: bool,
+    of: Unaliased,
     is_identity_field: impl Fn(&str, Spelled) -> bool,
 ) -> bool {
     let is_own = |name: &str| {
         is_reserved(name)
             || name.starts_with("x-forwarded-")
             || is_identity_field(name, Spelled::Alike)
-            || anywhere && is_dropped(name, None)
+            || of == Unaliased::AllThatEndHere && is_dropped(name, None)
     };
     match variable(name) {
         Variable::Plain => false,

@@ -1,9 +1,9 @@
-//! What the log is told of a refused token, besides why.
+//! What is logged of a refused token, besides why.
 
 use super::*;
 use crate::claim_rules::RequiredClaim;
 
-fn told(issuer: &Issuer, token: &str) -> String {
+fn logged(issuer: &Issuer, token: &str) -> String {
     check(token.as_bytes(), std::slice::from_ref(issuer), NOW).unwrap_err().to_string()
 }
 
@@ -43,17 +43,17 @@ fn log_says_what_was_expected_of_a_token_and_found() {
         ),
     ] {
         let token = fixture.token(HEADER, &payload_with(members));
-        assert_eq!(told(&issuer, &token), expected, "{members}");
+        assert_eq!(logged(&issuer, &token), expected, "{members}");
     }
     let other = fixture.token(HEADER, r#"{"iss":"https://id.example.com","exp":1700000300}"#);
     assert_eq!(
-        told(&issuer, &other),
+        logged(&issuer, &other),
         "token issuer is unknown: expected \"https://id.example.com/\" at this place, \
          found \"https://id.example.com\""
     );
     issuer.types = vec!["at+jwt".into()];
     assert_eq!(
-        told(&issuer, &fixture.token(HEADER, PAYLOAD)),
+        logged(&issuer, &fixture.token(HEADER, PAYLOAD)),
         "token type is not accepted from this issuer: expected \"at+jwt\", found none"
     );
 }
@@ -68,11 +68,11 @@ fn log_says_which_key_a_token_names_and_which_are_known() {
     ] {
         let expected =
             format!("token {why}: EdDSA with kid {kid}, the issuer's keys have kid \"k1\"");
-        assert_eq!(told(&fixture.issuer, &token), expected);
+        assert_eq!(logged(&fixture.issuer, &token), expected);
     }
     let header = r#"{"alg":"RS256","kid":"k1"}"#;
-    let told = told(&fixture.issuer, &fixture.token(header, PAYLOAD));
-    assert_eq!(told, "token algorithm is not allowed: RS256");
+    let line = logged(&fixture.issuer, &fixture.token(header, PAYLOAD));
+    assert_eq!(line, "token algorithm is not allowed: RS256");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn what_the_log_quotes_of_a_token_is_printable_and_bounded() {
     let fixture = Fixture::shared();
     let kid = format!("\\n\\u202e{}", "k".repeat(120));
     let token = fixture.token(&format!(r#"{{"alg":"EdDSA","kid":"{kid}"}}"#), PAYLOAD);
-    let told = told(&fixture.issuer, &token);
-    assert!(told.contains(&format!(r#""\n\u{{202e}}{}"..."#, "k".repeat(62))), "{told}");
-    assert!(told.len() < 300, "{told}");
+    let line = logged(&fixture.issuer, &token);
+    assert!(line.contains(&format!(r#""\n\u{{202e}}{}"..."#, "k".repeat(62))), "{line}");
+    assert!(line.len() < 300, "{line}");
 }

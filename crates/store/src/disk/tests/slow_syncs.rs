@@ -9,7 +9,7 @@ use std::{
 use super::*;
 use crate::disk::{
     Batch, Disk,
-    journal_writer::JournalWriter,
+    journal_writer::{JournalWriter, NotWritten},
     syncing::{self, Flushed, SyncJob, WrittenJournal},
     tree::MEMTABLE_BYTES,
 };
@@ -55,8 +55,9 @@ fn journal_that_becomes_too_long_is_synced_by_the_thread_that_syncs() {
     let mut writer = JournalWriter::new(Arc::clone(disk), jobs, Some(first));
     assert!(writer.append(&opened, b"frame").is_ok());
     disk.waiting_bytes.store(3 * MEMTABLE_BYTES, std::sync::atomic::Ordering::Relaxed);
+    let begun = |writer: &mut JournalWriter| writer.begin_next_if_due(&opened).ok().flatten();
 
-    assert_eq!(writer.begin_next_if_due(), None, "no other journal was made yet");
+    assert_eq!(begun(&mut writer), None, "no other journal was made yet");
     assert_eq!(journals(folder.path()).unwrap().last(), Some(&id), "it makes none itself");
     let is_whole = |sync: &Flushed| {
         let journal = sync.journal.as_ref().map(|journal| (journal.id, journal.complete));
@@ -69,8 +70,21 @@ fn journal_that_becomes_too_long_is_synced_by_the_thread_that_syncs() {
 
     let next = opened.journals.begin().unwrap();
     let next_id = next.id;
-    writer.take_made(0, Some(next));
-    assert_eq!(writer.begin_next_if_due(), Some(next_id));
+    writer.take_made(0, Ok(Some(next)));
+    assert_eq!(begun(&mut writer), Some(next_id));
+
+    // Until one is made, the present one goes on, and then it is said why nothing is written.
+    writer.take_made(0, Err("no inode".to_owned()));
+    assert!(writer.append(&opened, b"frame").is_ok());
+    disk.waiting_bytes.store(4 * MEMTABLE_BYTES, std::sync::atomic::Ordering::Relaxed);
+    let error = writer.append(&opened, b"frame");
+    assert!(matches!(error, Err(NotWritten::Failed(_, error)) if error == "no inode"));
+
+    // What was found in a folder becomes tables as soon as a journal can be begun.
+    let (jobs, _asked) = mpsc::channel();
+    let mut writer = JournalWriter::new(Arc::clone(disk), jobs, None);
+    let late = writer.begin_next_if_due(&opened);
+    assert!(matches!(late, Ok(Some(late)) if late > next_id));
     subject.close();
 }
 
