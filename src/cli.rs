@@ -17,6 +17,7 @@ mod reload;
 mod reset;
 mod run;
 mod schema;
+mod settings_file;
 mod simulate;
 mod status;
 mod store;

@@ -25,7 +25,7 @@ use tollgate_settings::{
 };
 use tollgate_yaml::Sources;
 
-use super::Failure;
+use super::{Failure, settings_file::SettingsFile};
 use crate::admin::Message;
 
 /// How long a call that needs little work may take in all.
@@ -35,11 +35,10 @@ const MAX_ANSWER_BYTES: usize = 16 << 20;
 /// Where to ask.
 #[derive(clap::Args)]
 pub(super) struct Where {
-    /// The settings that the proxy runs with: its admin listener is asked, with a token of the
-    /// files that they name
-    #[arg(long, value_name = "FILE", default_value = "config/tollgate.yaml")]
-    config: PathBuf,
-    /// Ask here instead, and do not read the settings; or at unix:PATH
+    #[command(flatten)]
+    pub(super) settings: SettingsFile,
+    /// Ask here, or at unix:PATH, instead of the settings' admin listener: they are read only if
+    /// --config names them, for the token
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
     #[command(flatten)]
@@ -66,11 +65,6 @@ pub(super) struct Target {
 const TOKEN_FILE_VARIABLE: &str = "TOLLGATE_ADMIN_TOKEN_FILE";
 
 impl Where {
-    /// The settings that the proxy runs with.
-    pub(super) fn config(&self) -> &Path {
-        &self.config
-    }
-
     /// Whether the admin listener is named, so that the settings are not read.
     pub(super) fn names_admin(&self) -> bool {
         self.admin.is_some()
@@ -79,9 +73,9 @@ impl Where {
     /// The listener, with a token that allows `permission`, if there is one.
     pub(super) fn target(&self, permission: Permission) -> Result<Target, Failure> {
         if let Some(address) = &self.admin {
-            return Ok(Target::at(address, &self.token)?);
+            return Target::at(address, &self.token, &self.settings, permission);
         }
-        let place = admin_of(&self.config)?;
+        let place = admin_of(&self.settings.find()?)?;
         let token = match self.token.read()? {
             Some(token) => Some(token),
             None => token_of(&place, permission)?,
@@ -108,13 +102,25 @@ impl TokenFile {
 }
 
 impl Target {
-    /// The listener at `HOST:PORT` or `unix:PATH`.
-    pub(super) fn at(address: &str, token: &TokenFile) -> anyhow::Result<Target> {
+    /// The listener at `HOST:PORT` or `unix:PATH`, with the token that `token` names, or else the
+    /// settings if they are given.
+    pub(super) fn at(
+        address: &str,
+        token: &TokenFile,
+        settings: &SettingsFile,
+        permission: Permission,
+    ) -> Result<Target, Failure> {
         let addresses = match address.strip_prefix("unix:") {
             Some(path) => vec![ListenAddress::Unix(path.into())],
             None => resolve(address)?.into_iter().map(ListenAddress::from).collect(),
         };
-        Ok(Target { addresses, token: token.read()? })
+        let mut token = token.read()?;
+        if let (None, Some(file)) = (&token, settings.given())
+            && let Some(place) = admin_place(file, &Sources::system())?
+        {
+            token = token_of(&place, permission)?;
+        }
+        Ok(Target { addresses, token })
     }
 
     /// One that is asked what anybody may ask.

@@ -18,23 +18,23 @@ use anyhow::anyhow;
 use tollgate_clock::Clock;
 
 use self::report::{Report, Request};
-use super::{Exit, Failure};
+use super::{Exit, Failure, settings_file::SettingsFile};
 
 /// Check settings and policies
 ///
 /// Prints every problem with file, line and column, the text that is wrong, and what to write
 /// instead. Without problems, warns about what is surely not meant, and runs the tests inside the
-/// policies: in this process, with nothing charged before, and with a clock of their own. Exits
-/// with 0 if all is well, with 64 if there are problems, with 1 if a test fails.
+/// policies: in this process, with nothing charged before, and with a clock of their own. Policies
+/// that are named without settings are judged with those of --config, which some warnings and tests
+/// need. Exits with 0 if all is well, with 64 if there are problems, with 1 if a test fails.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// Settings files, policy files, or folders with either. Default: the settings file of
-    /// `--config`, else config/tollgate.yaml
+    /// `--config`
     #[arg(value_name = "PATH")]
     paths: Vec<PathBuf>,
-    /// The settings for policies that are named without: some warnings and tests need them
-    #[arg(long, value_name = "FILE")]
-    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: SettingsFile,
     /// Exit with 64 if there are warnings
     #[arg(long)]
     strict: bool,
@@ -57,14 +57,11 @@ enum Format {
     Github,
 }
 
-const DEFAULT_PATH: &str = "config/tollgate.yaml";
-
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let Arguments { paths, config, strict, format } = arguments;
-    let default = [config.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_PATH))];
+    let Arguments { paths, settings, strict, format } = arguments;
     let (paths, settings) = match paths.as_slice() {
-        [] => (default.as_slice(), None),
-        paths => (paths, config.as_deref()),
+        [] => (vec![settings.find()?], None),
+        paths => (paths.to_vec(), settings.given()),
     };
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
     let request = Request { paths: &paths, settings, is_strict: *strict };

@@ -13,11 +13,13 @@ use tollgate_preview::{
     Explanation,
     explain::{Counters, Question, explain},
 };
+use tollgate_settings::Permission;
 
 use super::{
     Failure,
     call::{CALL_TIMEOUT, Target, TokenFile, refusal},
     configured::{Configured, sources_of},
+    settings_file::SettingsFile,
     write_json,
 };
 
@@ -31,14 +33,13 @@ use super::{
 /// current counters.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// The settings that name the policies
-    #[arg(long, value_name = "FILE", default_value = "config/tollgate.yaml")]
-    config: PathBuf,
+    #[command(flatten)]
+    settings: SettingsFile,
     /// A policy file, or a folder of them, in place of those that the settings name
     #[arg(long, value_name = "PATH", conflicts_with_all = ["config", "admin"])]
     policy: Option<PathBuf>,
-    /// Ask the proxy whose admin listener is there
-    #[arg(long, value_name = "HOST:PORT", conflicts_with = "config")]
+    /// Ask the proxy whose admin listener is there; with --config, by the token of those settings
+    #[arg(long, value_name = "HOST:PORT")]
     admin: Option<String>,
     #[command(flatten)]
     admin_token: TokenFile,
@@ -80,7 +81,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     }
     let question = question(arguments);
     let explanation = match &arguments.admin {
-        Some(address) => ask(address, &arguments.admin_token, &question)?,
+        Some(address) => ask(address, arguments, &question)?,
         None => find_out(arguments, &question)?,
     };
     match arguments.json {
@@ -104,8 +105,11 @@ fn question(arguments: &Arguments) -> Question {
 
 /// From the files, with counters that nothing was charged to.
 fn find_out(arguments: &Arguments, question: &Question) -> Result<Explanation, Failure> {
-    let path = arguments.policy.as_ref().unwrap_or(&arguments.config);
-    let Configured { settings, policies, .. } = Configured::read(path, &sources_of(&[path])?)?;
+    let path = match &arguments.policy {
+        Some(policy) => policy.clone(),
+        None => arguments.settings.find()?,
+    };
+    let Configured { settings, policies, .. } = Configured::read(&path, &sources_of(&[&path])?)?;
     let settings = settings.as_ref().map(|(_, settings)| settings);
     let shared = Shared::rehearsing(settings, Clock::System).context("cannot start")?;
     shared.install(policies);
@@ -113,14 +117,15 @@ fn find_out(arguments: &Arguments, question: &Question) -> Result<Explanation, F
 }
 
 /// Of a running proxy.
-fn ask(address: &str, token: &TokenFile, question: &Question) -> anyhow::Result<Explanation> {
-    let question = serde_json::to_vec(question)?;
-    let target = Target::at(address, token)?;
+fn ask(address: &str, arguments: &Arguments, question: &Question) -> Result<Explanation, Failure> {
+    let question = serde_json::to_vec(question).map_err(anyhow::Error::from)?;
+    let Arguments { settings, admin_token, .. } = arguments;
+    let target = Target::at(address, admin_token, settings, Permission::Read)?;
     let (status, body) = target.call(&Method::POST, "/explain", question, CALL_TIMEOUT)?;
     if status == StatusCode::OK {
-        return serde_json::from_slice(&body).context("its answer cannot be read");
+        return Ok(serde_json::from_slice(&body).context("its answer cannot be read")?);
     }
-    Err(refusal(status, &body).context(format!("{address} does not explain this")))
+    Err(refusal(status, &body).context(format!("{address} does not explain this")).into())
 }
 
 fn parse_header(text: &str) -> Result<(String, String), String> {

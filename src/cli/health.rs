@@ -4,7 +4,6 @@
 use std::{
     io::{self, Read, Write},
     net::{SocketAddr, TcpStream},
-    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -17,18 +16,18 @@ use tollgate_yaml::Sources;
 use super::{
     Failure,
     call::{Target, reachable, resolve},
+    settings_file::SettingsFile,
 };
 use crate::admin::Readiness;
 
 /// Ask a running proxy whether it answers
 ///
-/// Exits with 0 if it answers within two seconds, with 1 if not. Meant for the health check of a
-/// container.
+/// Asks the admin listener of the settings, or else their first listener. Exits with 0 if it answers
+/// within two seconds, with 1 if not. Meant for the health check of a container.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// The settings that the proxy runs with: its admin listener is asked, or else its first one
-    #[arg(long, value_name = "FILE", default_value = "config/tollgate.yaml")]
-    config: PathBuf,
+    #[command(flatten)]
+    settings: SettingsFile,
     /// Ask here instead, and do not read the settings
     #[arg(long, value_name = "HOST:PORT")]
     address: Option<String>,
@@ -73,9 +72,9 @@ impl Probe {
         if let Some(address) = &arguments.address {
             return Ok(Probe::Listener(resolve(address)?));
         }
-        let file = &arguments.config;
+        let file = arguments.settings.find()?;
         let sources = Sources::system();
-        let settings = Settings::parse(file, &read_text(file, &sources)?, &sources)?;
+        let settings = Settings::parse(&file, &read_text(&file, &sources)?, &sources)?;
         if let Some(admin) = settings.admin {
             return Ok(Probe::Admin(match admin.address {
                 ListenAddress::Tcp(address) => reachable(address).into(),

@@ -10,7 +10,6 @@ mod upkeep;
 use std::{
     cell::Cell,
     io,
-    path::PathBuf,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -33,7 +32,7 @@ use self::{
     sockets::{Sockets, Succession},
     upkeep::Upkeep,
 };
-use super::Failure;
+use super::{Failure, settings_file::SettingsFile};
 use crate::{
     admin::Phase,
     decisions::{Accounting, DecisionListener},
@@ -57,13 +56,12 @@ use crate::{
 /// settings name their addresses, and NOTIFY_SOCKET is notified when the proxy is ready.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
-    /// The settings file
-    #[arg(long, value_name = "FILE", default_value = "config/tollgate.yaml")]
-    config: PathBuf,
+    #[command(flatten)]
+    settings: SettingsFile,
 }
 
 pub(super) fn run(arguments: &Arguments) -> Result<(), Failure> {
-    let file = arguments.config.clone();
+    let file = arguments.settings.find()?;
     let sources = Sources::system();
     // Before everything else, which may have something to say.
     let events = log_to_stderr(events_format(&file, &sources));

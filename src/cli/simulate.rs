@@ -19,6 +19,7 @@ use tollgate_simulate::{
 use super::{
     Exit, Failure,
     configured::{Configured, sources_of},
+    settings_file::find_settings,
 };
 
 /// Show what limits would have done to the requests of an access log
@@ -35,9 +36,10 @@ pub(super) struct Arguments {
     /// The logs, in any order; `-` is standard input
     #[arg(long = "log", value_name = "FILE", required = true, num_args = 1..)]
     logs: Vec<PathBuf>,
-    /// The policies to judge by: a policy file, a folder of them, or a settings file
-    #[arg(long, value_name = "PATH", default_value = "config/tollgate.yaml")]
-    policy: PathBuf,
+    /// The policies to judge by: a policy file, a folder of them, or a settings file. Left out: the
+    /// settings that TOLLGATE_CONFIG names, or that are in the usual places
+    #[arg(long, value_name = "PATH")]
+    policy: Option<PathBuf>,
     /// Other policies, such as those in force: shows who is better and worse off than by these
     #[arg(long, value_name = "PATH")]
     against: Option<PathBuf>,
@@ -76,6 +78,7 @@ pub(super) struct Reading {
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
     let Arguments { logs, policy, against, reading, .. } = arguments;
+    let policy = &find_settings(policy.as_deref())?;
     let paths: Vec<&std::path::Path> =
         std::iter::once(policy).chain(against).map(PathBuf::as_path).collect();
     let sources = sources_of(&paths)?;

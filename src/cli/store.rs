@@ -85,7 +85,7 @@ impl Place {
     fn folder(&self) -> Result<PathBuf, Failure> {
         match &self.path {
             Some(path) => Ok(path.clone()),
-            None => Ok(folder_of(self.proxy.config())?),
+            None => Ok(folder_of(&self.proxy.settings.find()?)?),
         }
     }
 

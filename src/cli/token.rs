@@ -25,8 +25,8 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 /// curl -H "Authorization: Bearer $(tollgate token --private-key dev.pem --sub 42)" …
 ///
 /// Issuer, audience and type are those that the policy wants: the one that --policy names, or those
-/// of config/tollgate.yaml or /etc/tollgate/tollgate.yaml. If the policy would refuse the token,
-/// the reason is written to standard error, and the command exits with 1.
+/// of the settings that TOLLGATE_CONFIG names or that are in the usual places. If the policy would
+/// refuse the token, the reason is written to standard error, and the command exits with 1.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

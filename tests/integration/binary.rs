@@ -33,6 +33,7 @@ mod reload;
 mod restart;
 mod run;
 mod running;
+mod settings_places;
 mod store;
 mod store_health;
 mod token;
@@ -134,8 +135,8 @@ fn help_of_each_command_says_what_it_does() {
             &["--help"][..],
             &["Usage: tollgate <COMMAND>", "demo", "run", "check", "health", "status", "token"][..],
         ),
-        (&["run", "--help"], &["--config <FILE>", "config/tollgate.yaml", "SIGTERM"]),
-        (&["check", "--help"], &["[PATH]", "config/tollgate.yaml", "Exits with 0"]),
+        (&["run", "--help"], &["--config <FILE>", "TOLLGATE_CONFIG", "SIGTERM"]),
+        (&["check", "--help"], &["[PATH]", "TOLLGATE_CONFIG", "Exits with 0"]),
         (&["explain", "--help"], &["--admin <HOST:PORT>", "--claims <JSON>", "Nothing is charged"]),
         (&["health", "--help"], &["--config <FILE>", "--address <HOST:PORT>", "Exits with 0"]),
         (&["token", "--help"], &["--private-key", "--secret-file", "--sub", "Authorization"]),

@@ -13,10 +13,8 @@ use tollgate_policy::Policies;
 use super::super::{
     Failure,
     configured::{Configured, sources_of},
+    settings_file::usual_settings,
 };
-
-/// Where the policies are looked for unless one is named: here, and where containers have them.
-const DEFAULTS: [&str; 2] = ["config/tollgate.yaml", "/etc/tollgate/tollgate.yaml"];
 
 /// The issuer whose tokens are wanted.
 pub(super) enum Recipient {
@@ -29,15 +27,17 @@ pub(super) enum Recipient {
 impl Recipient {
     /// The issuer of this name, or the only one, in the policies at `path`, or at a usual place.
     pub(super) fn find(path: Option<&Path>, name: Option<&str>) -> Result<Recipient, Failure> {
-        let usual = || DEFAULTS.iter().map(PathBuf::from).find(|file| file.is_file());
         let found = match (path, name) {
             (Some(path), _) => Some(Configured::read(path, &sources_of(&[path])?)?),
             (None, None) => {
-                usual().map(|file| Configured::read(&file, &sources_of(&[&file])?)).transpose()?
+                let read = |file: PathBuf| Configured::read(&file, &sources_of(&[&file])?);
+                usual_settings().map(read).transpose()?
             }
             // It is enough to sign with, if the policies are of no use.
             (None, Some(_)) => {
-                usual().and_then(|file| Configured::read(&file, &sources_of(&[&file]).ok()?).ok())
+                let read =
+                    |file: PathBuf| Configured::read(&file, &sources_of(&[&file]).ok()?).ok();
+                usual_settings().and_then(read)
             }
         };
         let issuers = found.as_ref().map(|found| issuers(&found.policies)).unwrap_or_default();
@@ -54,9 +54,8 @@ impl Recipient {
         match issuers.as_slice() {
             [issuer] => Ok(Recipient::Known(Box::new((*issuer).clone()))),
             [] if found.is_none() => Err(anyhow!(
-                "no policy to make a token for: give --policy, or --issuer and --audience \
-                 ({} is not here)",
-                DEFAULTS[0]
+                "no policy to make a token for: give --policy, or --issuer and --audience (there are \
+                 no settings in the usual places)"
             )
             .into()),
             [] => Err(anyhow!("the policy takes no JWT: it has no `identity.jwt`").into()),

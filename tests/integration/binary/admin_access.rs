@@ -363,6 +363,21 @@ fn settings_name_the_tokens_for_commands_on_the_same_machine() {
 }
 
 #[test]
+fn settings_beside_an_admin_address_give_the_token() {
+    let served = Served::with(AUTH);
+    let admin = served.admin.to_string();
+    let unreachable = format!("admin: {{ address: \"127.0.0.1:1\", {AUTH} }}");
+    let listeners = "version: 1\nlisteners: [{ address: 127.0.0.1:1 }]";
+    served.folder.write("other.yaml", &format!("{listeners}\n{unreachable}\n"));
+    for command in [&["status"][..], &["reload"], &["top"], &["explain", "GET", "/"]] {
+        let place = ["--admin", &admin, "--config", "other.yaml"];
+        assert_exit(&served.folder.run(&[command, &place].concat()), 0);
+        let output = served.folder.run(&[command, &place[..2]].concat());
+        assert!(text(&output.stderr).contains("a token is needed"), "{output:?}");
+    }
+}
+
+#[test]
 fn address_that_others_reach_is_refused_without_auth() {
     let upstream = Upstream::start();
     let folder = Folder::with_settings(&upstream, "admin: { address: \"0.0.0.0:0\" }");

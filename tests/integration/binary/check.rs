@@ -19,14 +19,6 @@ fn good_configuration_is_reported_as_ok() {
 }
 
 #[test]
-fn default_configuration_is_the_one_in_config() {
-    let folder = Folder::before(&Upstream::start());
-    let output = folder.run(&["check"]);
-    assert_exit(&output, 64);
-    assert!(text(&output.stderr).contains("config/tollgate.yaml: cannot read"), "{output:#?}");
-}
-
-#[test]
 fn problem_is_shown_with_its_place_and_what_to_write() {
     let folder = Folder::before(&Upstream::start());
     let file = folder.path().join("policies/api.yaml");
