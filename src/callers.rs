@@ -1,10 +1,10 @@
-//! The counters of one caller, found by its name: how they stand, and resetting them. And which
-//! callers use limits most, and were denied last.
+//! The counters of a caller, or of other values that limits count by, found by their name: how they
+//! stand, and resetting them. And which callers use limits most, and were denied last.
 //!
-//! Of one caller, only limits that are counted by the caller alone are here. Which counters a
-//! caller has of a limit that counts by something else as well, such as a path, cannot be known
-//! from its name.
+//! A name that has not all values that a limit counts by finds none of its counters: which ones
+//! there are is not known.
 
+mod counted_key;
 mod denied;
 mod found;
 mod report;
@@ -30,8 +30,9 @@ use crate::decisions::{note_reset, of_reset};
 /// Which counters are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CallerQuery {
-    /// Whose: `user:42`, `main/user:42` where several issuers have users, or `client.ip:192.0.2.1`;
-    /// `key:acct-7` and `descriptor.user:42` of limits that no request charges.
+    /// Whose: `user:42`, `main/user:42` where several issuers have users, `client.ip:192.0.2.1`, a
+    /// value of anything else that a limit counts by, as `jwt.org:acme`, or all values, as
+    /// `client.ip=192.0.2.1,header.x-login=bob`.
     pub caller: String,
     /// Of which policy; none: of all.
     pub policy: Option<String>,
@@ -45,6 +46,14 @@ pub enum CallerError {
     /// The name is not that of a caller.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// Nothing is counted by such a thing.
+    #[error("`{kind}` is no entry of `callers`, and no limit counts by it: there are {known}")]
+    Kind {
+        /// What the name begins with.
+        kind: String,
+        /// What names may begin with.
+        known: String,
+    },
     /// No policy is called so.
     #[error("no policy is called `{policy}`: there are {known}")]
     Policy {
@@ -64,19 +73,14 @@ pub enum CallerError {
         known: String,
     },
     /// A limit counts by something else.
-    #[error(
-        "limit `{limit}` counts by {per}: only limits that count by `{caller}` alone can be looked \
-         up; they are {known}"
-    )]
+    #[error("limit `{limit}` counts by {per}: name all values, as in {name}")]
     NotAlone {
         /// The limit.
         limit: String,
         /// What it counts by.
         per: String,
-        /// Whose counters are asked for.
-        caller: String,
-        /// Those that there are.
-        known: String,
+        /// How to ask for it.
+        name: String,
     },
     /// There is nothing to reset.
     #[error("no limit counts by `{0}` alone")]

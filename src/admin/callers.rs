@@ -143,9 +143,10 @@ fn bad_name() -> Response<Full<Bytes>> {
 
 fn refused(error: &CallerError) -> Response<Full<Bytes>> {
     let status = match error {
-        CallerError::Name(_) | CallerError::NotAlone { .. } | CallerError::NoLimits(_) => {
-            StatusCode::UNPROCESSABLE_ENTITY
-        }
+        CallerError::Name(_)
+        | CallerError::Kind { .. }
+        | CallerError::NotAlone { .. }
+        | CallerError::NoLimits(_) => StatusCode::UNPROCESSABLE_ENTITY,
         CallerError::Policy { .. } | CallerError::Limit { .. } => StatusCode::NOT_FOUND,
         CallerError::NotReset(_) | CallerError::NotMarked(_) => StatusCode::SERVICE_UNAVAILABLE,
         CallerError::System(_) => StatusCode::INTERNAL_SERVER_ERROR,

@@ -1,46 +1,21 @@
-//! Which counters a caller has: its name, the policies that know it, and their limits.
-
-use std::net::IpAddr;
+//! Which counters a key has: the policies that know it, and their limits.
 
 use tollgate_clock::Timestamp;
-use tollgate_gate::{hash_descriptor, hash_named_key};
-use tollgate_identity::{CallerByName, Identifier, NameError, Prefixes, ResolvedCaller};
+use tollgate_identity::{Identifier, NameError};
 use tollgate_limit::{Charge, Key, Later, Origin, Stance};
-use tollgate_policy::{Allowance, CallerList, KeyPart, Limit, Override, Policies, Policy, Wanted};
+use tollgate_policy::{Allowance, CallerList, Limit, Override, Policies, Policy};
 
-use super::{CallerError, CallerQuery};
+use super::{CallerError, CallerQuery, counted_key::CountedKey};
 
-/// What names an address whose limits per `client.ip` are asked for.
-const CLIENT_IP: &str = "client.ip";
-
-/// The counters of a caller under one policy.
+/// The counters of a key under one policy.
 pub(super) struct OwnCounters<'p> {
     pub(super) policy: &'p Policy,
-    pub(super) who: Who<'p>,
-    /// The limits that are asked for and count by the caller alone.
+    pub(super) key: CountedKey<'p>,
+    /// The limits that are asked for and count by the key's values alone.
     pub(super) limits: Vec<&'p Limit>,
-    /// The limits that count by the caller and something else.
+    /// The limits that count by these and something else.
     pub(super) shared: Vec<&'p Limit>,
     hasher: &'p Identifier,
-}
-
-/// Whose counters they are.
-pub(super) enum Who<'p> {
-    /// A caller, of limits per `caller`.
-    Caller(CallerByName<'p>),
-    /// An address, of limits per `client.ip`.
-    Address(IpAddr),
-    /// What programs name, or Envoy, of limits that no request charges.
-    Named(Named),
-}
-
-/// A key that programs name, or a value of a descriptor's key.
-pub(super) struct Named {
-    /// What limits count by.
-    part: KeyPart,
-    value: String,
-    /// Rates of limits by these are those of the default tier.
-    tier: usize,
 }
 
 /// A window of a limit.
@@ -71,14 +46,17 @@ pub(super) fn find<'p>(
     let mut found = Vec::new();
     let mut errors = Vec::new();
     for policy in policies.iter().filter(is_wanted) {
-        match Who::find(identifier, policy, caller) {
-            Ok(who) => found.push(OwnCounters::of(policy, who, identifier)),
+        match CountedKey::find(identifier, policy, caller) {
+            Ok(key) => found.push(OwnCounters::of(policy, key, identifier)),
             Err(error) => errors.push(error),
         }
     }
     // A policy that does not have callers of this kind is not meant.
     if let Some(error) = why_not(errors, found.is_empty()) {
-        return Err(error.into());
+        return Err(match error {
+            NameError::Kind { kind, known } => CallerError::Kind { kind, known },
+            other => other.into(),
+        });
     }
     match limit {
         Some(limit) => only(found, limit, caller),
@@ -114,7 +92,11 @@ fn only<'p>(
 ) -> Result<Vec<OwnCounters<'p>>, CallerError> {
     let is_it = |own: &&Limit| *own.name == *limit;
     let all = list(found.iter().flat_map(|own| &own.limits).map(|limit| &*limit.name));
-    let others = found.iter().flat_map(|own| &own.policy.limits).find(is_it).map(per_in_words);
+    let with_more = |own: &OwnCounters<'_>| {
+        let other = own.policy.limits.iter().find(is_it)?;
+        Some((per_in_words(other), own.key.name_with_more(other)))
+    };
+    let others = found.iter().find_map(with_more);
     let narrowed: Vec<OwnCounters<'p>> = found
         .into_iter()
         .map(|own| OwnCounters {
@@ -129,7 +111,7 @@ fn only<'p>(
     }
     let [limit, caller] = [limit, caller].map(str::to_owned);
     Err(match others {
-        Some(per) => CallerError::NotAlone { limit, per, caller, known: all },
+        Some((per, name)) => CallerError::NotAlone { limit, per, name },
         None => CallerError::Limit { limit, caller, known: all },
     })
 }
@@ -157,99 +139,20 @@ fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
     if all.is_empty() { "none".into() } else { all.join(", ") }
 }
 
-impl<'p> Who<'p> {
-    fn find(identifier: &Identifier, policy: &'p Policy, name: &str) -> Result<Who<'p>, NameError> {
-        match name.strip_prefix(CLIENT_IP).and_then(|rest| rest.strip_prefix(':')) {
-            Some(address) => {
-                let refused = |_| NameError::NotAnAddress { kind: CLIENT_IP.into() };
-                Ok(Who::Address(address.parse::<IpAddr>().map_err(refused)?.to_canonical()))
-            }
-            None => match identifier.by_name(&policy.identity, name) {
-                Err(NameError::Kind { kind, known }) => {
-                    Named::find(policy, name).map(Who::Named).ok_or(NameError::Kind { kind, known })
-                }
-                named => Ok(Who::Caller(named?)),
-            },
-        }
-    }
-
-    fn key_part(&self) -> KeyPart {
-        match self {
-            Who::Caller(_) => KeyPart::Caller,
-            Who::Address(_) => KeyPart::ClientIp,
-            Who::Named(named) => named.part.clone(),
-        }
-    }
-
-    fn resolved(&self) -> Option<&ResolvedCaller<'p>> {
-        match self {
-            Who::Caller(named) => Some(&named.caller),
-            Who::Address(_) | Who::Named(_) => None,
-        }
-    }
-
-    /// The position of its tier, if that is known.
-    pub(super) fn tier(&self) -> Option<usize> {
-        match self {
-            Who::Caller(named) => named.tier,
-            // Callers of every tier share its counters.
-            Who::Address(_) => None,
-            Who::Named(named) => Some(named.tier),
-        }
-    }
-
-    /// As policies write it.
-    pub(super) fn name(&self) -> String {
-        match self {
-            Who::Caller(CallerByName { caller, .. }) => {
-                format!("{}:{}", caller.kind, caller.value)
-            }
-            Who::Address(address) => format!("{CLIENT_IP}:{address}"),
-            Who::Named(Named { part, value, .. }) => format!("{part}:{value}"),
-        }
-    }
-
-    /// Whether an override is for it, whatever else a request has.
-    fn has(&self, own: &Override) -> bool {
-        own.of.iter().all(|own| match (&own.value, self) {
-            (Wanted::Caller(name), Who::Caller(named)) => name.is_of(&named.caller),
-            (Wanted::Network(network), Who::Address(address)) => network.contains(address),
-            (Wanted::Text(text), Who::Named(named)) => {
-                named.part == own.part && *named.value == **text
-            }
-            _ => false,
-        })
-    }
-}
-
-impl Named {
-    /// None: no limit of this policy counts by such a thing.
-    fn find(policy: &Policy, name: &str) -> Option<Named> {
-        let (part, value) = name.split_once(':')?;
-        let mut parts = policy.limits.iter().flat_map(|limit| &limit.per.parts);
-        let part = parts.find(|own| {
-            matches!(own, KeyPart::Key | KeyPart::Descriptor(_)) && own.to_string() == *part
-        })?;
-        let tier = policy.identity.tiers.default;
-        Some(Named { part: part.clone(), value: value.to_owned(), tier })
-    }
-}
-
 impl<'p> OwnCounters<'p> {
-    fn of(policy: &'p Policy, who: Who<'p>, hasher: &'p Identifier) -> OwnCounters<'p> {
-        let part = who.key_part();
-        let with_it = policy.core_first().filter_map(|at| policy.limits.get(at));
-        let with_it = with_it.filter(|limit| limit.per.parts.contains(&part));
-        let (limits, shared) = with_it.partition(|limit| limit.per.parts.len() == 1);
-        OwnCounters { policy, who, limits, shared, hasher }
+    fn of(policy: &'p Policy, key: CountedKey<'p>, hasher: &'p Identifier) -> OwnCounters<'p> {
+        let all = policy.core_first().filter_map(|at| policy.limits.get(at));
+        let (limits, shared) =
+            all.filter(|limit| key.is_of(limit)).partition(|limit| key.is_whole(limit));
+        OwnCounters { policy, key, limits, shared, hasher }
     }
 
     /// Whether the caller is charged nothing, or refused; as policies call that.
     pub(super) fn listed_as(&self) -> Option<&'static str> {
-        let has = |listed: &CallerList| match &self.who {
-            Who::Caller(named) => listed.callers.iter().any(|name| name.is_of(&named.caller)),
-            Who::Address(address) => listed.contains_address(*address),
-            Who::Named(_) => false,
+        let has = |listed: &CallerList| {
+            let caller = self.key.caller();
+            caller.is_some_and(|caller| listed.callers.iter().any(|name| name.is_of(caller)))
+                || self.key.address().is_some_and(|address| listed.contains_address(address))
         };
         if has(&self.policy.deny) {
             Some("deny")
@@ -258,20 +161,32 @@ impl<'p> OwnCounters<'p> {
         }
     }
 
-    /// The issuer that vouches for the caller, as policies call it.
+    /// The issuer that vouches for the caller, as policies call it, or for a claim.
     pub(super) fn issuer(&self) -> Option<String> {
-        let issuer = self.who.resolved()?.issuer?;
         let rules = &self.policy.identity;
-        let named = rules.issuers.get(issuer).map(|issuer| issuer.name.as_str());
-        named.or_else(|| rules.issuer_id(issuer)).map(str::to_owned)
+        let position = match self.key.claims_issuer() {
+            Some(id) => (0..rules.api_keys_position()).find(|at| rules.issuer_id(*at) == Some(id)),
+            None => self.key.caller()?.issuer,
+        };
+        let named = position.and_then(|position| {
+            let named = rules.issuers.get(position).map(|issuer| issuer.name.as_str());
+            named.or_else(|| rules.issuer_id(position))
+        });
+        // Of a tenant, the claim `iss`.
+        named.or(self.key.claims_issuer()).map(str::to_owned)
+    }
+
+    /// The position of its tier, if that is known.
+    pub(super) fn tier(&self) -> Option<usize> {
+        self.key.tier(self.policy)
     }
 
     /// The override of a limit that is in force for the caller.
     pub(super) fn override_of(&self, limit: &'p Limit, now: Timestamp) -> Option<&'p Override> {
-        limit.overrides.0.iter().find(|own| own.is_in_force(now) && self.who.has(own))
+        limit.overrides.0.iter().find(|own| own.is_in_force(now) && self.key.has(&own.of))
     }
 
-    /// The windows of its limits; of a caller whose tier is not known, those of every tier.
+    /// The windows of its limits; of a key whose tier is not known, those of every tier.
     pub(super) fn rows(&self, now: Timestamp) -> Vec<Row<'p>> {
         let mut rows = Vec::new();
         for limit in &self.limits {
@@ -284,7 +199,7 @@ impl<'p> OwnCounters<'p> {
                 let of_tier = |tier: usize| rates.get(tier).map_or([].as_slice(), Vec::as_slice);
                 let tiers = 0..self.policy.identity.tiers.len();
                 let is_for_all = tiers.clone().all(|tier| is_alike(of_tier(tier), of_tier(0)));
-                let tiers = match self.who.tier() {
+                let tiers = match self.tier() {
                     Some(tier) => tier..tier + 1,
                     None if is_for_all => 0..1,
                     None => tiers,
@@ -306,8 +221,9 @@ impl<'p> OwnCounters<'p> {
         tier: Option<usize>,
         is_candidate: bool,
     ) -> Row<'p> {
+        let (owner, entry) = self.key.hash(self.hasher, self.policy, limit);
         let charge = Charge {
-            key: Key::new(self.hash(limit), self.hash(limit), allowance.id),
+            key: Key::new(owner, entry, allowance.id),
             quota: &allowance.quota,
             cost: 0,
             stance: Stance::Observe,
@@ -325,33 +241,15 @@ impl<'p> OwnCounters<'p> {
     pub(super) fn keys(&self) -> Vec<Key> {
         let mut keys = Vec::new();
         for limit in &self.limits {
-            let hash = self.hash(limit);
+            let (owner, entry) = self.key.hash(self.hasher, self.policy, limit);
             let overrides = limit.overrides.0.iter().map(|own| &own.allowances);
             let all = limit.rates.iter().chain(&limit.candidate).chain(overrides).flatten();
             for allowance in all {
                 let bound = allowance.refunds.as_ref().map(|bound| bound.id);
                 let ids = std::iter::once(allowance.id).chain(bound);
-                keys.extend(ids.map(|id| Key::new(hash, hash, id)));
+                keys.extend(ids.map(|id| Key::new(owner, entry, id)));
             }
         }
         keys
-    }
-
-    /// What a limit's counters of the caller are named by, as
-    /// `crates/gate/src/charge_context/keys.rs` has it.
-    fn hash(&self, limit: &Limit) -> u128 {
-        match &self.who {
-            Who::Caller(named) => named.caller.hash,
-            Who::Address(address) => {
-                let prefixes =
-                    Prefixes { ipv4: limit.per.ipv4_prefix, ipv6: limit.per.ipv6_prefix };
-                self.hasher.hash_address(*address, prefixes)
-            }
-            Who::Named(Named { part: KeyPart::Descriptor(name), value, .. }) => {
-                let entry = std::iter::once((&**name, &**value));
-                hash_descriptor(&self.hasher.hasher, &limit.per, entry)
-            }
-            Who::Named(named) => hash_named_key(&self.hasher.hasher, named.value.as_bytes()),
-        }
     }
 }

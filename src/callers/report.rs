@@ -85,13 +85,26 @@ pub struct WindowReport {
     pub answered_by: String,
 }
 
-/// A limit that counts by more than the caller.
+/// A limit that counts by more than the name says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedLimit {
     /// Its name.
     pub limit: String,
     /// What it counts by: `caller and path`.
     pub per: String,
+    /// How to ask for its counters: `caller=user:42,path=VALUE`.
+    pub name: String,
+}
+
+impl SharedLimit {
+    fn all(own: &OwnCounters<'_>) -> Vec<SharedLimit> {
+        let shared = own.shared.iter().map(|limit| SharedLimit {
+            limit: limit.name.to_string(),
+            per: per_in_words(limit),
+            name: own.key.name_with_more(limit),
+        });
+        shared.collect()
+    }
 }
 
 /// What was reset.
@@ -101,6 +114,9 @@ pub struct ResetReport {
     pub limits: Vec<String>,
     /// The caller, as the first of the policies names it.
     pub caller: String,
+    /// Limits that count by something else as well, and are not reset.
+    #[serde(default)]
+    pub shared: Vec<SharedLimit>,
 }
 
 impl ResetReport {
@@ -112,7 +128,8 @@ impl ResetReport {
         };
         ResetReport {
             limits: found.iter().flat_map(named).collect(),
-            caller: found.first().map(|own| own.who.name()).unwrap_or_default(),
+            caller: found.first().map(|own| own.key.name()).unwrap_or_default(),
+            shared: found.iter().flat_map(SharedLimit::all).collect(),
         }
     }
 }
@@ -137,9 +154,9 @@ pub(super) fn of(
     let outcomes: Vec<(&Row<'_>, &Outcome)> = rows.iter().zip(&decision.outcomes).collect();
     let policies = found.iter().map(|own| PolicyReport {
         policy: own.policy.name.to_string(),
-        caller: own.who.name(),
+        caller: own.key.name(),
         issuer: own.issuer(),
-        tier: own.who.tier().and_then(|tier| tier_name(own.policy, tier)),
+        tier: own.tier().and_then(|tier| tier_name(own.policy, tier)),
         listed: own.listed_as().map(str::to_owned),
         limits: own
             .limits
@@ -161,11 +178,7 @@ pub(super) fn of(
                 }
             })
             .collect(),
-        shared: own
-            .shared
-            .iter()
-            .map(|limit| SharedLimit { limit: limit.name.to_string(), per: per_in_words(limit) })
-            .collect(),
+        shared: SharedLimit::all(own),
     });
     CallerReport { time: decision.now.to_string(), policies: policies.collect() }
 }

@@ -8,12 +8,12 @@ use super::{
     Failure,
     call::{Where, encoded},
 };
-use crate::callers::{CallerReport, LimitReport, PolicyReport, WindowReport};
+use crate::callers::{CallerReport, LimitReport, PolicyReport, SharedLimit, WindowReport};
 
 /// Show how the limits of a caller stand
 ///
-/// Queries the admin listener of a running proxy for the limits that count by this caller alone:
-/// how much of each window is used, and which override applies. Nothing is charged, and no window
+/// Queries the admin listener of a running proxy for the limits that count by this caller, or by
+/// these values, alone: how much of each window is used, and which override applies. Nothing is charged, and no window
 /// begins.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -30,8 +30,9 @@ pub(super) struct Arguments {
 #[derive(clap::Args)]
 pub(super) struct Whose {
     /// The caller as policies and the log name it: user:42, or main/user:42 where several issuers
-    /// have users; client.ip:192.0.2.1 for limits by address; key:acct-7 for limits that programs
-    /// charge, descriptor.user:42 for those that Envoy charges
+    /// have users; client.ip:192.0.2.1 for limits by address; a value of anything else that limits
+    /// count by, as jwt.org:acme, path.owner:acme or key:acct-7; and where one counts by several
+    /// things, all values: client.ip=192.0.2.1,header.x-login=bob
     pub(super) caller: String,
     /// Only this limit
     #[arg(long, value_name = "NAME")]
@@ -89,7 +90,8 @@ fn write_policy(output: &mut dyn Write, report: &PolicyReport) -> io::Result<()>
     }
     limits.iter().try_for_each(|limit| write_limit(output, limit))?;
     for limit in shared {
-        writeln!(output, "  {}: not shown, it counts by {}", limit.limit, limit.per)?;
+        let SharedLimit { limit, per, name } = limit;
+        writeln!(output, "  {limit}: not shown, it counts by {per}: ask for {name}")?;
     }
     if limits.is_empty() && shared.is_empty() {
         writeln!(output, "  no limit counts by it")?;

@@ -11,12 +11,12 @@ use super::{
     call::{CALL_TIMEOUT, Where},
     look::Whose,
 };
-use crate::callers::ResetReport;
+use crate::callers::{ResetReport, SharedLimit};
 
 /// Reset the limits of a caller
 ///
 /// Has a running proxy make all windows of the limits that count by this caller alone as never
-/// used. The next request sees it; on other proxies that share a Redis, within a second. The proxy
+/// used, or of those that count by these values. The next request sees it; on other proxies that share a Redis, within a second. The proxy
 /// logs who reset what, and why.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
@@ -34,7 +34,11 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let path = format!("{}/reset", whose.path());
     let order = json!({ "policy": whose.policy, "limit": whose.limit, "why": why }).to_string();
     let target = place.target(Permission::Write)?;
-    let ResetReport { caller, limits } =
+    let ResetReport { caller, limits, shared } =
         target.report(&Method::POST, &path, order, CALL_TIMEOUT)?;
-    Ok(writeln!(output, "reset {caller}: {}", limits.join(", "))?)
+    writeln!(output, "reset {caller}: {}", limits.join(", "))?;
+    for SharedLimit { limit, per, name } in shared {
+        writeln!(output, "  {limit}: not reset, it counts by {per}: ask for {name}")?;
+    }
+    Ok(())
 }

@@ -3,6 +3,7 @@
 
 mod ranked;
 mod shared;
+mod values;
 
 use serde_json::json;
 use tollgate::callers::{CallerError, PolicyReport};
@@ -53,8 +54,9 @@ fn assert_denied_caller_passes_after_a_reset(proxy: &Proxy, answered_by: &str) {
         // The header is about the longest window.
         let reset = core.windows[1].reset.as_deref().unwrap();
         assert_eq!(opened - seconds(reset), 1, "rounded up in the header");
-        let shared: Vec<_> = report.shared.iter().map(|it| (&*it.limit, &*it.per)).collect();
-        assert_eq!(shared, [("paths", "caller and path")]);
+        let shared = report.shared.iter().map(|it| (&*it.limit, &*it.per, &*it.name));
+        let expected = [("paths", "caller and path", "caller=user:42,path=VALUE")];
+        assert_eq!(shared.collect::<Vec<_>>(), expected);
     }
 
     proxy.advance(MINUTE);
@@ -168,7 +170,10 @@ fn name_without_its_issuer_is_refused_where_there_are_several() {
             "user:42",
             "`user:42` may be a caller of any issuer: write whose, one of main/user:42, other/user:42",
         ),
-        ("robot:42", "no entry of `callers` is called `robot`: there are user, anonymous"),
+        (
+            "robot:42",
+            "`robot` is no entry of `callers`, and no limit counts by it: there are user, anonymous, path, client.ip",
+        ),
         ("42", "`42` is not a caller: write an entry of `callers` and a value, such as user:42"),
         (
             "user:",
@@ -184,7 +189,7 @@ fn name_without_its_issuer_is_refused_where_there_are_several() {
         ),
     ] {
         let error = proxy.look(name).unwrap_err();
-        assert!(matches!(error, CallerError::Name(_)), "{error:?}");
+        assert!(matches!(error, CallerError::Name(_) | CallerError::Kind { .. }), "{error:?}");
         assert_eq!(error.to_string(), expected);
     }
     assert_eq!(windows(&proxy.look("main/user:42").unwrap(), "core"), [(1, 3), (1, 10)]);

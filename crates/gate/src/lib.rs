@@ -108,7 +108,9 @@ use self::{
     traced::TracedRequest,
 };
 
-pub use self::charge_context::keys::{hash_descriptor, hash_named_key};
+pub use self::charge_context::keys::{
+    KeyTuple, hash_descriptor, hash_named_key, scalar, without_final_slash,
+};
 pub use self::{
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
     forward_auth::Undecided,

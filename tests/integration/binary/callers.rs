@@ -98,7 +98,11 @@ fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
         response.json()["message"].as_str().unwrap().to_owned()
     };
     for (request, status, expected) in [
-        (get("/callers/robot:1"), 422, "no entry of `callers` is called `robot`: there are user"),
+        (
+            get("/callers/robot:1"),
+            422,
+            "`robot` is no entry of `callers`, and no limit counts by it: there are user",
+        ),
         (
             get("/callers/user%zz"),
             400,
@@ -124,7 +128,7 @@ fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
         (
             act("/callers/client.ip:192.0.2.1/reset", r#"{ "limit": "core", "why": "x" }"#),
             422,
-            "limit `core` counts by caller: only limits that count by `client.ip:192.0.2.1` alone can be looked up; they are none",
+            "limit `core` counts by caller: name all values, as in caller=VALUE",
         ),
         (
             act("/callers/user:1/reset", r#"{ "why": " " }"#),
@@ -161,7 +165,10 @@ fn mistakes_are_told_on_the_command_line() {
     let folder = folder(&upstream, "");
     let (_running, _, admin) = serve(&folder);
     for (arguments, expected) in [
-        (&["look", "robot:1"][..], "no entry of `callers` is called `robot`: there are user"),
+        (
+            &["look", "robot:1"][..],
+            "`robot` is no entry of `callers`, and no limit counts by it: there are user",
+        ),
         (&["look", "user:1", "--limit", "a b"], "no limit is called `a b`"),
         (&["reset", "user:1", "--why", ""], "`why` must say why"),
         (

@@ -49,8 +49,8 @@ fn variable_comes_before_the_folder_and_the_folder_before_config() {
         format!("{}{}", text(&output.stdout), text(&output.stderr))
     };
     let settings = fs::read_to_string(folder.path().join("tollgate.yaml")).unwrap();
-    folder.write("config/tollgate.yaml", &settings);
-    folder.write("other/own.yaml", &settings);
+    folder.write("config/tollgate.yaml", &format!("{settings}policies: ../policies\n"));
+    folder.write("other/own.yaml", &format!("{settings}policies: ../policies\n"));
     for (variable, expected) in [
         ("other/own.yaml", "other/own.yaml: ok"),
         ("other/gone.yaml", "other/gone.yaml: cannot read"),

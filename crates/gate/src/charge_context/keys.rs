@@ -26,6 +26,33 @@ pub struct KeyBuilder<'k, 'r, 'p> {
 /// A tagged piece of a key: a value, or the name of a claim, header, cookie or path parameter.
 type KeyPiece<'k> = (u8, &'k [u8]);
 
+/// The values of a key, in the order in which its limit lists what it counts by.
+#[derive(Default)]
+pub struct KeyTuple<'k>(SmallVec<[KeyPiece<'k>; 8]>);
+
+impl<'k> KeyTuple<'k> {
+    /// Whose word the claim is that is added next.
+    pub fn add_issuer(&mut self, id: &'k str) {
+        self.0.push((Tag::Issuer as u8, id.as_bytes()));
+    }
+
+    /// Adds a value in the form in which it is counted: of a caller or an address, its hash. An
+    /// empty host is none.
+    pub fn add(&mut self, part: &'k KeyPart, value: &'k [u8]) {
+        let KeyTuple(pieces) = self;
+        pieces.extend(part.name().map(|name| (Tag::Name as u8, name.as_bytes())));
+        pieces.push(match part {
+            KeyPart::Host if value.is_empty() => (Tag::NoHost as u8, value),
+            _ => (Tag::of(part) as u8, value),
+        });
+    }
+
+    /// The hash that names the key's counters.
+    pub fn hash(self, hasher: &Hashing) -> u128 {
+        hasher.hash(self.0)
+    }
+}
+
 impl KeyBuilder<'_, '_, '_> {
     /// Owner and entry of the counter; none if the request lacks what the limit counts by.
     pub fn hash(&self) -> Option<(u128, u128)> {
@@ -47,22 +74,23 @@ impl KeyBuilder<'_, '_, '_> {
         let values: SmallVec<[Option<Cow<'_, [u8]>>; 4]> =
             parts.iter().map(|part| self.value(part)).collect();
 
-        let mut tuple: SmallVec<[KeyPiece<'_>; 8]> = SmallVec::new();
+        let mut tuple = KeyTuple::default();
         for (part, value) in parts.iter().zip(&values) {
-            if let KeyPart::Claim(_) = part {
-                tuple.push((Tag::Issuer as u8, self.issuer()?.as_bytes()));
-            }
-            tuple.extend(part.name().map(|name| (Tag::Name as u8, name.as_bytes())));
-            tuple.push(match part {
-                KeyPart::Caller => (Tag::Caller as u8, caller.as_ref()?),
-                KeyPart::ClientIp => (Tag::Address as u8, &address),
+            let value: &[u8] = match part {
+                KeyPart::Caller => caller.as_ref()?,
+                KeyPart::ClientIp => &address,
+                KeyPart::Claim(_) => {
+                    tuple.add_issuer(self.issuer()?);
+                    value.as_deref()?
+                }
                 // A request of HTTP/1.0 may have no host. It has a counter too, or leaving the host
                 // out would evade the limit.
-                KeyPart::Host if value.is_none() => (Tag::NoHost as u8, b""),
-                _ => (Tag::of(part) as u8, value.as_deref()?),
-            });
+                KeyPart::Host => value.as_deref().unwrap_or_default(),
+                _ => value.as_deref()?,
+            };
+            tuple.add(part, value);
         }
-        let entry = self.context.identifier.hasher.hash(tuple);
+        let entry = tuple.hash(&self.context.identifier.hasher);
         // The store decides all counters of one owner together: the caller's, else the address's.
         let owner = match &self.identity.caller {
             Some(caller) if parts.contains(&KeyPart::Caller) => caller.hash,
@@ -252,16 +280,15 @@ pub fn hash_descriptor<'d>(
     per: &Per,
     entries: impl Iterator<Item = (&'d str, &'d str)> + Clone,
 ) -> u128 {
-    let mut tuple: SmallVec<[KeyPiece<'_>; 8]> = SmallVec::new();
+    let mut tuple = KeyTuple::default();
     for part in &per.parts {
         let KeyPart::Descriptor(name) = part else { continue };
         // A descriptor may have a key more than once.
         for (_, value) in entries.clone().filter(|(key, _)| **name == **key) {
-            tuple.push((Tag::Name as u8, name.as_bytes()));
-            tuple.push((Tag::Descriptor as u8, value.as_bytes()));
+            tuple.add(part, value.as_bytes());
         }
     }
-    hasher.hash(tuple)
+    tuple.hash(hasher)
 }
 
 /// Whether a request has more than one value of what `limit` counts by: servers may read one of
@@ -330,13 +357,14 @@ fn is_usual(method: &Method) -> bool {
 }
 
 /// A slash at the end makes no difference to routes, so none to counters.
-fn without_final_slash(path: &str) -> &str {
+/// A path as it is counted.
+pub fn without_final_slash(path: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
 /// A claim that can be counted by: text, number or truth value, not empty, or a list of one of
 /// these. The kind is part of it, so that `"1"` and `1` differ.
-fn scalar(value: &serde_json::Value) -> Option<String> {
+pub fn scalar(value: &serde_json::Value) -> Option<String> {
     match counted_claim(value) {
         serde_json::Value::String(text) if text.is_empty() => None,
         serde_json::Value::String(text) => Some(format!("s{text}")),

@@ -1,14 +1,14 @@
 //! Callers by their names in words, as policies and logs write them: `user:42`. Of such a caller,
 //! what its requests would show is not known; only its counters, and mostly its tier, can be found.
 
-use std::{fmt::Write, sync::Arc};
+use std::{fmt::Write, ops::Range, sync::Arc};
 
 use http::HeaderValue;
 
 use super::{Identifier, by_address, hash_claim};
 use crate::{
-    Caller, CallerKey, CallerValue, Identity, IdentityRules, Prefixes, ResolvedCaller, TierSource,
-    address, caller_text::is_caller_text,
+    Caller, CallerKey, CallerValue, Identity, IdentityRules, Prefixes, ResolvedCaller, Tenant,
+    TierSource, address, caller_text::is_caller_text,
 };
 
 /// A caller that was found by its name.
@@ -68,22 +68,9 @@ impl Identifier {
         rules: &'p IdentityRules,
         name: &str,
     ) -> Result<CallerByName<'p>, NameError> {
-        let positions = 0..=rules.api_keys_position();
-        let of_issuer = |position: usize| {
-            let rest = name.strip_prefix(rules.issuer_name(position)?)?.strip_prefix('/')?;
-            Some((position, rest))
-        };
-        let (issuer, short) = match positions.clone().find_map(of_issuer) {
-            Some((position, rest)) => (Some(position), rest),
-            None => (None, name),
-        };
-        let has_tenants = rules.tenants(issuer.unwrap_or_default()).is_some();
-        let (tenant, short) = match short.split_once('/') {
-            Some((tenant, rest)) if has_tenants && !tenant.contains(':') => (Some(tenant), rest),
-            _ => (None, short),
-        };
+        let whose = Whose::of(rules, name);
         let form = || NameError::Form(name.to_owned());
-        let (kind, value) = short.split_once(':').ok_or_else(form)?;
+        let (kind, value) = whose.short.split_once(':').ok_or_else(form)?;
         if kind.is_empty() || !is_caller_text(value) {
             return Err(form());
         }
@@ -103,26 +90,7 @@ impl Identifier {
             CallerKey::ApiKey(_) => rules.api_keys_position()..rules.api_keys_position() + 1,
             _ => 0..rules.api_keys_position(),
         };
-        let issuer = match (issuer, vouching.len()) {
-            (Some(issuer), _) => issuer,
-            (None, 1) => vouching.start,
-            (None, _) => {
-                let names = vouching.filter_map(|position| rules.issuer_name(position));
-                let choices: Vec<String> =
-                    names.map(|issuer| format!("{issuer}/{short}")).collect();
-                let choices = choices.join(", ");
-                return Err(NameError::WhoseIsIt { name: name.to_owned(), choices });
-            }
-        };
-        let tenant = match (rules.tenants(issuer), tenant) {
-            (Some(tenants), Some(name)) => Some(tenants.named(name).ok_or_else(form)?),
-            (Some(_), None) => {
-                let whose = rules.issuer_name(issuer).unwrap_or_default();
-                let choices = format!("{whose}/TENANT/{short}");
-                return Err(NameError::WhoseIsIt { name: name.to_owned(), choices });
-            }
-            (None, _) => None,
-        };
+        let Vouching { issuer, tenant } = whose.vouching(rules, vouching)?;
         let id = tenant.as_ref().map(|tenant| &*tenant.iss).or_else(|| rules.issuer_id(issuer));
         let id = id.unwrap_or_default();
         let value = HeaderValue::from_bytes(value.as_bytes()).map_err(|_| form())?;
@@ -155,6 +123,92 @@ impl Identifier {
             hash: self.hash_address(address, prefixes),
         };
         Ok(CallerByName { caller, tier: Some(super::tier(rules, &rule.tier, None)) })
+    }
+}
+
+impl IdentityRules {
+    /// Whose word the claims in a name are, by their id, and the name without that: `main/jwt.org:1`
+    /// where several issuers have tokens.
+    ///
+    /// # Errors
+    /// [`NameError::WhoseIsIt`].
+    pub fn claims_issuer<'n>(&self, name: &'n str) -> Result<(String, &'n str), NameError> {
+        let whose = Whose::of(self, name);
+        let Vouching { issuer, tenant } = whose.vouching(self, 0..self.api_keys_position())?;
+        let id = match tenant {
+            Some(tenant) => tenant.iss.to_string(),
+            None => self.issuer_id(issuer).unwrap_or_default().to_owned(),
+        };
+        Ok((id, whose.short))
+    }
+}
+
+/// A name, and what it says about who vouches for it.
+struct Whose<'n> {
+    name: &'n str,
+    issuer: Option<usize>,
+    tenant: Option<&'n str>,
+    /// The name without these.
+    short: &'n str,
+}
+
+/// Who vouches for a caller, or for claims.
+struct Vouching {
+    /// Its position.
+    issuer: usize,
+    tenant: Option<Tenant>,
+}
+
+impl<'n> Whose<'n> {
+    fn of(rules: &IdentityRules, name: &'n str) -> Whose<'n> {
+        let of_issuer = |position: usize| {
+            let rest = name.strip_prefix(rules.issuer_name(position)?)?.strip_prefix('/')?;
+            Some((position, rest))
+        };
+        let (issuer, short) = match (0..=rules.api_keys_position()).find_map(of_issuer) {
+            Some((position, rest)) => (Some(position), rest),
+            None => (None, name),
+        };
+        let has_tenants = rules.tenants(issuer.unwrap_or_default()).is_some();
+        let (tenant, short) = match short.split_once('/') {
+            Some((tenant, rest)) if has_tenants && !tenant.contains([':', '=']) => {
+                (Some(tenant), rest)
+            }
+            _ => (None, short),
+        };
+        Whose { name, issuer, tenant, short }
+    }
+
+    /// The issuer, which is one of `vouching` if the name does not say it, and its tenant.
+    fn vouching(
+        &self,
+        rules: &IdentityRules,
+        vouching: Range<usize>,
+    ) -> Result<Vouching, NameError> {
+        let Whose { name, issuer, tenant, short } = *self;
+        let unclear = |choices: String| NameError::WhoseIsIt { name: name.to_owned(), choices };
+        let issuer = match (issuer, vouching.len()) {
+            (Some(issuer), _) => issuer,
+            (None, 1) => vouching.start,
+            (None, _) => {
+                let names = vouching.filter_map(|position| rules.issuer_name(position));
+                let choices: Vec<String> =
+                    names.map(|issuer| format!("{issuer}/{short}")).collect();
+                return Err(unclear(choices.join(", ")));
+            }
+        };
+        let tenant = match (rules.tenants(issuer), tenant) {
+            (Some(tenants), Some(tenant)) => {
+                let form = || NameError::Form(name.to_owned());
+                Some(tenants.named(tenant).ok_or_else(form)?)
+            }
+            (Some(_), None) => {
+                let whose = rules.issuer_name(issuer).unwrap_or_default();
+                return Err(unclear(format!("{whose}/TENANT/{short}")));
+            }
+            (None, _) => None,
+        };
+        Ok(Vouching { issuer, tenant })
     }
 }
 
