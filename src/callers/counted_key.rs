@@ -182,7 +182,8 @@ impl<'p> CountedKey<'p> {
         }
     }
 
-    /// How to ask for the counters of a limit that counts by more: `caller=user:42,path.owner=VALUE`.
+    /// How to ask for the counters of a limit that counts by more:
+    /// `caller=user:42,path.owner=VALUE`.
     pub(super) fn name_with_more(&self, limit: &Limit) -> String {
         if let [only] = limit.per.parts.as_slice()
             && *only != KeyPart::Caller

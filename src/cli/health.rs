@@ -22,8 +22,8 @@ use crate::admin::Readiness;
 
 /// Ask a running proxy whether it answers
 ///
-/// Asks the admin listener of the settings, or else their first listener. Exits with 0 if it answers
-/// within two seconds, with 1 if not. Meant for the health check of a container.
+/// Asks the admin listener of the settings, or else their first listener. Exits with 0 if it
+/// answers within two seconds, with 1 if not. Meant for the health check of a container.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -13,8 +13,8 @@ use crate::callers::{CallerReport, LimitReport, PolicyReport, SharedLimit, Windo
 /// Show how the limits of a caller stand
 ///
 /// Queries the admin listener of a running proxy for the limits that count by this caller, or by
-/// these values, alone: how much of each window is used, and which override applies. Nothing is charged, and no window
-/// begins.
+/// these values, alone: how much of each window is used, and which override applies. Nothing is
+/// charged, and no window begins.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -16,8 +16,8 @@ use crate::callers::{ResetReport, SharedLimit};
 /// Reset the limits of a caller
 ///
 /// Has a running proxy make all windows of the limits that count by this caller alone as never
-/// used, or of those that count by these values. The next request sees it; on other proxies that share a Redis, within a second. The proxy
-/// logs who reset what, and why.
+/// used, or of those that count by these values. The next request sees it; on other proxies that
+/// share a Redis, within a second. The proxy logs who reset what, and why.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -67,7 +67,7 @@ def write_access_log(file):
     first, second = READERS
     for client, begin, count, a_minute in ((first, 7200, 900, 75), (second, 12600, 240, 40)):
         for page in range(count):
-            at, target = begin + page * 60 // a_minute, f"/v1/search?q=all&page={page}"
+            at, target = begin + page * 60 // a_minute, f"/v1/catalogue?page={page}"
             requests.append((at, client, "GET", target, 200, "python-requests/2.32"))
     requests.sort(key=lambda request: request[0])
     start = datetime.datetime(2026, 11, 19, 8, tzinfo=datetime.timezone.utc)
@@ -308,7 +308,7 @@ class Story:
         for number in range(20):
             statuses.update(self.send(f"198.18.0.{number + 1}", f"/v1/items/{1000 + number}", 3))
         for reader, count in zip(READERS, SENT):
-            statuses.update(self.send(reader, "/v1/search?q=all", count))
+            statuses.update(self.send(reader, "/v1/catalogue?page=1", count))
         self.check("nobody is denied in shadow mode", statuses, {200: 60 + sum(SENT)})
 
     def send(self, client, target, count):
@@ -393,7 +393,7 @@ class Story:
     def see_all_denied(self):
         """All are denied what they use too much: what they have used is kept."""
         for reader in READERS:
-            statuses = self.send(reader, "/v1/search?q=all", A_MINUTE + 1)
+            statuses = self.send(reader, "/v1/catalogue?page=1", A_MINUTE + 1)
             self.check(f"{reader} is denied", statuses[-1], 429)
         statuses = self.send("198.18.200.1", "/v1/items/1234", 5)
         self.check("a customer is not", statuses, [200] * 5)

@@ -139,8 +139,8 @@ impl<'t> Unverified<'t> {
         }
     }
 
-    /// What was wrong with the key or the signature. A wrong signature is reported as an unknown key
-    /// is, so that both take the same time.
+    /// What was wrong with the key or the signature. A wrong signature is reported as an unknown
+    /// key is, so that both take the same time.
     fn refusal(&self, error: TokenError, keys: &KeySet) -> TokenRefusal {
         let Header { algorithm, kid, .. } = &self.header;
         let kid = QuotedList(kid.as_deref().into_iter());

@@ -73,8 +73,8 @@ impl IdentityRules {
         tenant.or_else(|| self.issuer_id(token.issuer))
     }
 
-    /// The position of the issuer of tokens with this `iss`: one with this very text goes before one
-    /// with tenants. One whose tokens have no `iss` goes by its id.
+    /// The position of the issuer of tokens with this `iss`: one with this very text goes before
+    /// one with tenants. One whose tokens have no `iss` goes by its id.
     pub(super) fn position_of(&self, iss: &str) -> Option<usize> {
         let find = |is_it: &dyn Fn(&Issuer) -> bool| self.issuers.iter().position(is_it);
         find(&|own| own.tenants().is_none() && own.is_of(iss))

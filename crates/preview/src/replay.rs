@@ -206,8 +206,8 @@ fn mode(role: ChargeRole) -> ChargeMode {
 
 fn verdict(rejection: &Rejection, has_caller: bool) -> PastVerdict {
     match rejection {
-        // Which scopes and claims a token had is in no log. It was admitted then, or its status says
-        // so.
+        // Which scopes and claims a token had is in no log. It was admitted then, or its status
+        // says so.
         Rejection::Scope(_) | Rejection::Claim(_) => PastVerdict::Admitted,
         Rejection::Identity(_) if !has_caller => PastVerdict::NoCaller,
         Rejection::MissingKey(limit) => PastVerdict::NoKey(limit.clone()),

@@ -184,9 +184,16 @@ pub struct Curve {
     pub shares_counters: bool,
     /// What the limit allows now.
     pub present: u32,
-    /// What is suggested: the 99.9th percentile of callers' peaks, rounded up to a number that
-    /// people write.
+    /// What is suggested: the 99.9th percentile of the callers' peaks, and no more than the most of a
+    /// caller who is no outlier; rounded up to a number that people write.
     pub suggested: u32,
+    /// What would be suggested if outliers counted: callers who used far more than all others.
+    pub suggested_with_outliers: u32,
+    /// The outliers, by the hash of their counter, with their peaks: those with the highest ones.
+    #[serde(skip)]
+    pub outliers: Vec<(u128, u32)>,
+    /// How many outliers there are.
+    pub outlier_callers: u64,
     /// Callers that were counted.
     pub callers: u64,
     /// Requests that were counted.

@@ -10,6 +10,25 @@ const MOST_POINTS: usize = 120;
 /// Parts of numbers that people write.
 const WRITTEN: [u32; 12] = [10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 80, 90];
 
+/// Among fewer callers, none is an outlier.
+const LEAST_COMPARED: u64 = 10;
+
+/// The least of the outliers has at least so many times the most of the others.
+const GAP: u32 = 5;
+
+/// Outliers are at most one caller of so many: more are a kind of callers of their own.
+const FEW_OF: u64 = 10;
+
+/// Callers who used far more than all others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Outliers {
+    pub(super) callers: u64,
+    /// The least peak of theirs.
+    pub(super) least: u32,
+    /// What would be suggested if they were like the others.
+    pub(super) suggested_with: u32,
+}
+
 /// What the callers of a limit have used in its windows.
 #[derive(Debug, Default)]
 pub(super) struct Usage {
@@ -30,15 +49,62 @@ impl Usage {
         self.windows.iter().map(|(used, windows)| u64::from(*used) * windows).sum()
     }
 
-    /// The 99.9th percentile of the callers' peaks, rounded up to a number that people write.
+    /// The 99.9th percentile of the callers' peaks, and no more than the most of a caller who is no
+    /// outlier; rounded up to a number that people write.
     pub(super) fn suggested(&self) -> u32 {
-        let rank = (self.callers() as f64 * 0.999).ceil() as u64;
+        let others = self.callers() - self.outliers().map_or(0, |outliers| outliers.callers);
+        rounded_up(self.peak_at(self.rank().min(others)))
+    }
+
+    /// The rank of the caller of whom 99.9 % use no more.
+    fn rank(&self) -> u64 {
+        (self.callers() as f64 * 0.999).ceil() as u64
+    }
+
+    /// The callers who used far more than all others: those whose modified z-score, of the
+    /// logarithm of their peak, is above 3.5 (Iglewicz and Hoaglin, How to Detect and Handle
+    /// Outliers, 1993), and who used at least ten times as much as the median and five times as
+    /// much as anybody else. None: there are none, too many for single callers, or too few callers
+    /// to compare.
+    pub(super) fn outliers(&self) -> Option<Outliers> {
+        let all = self.callers();
+        if all < LEAST_COMPARED {
+            return None;
+        }
+        let log = |peak: u32| f64::from(peak).ln_1p();
+        let median = log(self.peak_at(all.div_ceil(2)));
+        let mut distances: Vec<(f64, u64)> = self
+            .peaks
+            .iter()
+            .map(|(peak, callers)| ((log(*peak) - median).abs(), *callers))
+            .collect();
+        distances.sort_by(|one, other| one.0.total_cmp(&other.0));
         let mut seen = 0;
-        let peak = self.peaks.iter().find(|(_, callers)| {
+        let middle = distances.iter().find(|(_, callers)| {
+            seen += callers;
+            seen >= all.div_ceil(2)
+        });
+        let deviation = middle.map_or(0.0, |(distance, _)| *distance);
+        let above = median + f64::max(3.5 / 0.6745 * deviation, 10_f64.ln());
+        // Heavy users come one after the other; what is no user stands apart.
+        let pairs = self.peaks.keys().zip(self.peaks.keys().skip(1));
+        let mut apart =
+            pairs.filter(|(lower, peak)| log(**peak) > above && **peak / GAP >= (**lower).max(1));
+        let least = apart.next().map(|(_, peak)| *peak)?;
+        let callers = self.peaks.range(least..).map(|(_, callers)| callers).sum::<u64>();
+        let are_few = callers > 0 && callers.saturating_mul(FEW_OF) <= all;
+        let suggested_with = rounded_up(self.peak_at(self.rank()));
+        are_few.then_some(Outliers { callers, least, suggested_with })
+    }
+
+    /// The peak of the caller at a rank, from 1 on, in ascending order.
+    fn peak_at(&self, rank: u64) -> u32 {
+        let mut seen = 0;
+        let found = self.peaks.iter().find(|(_, callers)| {
             seen += **callers;
             seen >= rank
         });
-        rounded_up(peak.map_or(1, |(peak, _)| *peak))
+        found.map_or(1, |(peak, _)| *peak)
     }
 
     /// What limits of several sizes would do; those that `marked` names are among them. The last
@@ -125,6 +191,32 @@ mod tests {
         let rounded = [0, 1, 7, 11, 13, 21, 99, 101, 1001, 4999, 7600].map(rounded_up);
         assert_eq!(rounded, [1, 1, 7, 12, 15, 25, 100, 120, 1200, 5000, 8000]);
         assert!(rounded_up(u32::MAX) == u32::MAX);
+    }
+
+    fn usage(peaks: &[(u32, u64)]) -> Usage {
+        Usage { peaks: peaks.iter().copied().collect(), ..Usage::default() }
+    }
+
+    #[test]
+    fn callers_far_beyond_all_others_are_outliers() {
+        for (peaks, expected) in [
+            (&[(3, 30), (5, 29), (2500, 1)][..], Some((1, 5, 2500))),
+            (&[(0, 60), (2500, 1)], Some((1, 1, 2500))),
+            (&[(10, 50), (120, 2), (4000, 1)], Some((3, 10, 4000))),
+            // Too few to compare.
+            (&[(3, 5), (2500, 1)], None),
+            // A kind of callers of its own.
+            (&[(3, 30), (2500, 10)], None),
+            // Some use more than others, as they do.
+            (&[(1, 400), (3, 300), (10, 200), (30, 80), (100, 20), (300, 4)], None),
+            (&[(5, 100)], None),
+            (&[], None),
+        ] {
+            let usage = usage(peaks);
+            let found = usage.outliers();
+            let found = found.map(|own| (own.callers, usage.suggested(), own.suggested_with));
+            assert_eq!(found, expected, "{peaks:?}");
+        }
     }
 
     proptest! {

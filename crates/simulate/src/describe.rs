@@ -7,8 +7,9 @@ use http::{HeaderName, header};
 use serde_json::{Map, Value};
 use tollgate_clock::Timestamp;
 use tollgate_identity::{CallerKey, TierSource};
+use tollgate_limit::Scope;
 use tollgate_policy::Policy;
-use tollgate_preview::{Judgement, PastRequest};
+use tollgate_preview::{JudgedCharge, Judgement, PastRequest};
 
 use super::callers::{DeniedCaller, quoted};
 
@@ -21,15 +22,7 @@ pub(super) fn describe(
     judged: &Judgement<'_>,
 ) -> DeniedCaller {
     let identity = judged.identity.as_ref();
-    let resolved = identity.and_then(|identity| identity.caller.as_ref());
-    let caller = match (resolved, judged.policy) {
-        (Some(caller), Some(policy)) => {
-            let mut name = String::new();
-            caller.write_name(&policy.identity, &mut name);
-            name
-        }
-        _ => past.draft.address.to_string(),
-    };
+    let caller = caller_of(past, judged);
     let tiers = judged.policy.map(|policy| &policy.identity.tiers);
     let tier = identity.and_then(|identity| tiers?.names().nth(identity.tier));
     DeniedCaller {
@@ -38,6 +31,30 @@ pub(super) fn describe(
         first: time,
         explain: explain(policies, past, judged),
         limits: Vec::new(),
+    }
+}
+
+/// Whose counter a charge is on.
+pub(super) fn name_of(
+    charge: &JudgedCharge<'_>,
+    past: &PastRequest,
+    judged: &Judgement<'_>,
+) -> String {
+    match charge.limit.scope() {
+        Scope::Address => past.draft.address.to_string(),
+        Scope::Caller | Scope::Shared => caller_of(past, judged),
+    }
+}
+
+fn caller_of(past: &PastRequest, judged: &Judgement<'_>) -> String {
+    let resolved = judged.identity.as_ref().and_then(|identity| identity.caller.as_ref());
+    match (resolved, judged.policy) {
+        (Some(caller), Some(policy)) => {
+            let mut name = String::new();
+            caller.write_name(&policy.identity, &mut name);
+            name
+        }
+        _ => past.draft.address.to_string(),
     }
 }
 

@@ -21,6 +21,9 @@ const OVERRIDE: &str = "override";
 /// Charges that are counted together.
 const WAITING: usize = 64;
 
+/// The most outliers of a limit that are named.
+const NAMED_OUTLIERS: usize = 3;
+
 /// What was counted of all limits.
 #[derive(Default)]
 pub(super) struct LimitCounts<'p> {
@@ -227,6 +230,7 @@ impl<'p> LimitCount<'p> {
         let window_seconds = self.allowance.window_secs?;
         let present = self.allowance.quota.capacity();
         let suggested = self.usage.suggested();
+        let outliers = self.usage.outliers();
         let is_fixed = matches!(self.allowance.quota, Quota::FixedWindow(_));
         Some(Curve {
             limit: name.to_owned(),
@@ -236,10 +240,22 @@ impl<'p> LimitCount<'p> {
             shares_counters: self.is_shared,
             present,
             suggested,
+            suggested_with_outliers: outliers.map_or(suggested, |own| own.suggested_with),
+            outliers: outliers.map(|own| self.peaks_from(own.least)).unwrap_or_default(),
+            outlier_callers: outliers.map_or(0, |own| own.callers),
             callers: self.keys.len() as u64,
             requests: self.requests,
             points: self.usage.points(&[present, suggested]),
         })
+    }
+
+    /// The callers with the highest peaks, of those with at least this one.
+    fn peaks_from(&self, least: u32) -> Vec<(u128, u32)> {
+        let all = self.keys.iter().map(|(key, count)| (*key, count.peak));
+        let mut highest: Vec<(u128, u32)> = all.filter(|(_, peak)| *peak >= least).collect();
+        highest.sort_by_key(|(key, peak)| (std::cmp::Reverse(*peak), *key));
+        highest.truncate(NAMED_OUTLIERS);
+        highest
     }
 
     fn is_override(&self) -> bool {

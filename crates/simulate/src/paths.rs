@@ -3,11 +3,14 @@
 //! Paths are taken in their plain form, as routes match them. What a client can write is bounded:
 //! when there are too many places, those that are rarely asked for are counted together.
 
+mod failures;
 mod siblings;
 mod template;
 #[cfg(test)]
 mod tests;
 mod tree;
+
+use std::net::IpAddr;
 
 pub(super) use self::template::Template;
 use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form};
@@ -29,9 +32,10 @@ pub(super) struct Paths {
 }
 
 impl Paths {
-    /// Adds the path of so many requests, with or without a query. A path that no server takes is
-    /// counted, and belongs to no route.
-    pub(super) fn add(&mut self, target: &str, times: u64) {
+    /// Adds the path of so many requests, with or without a query. `failed`: whose they were, if
+    /// their credentials did not pass. A path that no server takes is counted, and belongs to no
+    /// route.
+    pub(super) fn add(&mut self, target: &str, times: u64, failed: Option<IpAddr>) {
         self.requests += times;
         let raw = target.split(['?', '#']).next().unwrap_or_default();
         let Ok(path) = normalize_path(raw, EncodedSlash::Reject) else { return };
@@ -46,6 +50,9 @@ impl Paths {
             node.through += times;
         }
         node.ends += times;
+        if let Some(client) = failed {
+            node.failures.add(times, client);
+        }
         node.is_cut |= segments.next().is_some();
         if self.nodes > MOST_NODES {
             self.shrink();

@@ -2,6 +2,7 @@
 
 use std::{collections::BTreeMap, time::Instant};
 
+use rustc_hash::FxHashMap;
 use tollgate_clock::Timestamp;
 use tollgate_history::{HistoryAhead, HistorySummary, ReadOptions, Record};
 use tollgate_policy::Policies;
@@ -13,7 +14,7 @@ use super::{
     caller_id::CallerIds,
     callers::CallerCounts,
     curve::share,
-    describe::describe,
+    describe::{describe, name_of},
     limits::LimitCounts,
     notes::{Needs, notes},
     order::{finish, in_order},
@@ -76,24 +77,34 @@ impl Simulation<'_> {
     /// # Errors
     /// [`SimulationError`].
     pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Report, SimulationError> {
+        self.run_naming(&mut Names::default(), progress)
+    }
+
+    /// The same, and finds the names of those whose counters are in `names`.
+    pub(super) fn run_naming(
+        &self,
+        names: &mut Names,
+        progress: &mut dyn FnMut(Progress),
+    ) -> Result<Report, SimulationError> {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build_local(Default::default())?;
         // What would be logged of real clients is of no interest here.
         let quiet = tracing::subscriber::NoSubscriber::new();
         tracing::subscriber::with_default(quiet, || {
-            in_order(&self.read, |read| runtime.block_on(self.judge_all(read, progress)))
+            in_order(&self.read, |read| runtime.block_on(self.judge_all(read, names, progress)))
         })
     }
 
     async fn judge_all(
         &self,
         read: &ReadOptions,
+        names: &mut Names,
         progress: &mut dyn FnMut(Progress),
     ) -> Result<Report, SimulationError> {
         let begun = Instant::now();
         let mut history = HistoryAhead::open(read)?;
-        let mut counts = Counts::new(self);
+        let mut counts = Counts::new(self, names);
         let mut past = Translator::blank();
         let mut judged = Judgement::default();
         let mut lines: u64 = 0;
@@ -111,9 +122,14 @@ impl Simulation<'_> {
     }
 }
 
+/// The names of those whose counters these are, by the hash of the counter; none: it is not known
+/// yet.
+pub(super) type Names = FxHashMap<u128, Option<String>>;
+
 /// All that is counted.
 struct Counts<'s, 'q> {
     simulation: &'s Simulation<'q>,
+    names: &'s mut Names,
     judge: PastJudge<'q>,
     against: Option<PastJudge<'q>>,
     translator: Translator,
@@ -137,10 +153,11 @@ struct Calls {
 }
 
 impl<'s, 'q> Counts<'s, 'q> {
-    fn new(simulation: &'s Simulation<'q>) -> Counts<'s, 'q> {
+    fn new(simulation: &'s Simulation<'q>, names: &'s mut Names) -> Counts<'s, 'q> {
         let Simulation { candidate, against, callers, host, .. } = simulation;
         Counts {
             simulation,
+            names,
             judge: PastJudge::new(candidate.policies, candidate.settings),
             against: against.map(|against| PastJudge::new(against.policies, against.settings)),
             translator: Translator::new(callers, host.as_deref(), candidate.policies),
@@ -205,6 +222,9 @@ impl<'s, 'q> Counts<'s, 'q> {
         if let Some(policy) = judged.policy {
             for charge in &judged.charges {
                 self.limits.add(policy, charge, now);
+                if let Some(name @ None) = self.names.get_mut(&charge.key) {
+                    *name = Some(name_of(charge, past, judged));
+                }
             }
             let tier = judged.identity.as_ref().map(|identity| identity.tier);
             for limit in judged.unkeyed.iter().filter_map(|at| policy.limits.get(*at)) {

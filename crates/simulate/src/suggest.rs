@@ -3,14 +3,16 @@
 //! it.
 //!
 //! The logs are read twice: first for what there is (`seen`), of which a policy is made that only
-//! measures (`draft`); then that policy is simulated, which gives the numbers. Whatever a log has,
-//! what comes out is a policy: what no policy can have is left out.
+//! measures (`draft`); then that policy is simulated, which gives the numbers. If some callers used
+//! far more than all others, the logs are read once more, for their names. Whatever a log has, what
+//! comes out is a policy: what no policy can have is left out.
 
 mod callers;
 mod draft;
 mod evidence;
 mod free;
 mod head;
+mod logins;
 mod seen;
 #[cfg(test)]
 mod tests;
@@ -22,10 +24,15 @@ use tollgate_history::ReadOptions;
 use tollgate_policy::{Policies, Policy, load};
 use tollgate_yaml::Sources;
 
-use self::{draft::Draft, seen::Observations, words::is_name};
+use self::{
+    draft::{Draft, Measured},
+    seen::Observations,
+    words::is_name,
+};
 use super::{
     PolicySet, Progress, Simulation, SimulationError,
     order::{in_order, is_read_once},
+    run::Names,
     translate::CallerField,
 };
 
@@ -62,7 +69,13 @@ pub fn suggest(
         against: None,
     };
     let report = simulation.run(&mut |second| progress(goes_on(read_once, second)))?;
-    let text = draft.policy(Some(&report));
+    let outliers = report.curves.iter().flat_map(|curve| &curve.outliers);
+    let mut names: Names = outliers.map(|(key, _)| (*key, None)).collect();
+    if !names.is_empty() {
+        // Only now it is known whose names are wanted.
+        simulation.run_naming(&mut names, &mut |_| {})?;
+    }
+    let text = draft.policy(Some(&Measured { report, names }));
     parse(&text)?;
     Ok(text)
 }

@@ -150,7 +150,7 @@ fn suggested_policy_can_be_read_and_denies_next_to_nobody() {
     let file = folder.path().join("access.log");
     let mut log = String::new();
     for second in 0..3000 {
-        let user = format!("user:{}", second % 17);
+        let user = format!("user:{}", second % 7);
         log +=
             &line(second, &format!("/repos/{second}/issues"), Some(&user), r#"{"tier":"pro"}"#, 1);
         log += &line(second, "/search", None, "{}", 1);

@@ -127,8 +127,8 @@ impl Identifier {
 }
 
 impl IdentityRules {
-    /// Whose word the claims in a name are, by their id, and the name without that: `main/jwt.org:1`
-    /// where several issuers have tokens.
+    /// Whose word the claims in a name are, by their id, and the name without that:
+    /// `main/jwt.org:1` where several issuers have tokens.
     ///
     /// # Errors
     /// [`NameError::WhoseIsIt`].

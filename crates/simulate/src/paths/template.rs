@@ -2,6 +2,8 @@
 
 use std::cmp::Ordering;
 
+use super::failures::Failures;
+
 /// A pattern of paths, as policies write it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
@@ -10,6 +12,7 @@ pub(crate) struct Template {
     /// Words for a name: the segments that do not vary.
     pub(crate) words: Vec<String>,
     pub(crate) requests: u64,
+    pub(crate) failures: Failures,
     /// Which segments vary.
     varying: Vec<usize>,
 }
@@ -40,7 +43,12 @@ impl Template {
         let words = segments.iter().flatten().map(|word| word.to_string()).collect();
         let places = segments.iter().enumerate().filter(|(_, segment)| segment.is_none());
         let varying = places.map(|(place, _)| place).collect();
-        Template { pattern, words, requests, varying }
+        Template { pattern, words, requests, failures: Failures::default(), varying }
+    }
+
+    /// With what failed of its requests.
+    pub(super) fn with_failures(self, failures: Failures) -> Template {
+        Template { failures, ..self }
     }
 }
 

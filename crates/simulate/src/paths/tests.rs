@@ -4,7 +4,7 @@ use super::*;
 
 fn patterns_of(paths: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
     let mut all = Paths::default();
-    paths.into_iter().for_each(|path| all.add(path.as_ref(), 1));
+    paths.into_iter().for_each(|path| all.add(path.as_ref(), 1, None));
     all.templates(0.0, 100).into_iter().map(|template| template.pattern).collect()
 }
 
@@ -44,8 +44,8 @@ fn many_names_at_one_place_are_one_that_varies() {
 #[test]
 fn rare_paths_are_left_out() {
     let mut all = Paths::default();
-    all.add("/often", 99);
-    all.add("/seldom", 1);
+    all.add("/often", 99, None);
+    all.add("/seldom", 1, None);
     let found = all.templates(0.02, 10);
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].pattern.as_str(), found[0].requests), ("/often", 99));
@@ -61,9 +61,9 @@ fn paths_are_those_that_routes_match() {
 fn paths_that_are_refused_have_no_pattern() {
     let mut all = Paths::default();
     for path in ["/%zz", "/a%2Fb", "/%00", "/a\\b", "*", "/%2e%2e%5c"] {
-        all.add(path, 1);
+        all.add(path, 1, None);
     }
-    all.add("/a", 1);
+    all.add("/a", 1, None);
     let found = all.templates(0.0, 10);
     assert_eq!((found.len(), found[0].pattern.as_str(), found[0].requests), (1, "/a", 1));
 }
@@ -91,9 +91,9 @@ fn deep_paths_have_a_pattern_that_matches_them() {
 fn probes_of_scanners_leave_the_frequent_paths_their_names() {
     let mut all = Paths::default();
     for path in ["/search", "/cart", "/checkout", "/items/1234", "/account/orders"] {
-        all.add(path, 4000);
+        all.add(path, 4000, None);
     }
-    (0..33).for_each(|number| all.add(&format!("/{}", word(number)), 1));
+    (0..33).for_each(|number| all.add(&format!("/{}", word(number)), 1, None));
     let expected = ["/account/orders", "/cart", "/checkout", "/search", "/items/{a}"];
     assert_eq!(frequent(all), expected);
 }
@@ -101,8 +101,8 @@ fn probes_of_scanners_leave_the_frequent_paths_their_names() {
 #[test]
 fn popular_names_vary_like_all_others() {
     let mut all = Paths::default();
-    all.add("/users/ada", 500);
-    (0..5000).for_each(|number| all.add(&format!("/users/{}", word(number)), 2));
+    all.add("/users/ada", 500, None);
+    (0..5000).for_each(|number| all.add(&format!("/users/{}", word(number)), 2, None));
     assert_eq!(frequent(all), ["/users/{a}"]);
 }
 
@@ -110,11 +110,11 @@ fn popular_names_vary_like_all_others() {
 fn frequent_paths_are_found_among_any_number_of_others() {
     let mut all = Paths::default();
     for number in 0..150_000 {
-        all.add(&format!("/{}/{}", word(number), word(number * 7 + 1)), 1);
+        all.add(&format!("/{}/{}", word(number), word(number * 7 + 1)), 1, None);
     }
     // After the room was full.
     for _ in 0..50_000 {
-        all.add("/real/endpoint", 1);
+        all.add("/real/endpoint", 1, None);
     }
     assert!(all.nodes <= MOST_NODES + MOST_DEPTH, "{}", all.nodes);
     assert_eq!(frequent(all), ["/real/endpoint", "/{a}/{b}"]);

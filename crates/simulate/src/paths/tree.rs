@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::{
+    failures::Failures,
     siblings::{MOST_SIBLINGS, kept},
     template::Template,
 };
@@ -14,6 +15,8 @@ pub(super) struct Node {
     pub(super) ends: u64,
     /// Requests whose path ends here or below.
     pub(super) through: u64,
+    /// Those of `ends` whose credentials did not pass.
+    pub(super) failures: Failures,
     /// Whether a path goes on that is too deep.
     pub(super) is_cut: bool,
     children: BTreeMap<Box<str>, Node>,
@@ -73,6 +76,7 @@ impl Node {
     fn merge(&mut self, other: Node) {
         self.ends += other.ends;
         self.through += other.through;
+        self.failures.merge(other.failures);
         self.is_cut |= other.is_cut;
         for (segment, child) in other.children {
             self.children.entry(segment).or_default().merge(child);
@@ -85,7 +89,8 @@ impl Node {
     /// The patterns of all places where paths end.
     pub(super) fn collect<'n>(&'n self, above: &mut Vec<Option<&'n str>>, all: &mut Vec<Template>) {
         if self.ends > 0 {
-            all.push(Template::new(above, self.is_cut, self.ends));
+            let own = Template::new(above, self.is_cut, self.ends);
+            all.push(own.with_failures(self.failures.clone()));
         }
         for (segment, child) in &self.children {
             above.push(Some(segment));

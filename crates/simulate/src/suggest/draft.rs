@@ -4,13 +4,14 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{
     callers::Callers,
-    evidence::{evidence, rates},
+    evidence::{evidence, outliers, rates},
     free::is_free,
     head::write_head,
+    logins::{self, is_login},
     seen::Observations,
     words::{CORE, name_of, yaml_name, yaml_text},
 };
-use crate::{Curve, Report, curve::share, paths::Template};
+use crate::{Curve, Report, curve::share, paths::Template, run::Names};
 
 /// A route has at least this part of all requests; all others share one.
 const LEAST_PART: f64 = 0.02;
@@ -27,8 +28,16 @@ const HOURS: f64 = 7200.0;
 /// Where the proxy says how limits stand.
 const RATE_LIMIT: &str = "/rate_limit";
 
+/// What the measuring policy has measured.
+pub(super) struct Measured {
+    pub(super) report: Report,
+    /// The names of callers who used far more than all others.
+    pub(super) names: Names,
+}
+
 /// A policy whose limits are not known yet.
 pub(super) struct Draft {
+    /// Routes with the names of their limits.
     routes: Vec<(Template, String)>,
     /// Routes without a limit.
     free: Vec<Template>,
@@ -52,31 +61,35 @@ impl Draft {
     }
 
     /// The policy: one that only measures, or with limits from what was measured.
-    pub(super) fn policy(&self, measured: Option<&Report>) -> String {
+    pub(super) fn policy(&self, measured: Option<&Measured>) -> String {
         let mut text = String::new();
         let _ = self.write(&mut text, measured);
         text
     }
 
-    fn write(&self, text: &mut String, measured: Option<&Report>) -> std::fmt::Result {
-        if let Some(report) = measured {
+    fn write(&self, text: &mut String, measured: Option<&Measured>) -> std::fmt::Result {
+        let report = measured.map(|measured| &measured.report);
+        if let Some(report) = report {
             write_head(text, report)?;
         }
         writeln!(text, "version: 1\n")?;
         writeln!(text, "upstreams:")?;
         writeln!(text, "  api: {{ servers: [http://127.0.0.1:9000] }}   # put your server here\n")?;
-        self.callers.write(text, measured)?;
+        self.callers.write(text, report)?;
         writeln!(text, "\nlimits:")?;
         self.write_limit(text, CORE, "all requests of a caller", measured)?;
         // What is simulated has the last word: a route that no request took has no evidence.
-        let requests_of = |name: &str| measured.map_or(1, |report| used(report, name));
+        let requests_of = |name: &str| report.map_or(1, |report| used(report, name));
         let routes: Vec<&(Template, String)> =
             self.routes.iter().filter(|(_, name)| requests_of(name) > 0).collect();
         for (template, name) in &routes {
-            let all = measured.map_or(1, |report| report.outcome.requests);
+            let all = report.map_or(1, |report| report.outcome.requests);
             let percent = share(requests_of(name), all) * 100.0;
             let about = format!("{} has {percent:.1} % of the requests", template.pattern);
-            self.write_limit(text, name, &about, measured)?;
+            match is_login(template) {
+                true => write_login(text, name, &about, measured)?,
+                false => self.write_limit(text, name, &about, measured)?,
+            }
         }
         writeln!(text, "\nroutes:")?;
         let auth = if self.callers.has_named() { "optional" } else { "none" };
@@ -105,10 +118,10 @@ impl Draft {
         text: &mut String,
         name: &str,
         about: &str,
-        measured: Option<&Report>,
+        measured: Option<&Measured>,
     ) -> std::fmt::Result {
         let key = yaml_name(name);
-        let Some(report) = measured else {
+        let Some(Measured { report, names }) = measured else {
             let rates = format!("[{PLENTY}/minute, {PLENTY}/hour]");
             return writeln!(text, "  {key}: {{ per: caller, rate: {rates}, mode: shadow }}");
         };
@@ -125,6 +138,9 @@ impl Draft {
             let of = if tiers.is_empty() { String::new() } else { format!(" of tier {tier}") };
             for curve in curves {
                 writeln!(text, "  # {}", evidence(curve, &of))?;
+                if let Some(note) = outliers(curve, names) {
+                    writeln!(text, "  # {note}")?;
+                }
             }
         }
         writeln!(text, "  {key}:")?;
@@ -154,6 +170,32 @@ impl Draft {
         }
         writeln!(text, "    mode: shadow")
     }
+}
+
+/// Writes the limit of a route at which clients prove who they are.
+fn write_login(
+    text: &mut String,
+    name: &str,
+    about: &str,
+    measured: Option<&Measured>,
+) -> std::fmt::Result {
+    let key = yaml_name(name);
+    let counted = "per: client.ip, count_when: { status: [401, 403] }";
+    let Some(Measured { report, names }) = measured else {
+        let rates = format!("[{PLENTY}/minute, {PLENTY}/hour]");
+        return writeln!(text, "  {key}: {{ {counted}, rate: {rates}, mode: shadow }}");
+    };
+    let curves = || report.curves.iter().filter(|curve| curve.limit == name);
+    writeln!(text, "  # {about}.")?;
+    writeln!(text, "  # Most of them had credentials that did not pass, so only failures count.")?;
+    for note in curves().filter_map(|curve| outliers(curve, names)) {
+        writeln!(text, "  # {note}")?;
+    }
+    writeln!(text, "  {key}:")?;
+    writeln!(text, "    per: client.ip")?;
+    writeln!(text, "    rate: {}", logins::rates(curves()))?;
+    writeln!(text, "    count_when: {{ status: [401, 403] }}")?;
+    writeln!(text, "    mode: shadow")
 }
 
 /// The requests that a limit was asked about, of all tiers.

@@ -1,6 +1,7 @@
 //! A suggested number, and the evidence for it.
 
-use crate::Curve;
+use super::words::one_line;
+use crate::{Curve, run::Names};
 
 /// The evidence for a number.
 pub(super) fn evidence(curve: &Curve, of_tier: &str) -> String {
@@ -26,6 +27,31 @@ pub(super) fn evidence(curve: &Curve, of_tier: &str) -> String {
         unit(curve.window_seconds),
         callers_denied,
     )
+}
+
+/// Who is not in the number of a curve, because they used far more than all others.
+pub(super) fn outliers(curve: &Curve, names: &Names) -> Option<String> {
+    let window = in_words(curve.window_seconds);
+    let named: Vec<String> = curve
+        .outliers
+        .iter()
+        .filter_map(|(key, peak)| {
+            let name = one_line(names.get(key)?.as_deref()?);
+            Some(format!("{name} ({peak} in {window})"))
+        })
+        .collect();
+    let others = match curve.outlier_callers.saturating_sub(named.len() as u64) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    let with = match curve.suggested_with_outliers {
+        with if with == curve.suggested => String::new(),
+        with => format!(" With them it would be {with}/{}.", unit(curve.window_seconds)),
+    };
+    let named = named.join(", ");
+    (curve.outlier_callers > 0).then(|| {
+        format!("OUTLIERS, not in this number: {named}{others}, far more than all others.{with}")
+    })
 }
 
 /// What `rate` is for these windows.

@@ -33,11 +33,15 @@ pub(super) fn write_head(text: &mut String, report: &Report) -> std::fmt::Result
     )?;
     writeln!(
         text,
-        "# them only count (mode: shadow): nothing is denied until you remove that line. With fewer"
+        "# them only count (mode: shadow): nothing is denied until you remove that line. Callers who"
     )?;
     writeln!(
         text,
-        "# than 1,000 callers it is the most that one of them has used: look who that is."
+        "# used far more than all others are named, and left out: an attack makes no limit. With"
+    )?;
+    writeln!(
+        text,
+        "# fewer than 1,000 callers, the number is the most that one of the others has used."
     )?;
     if let Some(note) = not_judged(&report.outcome.refused) {
         write_note(text, &note)?;

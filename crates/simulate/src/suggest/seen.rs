@@ -104,7 +104,9 @@ impl Observations {
         self.records += 1;
         self.requests += times;
         if let Target::Valid(target) = &record.target {
-            self.paths.add(target.path(), times);
+            let is_failure = matches!(record.status, Some(401 | 403));
+            let failed = record.client.filter(|_| is_failure);
+            self.paths.add(target.path(), times, failed);
         }
         let fields = callers.iter().zip(&record.fields);
         let is_known = |text: &&str| !matches!(*text, "" | "-");

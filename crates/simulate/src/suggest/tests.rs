@@ -309,3 +309,76 @@ fn the_default_tier_is_the_one_that_uses_least() {
     let text = own(&requests).suggest().unwrap();
     assert!(text.contains("tiers: { default: free, names: [pro, free] }"), "{text}");
 }
+
+/// Sixty clients who read, and ask for `route` now and then; and one that asks for it 2,500 times
+/// in an hour, with this status.
+fn attacked(route: &str, status: u16) -> Log {
+    let mut text = String::new();
+    let mut line = |second: u64, client: &str, request: &str, status: u16| {
+        let (minute, second) = (second / 60, second % 60);
+        let _ = writeln!(
+            text,
+            "{client} - - [21/Nov/2026:{:02}:{:02}:{second:02} +0000] \"{request} HTTP/1.1\" \
+             {status} 5 \"-\" \"x\"",
+            8 + minute / 60,
+            minute % 60
+        );
+    };
+    for second in 0..10_800 {
+        let client = format!("198.51.100.{}", second / 9 % 60);
+        if second % 9 == 0 {
+            line(second, &client, &format!("GET /items/{second}"), 200);
+        }
+        if second % 90 == 45 {
+            let client = format!("198.51.100.{}", second / 90 % 60);
+            line(second, &client, &format!("POST {route}"), 200);
+        }
+        if (3600..6100).contains(&second) {
+            line(second, "203.0.113.66", &format!("POST {route}"), status);
+        }
+    }
+    Log::new(&text)
+}
+
+#[test]
+fn attack_makes_no_limit_and_its_caller_is_named() {
+    let (text, report) = attacked("/items/search", 200).simulated();
+    for (peak, with) in [("60 in a minute", "60/minute"), ("2500 in an hour", "2500/hour")] {
+        let note = format!(
+            "  # OUTLIERS, not in this number: anonymous:203.0.113.66 ({peak}), far more than all \
+             others. With them it would be {with}."
+        );
+        assert_eq!(text.matches(&note).count(), 2, "{text}");
+    }
+    let curve = report.curves.iter().find(|own| own.limit == "core" && own.window_seconds == 3600);
+    let curve = curve.unwrap();
+    assert!(curve.suggested <= 30, "{}", curve.suggested);
+    assert_eq!((curve.suggested_with_outliers, curve.outlier_callers), (2500, 1));
+    assert!(!text.contains("[150/minute") && !text.contains("rate: [60/minute"), "{text}");
+}
+
+#[test]
+fn only_failures_count_where_most_credentials_do_not_pass() {
+    for route in ["/login", "/v1/token", "/door"] {
+        let (text, report) = attacked(route, 401).simulated();
+        let limit = "    per: client.ip\n    rate: [10/minute, 30/hour]\n    count_when: { status: [401, 403] }\n    mode: shadow";
+        assert!(text.contains(limit), "{text}");
+        let of_route = report.limits.iter().find(|own| own.limit != "core" && own.denied > 0);
+        assert_eq!(of_route.map(|own| own.callers), Some(61), "{text}");
+    }
+    // Most requests of all clients fail: that is no login.
+    let all = Log::new("");
+    let text: String = (0..4000)
+        .map(|at| {
+            format!(
+                "192.0.2.{} - - [21/Nov/2026:08:{:02}:{:02} +0000] \"GET /orders HTTP/1.1\" 401 5 \"-\" \"x\"\n",
+                at % 50,
+                at / 60 % 60,
+                at % 60
+            )
+        })
+        .collect();
+    fs::write(&all.file, text).unwrap();
+    let suggested = all.suggest().unwrap();
+    assert!(!suggested.contains("count_when"), "{suggested}");
+}

@@ -36,8 +36,8 @@ struct Lines {
 
 struct Waiter {
     id: u64,
-    /// Another owner that it charges, besides the line's own: in a line that many share, whose place
-    /// this is.
+    /// Another owner that it charges, besides the line's own: in a line that many share, whose
+    /// place this is.
     tenant: Option<u128>,
     /// Notified when it has become the first, or units were given back.
     news: Arc<Notify>,
