@@ -90,6 +90,16 @@ def seen(text):
     return {name.lower(): value for name, value in json.loads(text)["headers"].items()}
 
 
+def body_of(fields, text):
+    """The media type of a body, and whether it is one that Tollgate makes."""
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return fields.get("content-type"), text
+    media_type = fields.get("content-type", "").split(";")[0]
+    return media_type, bool(answer.get("message") or answer.get("violated-policies"))
+
+
 def expect(tally, what, got, expected):
     """Records whether something is as expected."""
     tally.record(what, [] if got == expected else [f"{got!r} and not {expected!r}"])
@@ -140,16 +150,23 @@ def try_proxy(beside, front, tally):
         tally.record(f"{name}: {target} is not judged as another path",
                      [] if status == 400 or is_normal else [(status, text)])
 
-    status, fields, _ = send(front, "/anything/private", headers=FORGED)
+    status, fields, text = send(front, "/anything/private", headers=FORGED)
     expect(tally, f"{name}: no token where one is needed", status, 401)
-    tally.record(f"{name}: the challenge", [] if "www-authenticate" in fields else [fields])
+    challenges = fields.get("www-authenticate", "").count("Bearer")
+    expect(tally, f"{name}: the challenge, once", challenges, 1)
+    expect(tally, f"{name}: the body of a 401", body_of(fields, text), ("application/json", True))
 
     token = {"Authorization": bearer("43")}
     statuses = [send(front, "/anything/a", headers=token)[0] for _ in range(ALLOWED + 1)]
     expect(tally, f"{name}: the limit", statuses, [200] * ALLOWED + [429])
-    status, fields, _ = send(front, "/anything/a", headers=token)
+    status, fields, text = send(front, "/anything/a", headers=token)
     told = (status, fields.get("x-ratelimit-remaining"), "retry-after" in fields)
     expect(tally, f"{name}: a denial tells when to come back", told, (429, "0", True))
+    expect(tally, f"{name}: the body of a denial", body_of(fields, text), ("application/json", True))
+    problem = token | {"Accept": "application/problem+json"}
+    status, fields, text = send(front, "/anything/a", headers=problem)
+    told = (status, *body_of(fields, text))
+    expect(tally, f"{name}: a denial as a problem", told, (429, "application/problem+json", True))
 
     first = send(front, "/anything/address", source="127.0.0.21")[0]
     second = send(front, "/anything/address", source="127.0.0.22")[0]

@@ -54,6 +54,11 @@ fn question_is_charged_like_the_request_itself() {
     let denied = proxy.ask(nginx("GET", "/a").by("42"));
     denied.assert_status(403).assert_field("x-tollgate-status", "429");
     assert!(denied.field("retry-after").is_some());
+    // nginx drops the body.
+    assert_eq!(denied.field("x-tollgate-body"), Some(denied.text().trim_end()));
+    let unauthorized = proxy.ask(nginx("GET", "/a").token("none"));
+    unauthorized.assert_status(401).assert_field("x-tollgate-status", "401");
+    assert_eq!(unauthorized.field("x-tollgate-body"), Some(unauthorized.text().trim_end()));
     proxy.ask(forward("GET", "/a").by("43")).assert_status(200);
 }
 

@@ -20,6 +20,7 @@ use super::{
 };
 
 static X_TOLLGATE_STATUS: HeaderName = HeaderName::from_static("x-tollgate-status");
+static X_TOLLGATE_BODY: HeaderName = HeaderName::from_static("x-tollgate-body");
 
 /// Makes `parts` the head of the request that is asked about. None: a client has sent it here.
 ///
@@ -81,14 +82,23 @@ pub(super) fn translate(asker: Asker, is_undecided: bool, response: &mut Respons
     if is_undecided {
         response.extensions_mut().insert(Undecided);
     }
-    let status = response.status();
-    let headers = response.headers_mut();
     // The connection is the asker's: what it asked about says nothing of that.
-    headers.remove(header::CONNECTION);
-    // nginx makes a 500 of any other status.
-    let is_understood = status.is_success() || status == StatusCode::UNAUTHORIZED;
-    if asker == Asker::Nginx && !is_understood {
-        headers.insert(X_TOLLGATE_STATUS.clone(), HeaderValue::from(status.as_u16()));
+    response.headers_mut().remove(header::CONNECTION);
+    if asker == Asker::Nginx && !response.status().is_success() {
+        translate_for_nginx(response);
+    }
+}
+
+/// nginx makes a 500 of any status but 401 and 403, and drops the body.
+fn translate_for_nginx(response: &mut Response<Body>) {
+    let status = response.status();
+    let body = response.body().as_full().map(|body| HeaderValue::from_bytes(body.trim_ascii_end()));
+    let headers = response.headers_mut();
+    headers.insert(X_TOLLGATE_STATUS.clone(), HeaderValue::from(status.as_u16()));
+    if let Some(Ok(body)) = body {
+        headers.insert(X_TOLLGATE_BODY.clone(), body);
+    }
+    if status != StatusCode::UNAUTHORIZED {
         *response.status_mut() = StatusCode::FORBIDDEN;
     }
 }

@@ -75,6 +75,18 @@ impl Body {
         Body::new(Content::Call(Some(message), Some(trailers)))
     }
 
+    /// The whole body, if it is known and was not sent yet.
+    pub fn as_full(&self) -> Option<&Bytes> {
+        match &self.content {
+            Content::Full(body) => body.as_ref(),
+            Content::Call(..)
+            | Content::Upstream(_)
+            | Content::Declined(_)
+            | Content::Switched(_)
+            | Content::Ended => None,
+        }
+    }
+
     /// No body.
     pub fn empty() -> Self {
         Body::new(Content::Ended)
