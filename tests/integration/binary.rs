@@ -38,6 +38,7 @@ mod store;
 mod store_health;
 mod token;
 mod traces;
+mod tutorial;
 mod unfit_claims;
 mod unread_scheme;
 

@@ -7,12 +7,15 @@ for another purpose, or for somebody else, is refused.
 
 import json
 import sys
+from pathlib import Path
 
 from joserfc import jwk
 
 from front import Answer, Plan, front
 from harness import Tally, binary_under_test
 from providers import KEY, OLD_KEY, PROVIDERS
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "providers.md"
 
 
 def plan():
@@ -33,6 +36,23 @@ def plan():
     tiers = "{ default: free, names: [free, pro, private] }"
     files = {"keys.jwks": json.dumps(published).encode()}
     return Plan(issuers, tiers=tiers, routes=routes, files=files)
+
+
+def said(settings):
+    """What of the settings a page has to say, each as it stands there."""
+    for name, value in settings.items():
+        yield name
+        values = value.items() if isinstance(value, dict) else [("", value)]
+        for inner, own in values:
+            yield str(inner)
+            for text in own if isinstance(own, list) else [own]:
+                yield {None: "", True: "true"}.get(text, str(text))
+
+
+def is_on_page(name, provider):
+    """Whether the page for operators has these settings in the provider's section."""
+    section = PAGE.read_text().split(f"\n## {name}\n")[1].split("\n## ")[0]
+    return [text for text in said(provider.settings) if text not in section]
 
 
 def scoped(provider):
@@ -88,6 +108,7 @@ def main():
         for at, (name, provider) in enumerate(PROVIDERS.items()):
             print(f"{name}: {provider.settings['issuer']}")
             check(on, at, name, provider)
+            tally.record(f"{name}: docs/providers.md says so", is_on_page(name, provider))
     return tally.conclude()
 
 

@@ -31,6 +31,7 @@ const GUIDE_TITLE: &str = "Serving your own API";
 /// empty.
 const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/key-rotation.md", "", "key_rotation.rs follows it"),
+    ("docs/tutorial.md", "", "tutorial.rs follows it"),
     ("docs/choosing-limits.md", "The way, step by step", "tests/simulate/story.py follows it"),
     ("docs/outages.md", "Drills", "tests/run.sh runs the short one, tests/all.sh all"),
     ("docs/operations.md", "Docker Compose", "tests/compose/production.py follows it"),
@@ -61,6 +62,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tollgate store compact", "the same"),
     ("tests/disk/kill.py", "tests/run.sh runs it"),
     ("tests/disk/faults.py", "the same"),
+    ("tests/tokens/issuers.py", "the same"),
     ("tests/frameworks/spellings.py", "the same"),
     ("tests/bench/instructions.sh", "it needs callgrind and minutes: tests/all.sh runs it"),
 ];
