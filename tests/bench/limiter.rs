@@ -71,9 +71,9 @@ mod charge {
     fn token_bucket(bencher: Bencher<'_, '_>) {
         let capacity = LIMIT;
         let refill = 1;
-        let strict = false;
+        let (even, strict) = (false, false);
         let interval = Duration::from_millis(3);
-        charge_again(bencher, &TokenBucket { capacity, refill, interval, strict });
+        charge_again(bencher, &TokenBucket { capacity, refill, interval, even, strict });
     }
 
     #[divan::bench]

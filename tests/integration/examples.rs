@@ -1,4 +1,5 @@
-//! The policies that are shipped as examples.
+//! The policies that are shipped as examples, and what others wrote for the limits that they have
+//! elsewhere: they hold as their tests say.
 
 use std::{
     fs,
@@ -6,7 +7,7 @@ use std::{
 };
 
 use tollgate_clock::Timestamp;
-use tollgate_policy::{Policies, load};
+use tollgate_policy::{Policies, Policy, load};
 use tollgate_preview::cases::Runner;
 use tollgate_yaml::Sources;
 
@@ -17,29 +18,42 @@ fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-fn examples() -> Vec<PathBuf> {
-    let entries = fs::read_dir(root().join("config/examples/policies")).unwrap();
-    entries.map(|entry| entry.unwrap().path()).collect()
+fn policies_in(folder: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root().join(folder)).unwrap();
+    let files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
+    assert!(files.len() >= 2, "{files:?}");
+    files
+}
+
+fn loaded(file: &Path) -> Policy {
+    let text = fs::read_to_string(file).unwrap();
+    let policy = load(file, &text, &Sources::system());
+    policy.unwrap_or_else(|problems| panic!("{}", problems[0]))
+}
+
+fn assert_passes_its_tests(policy: Policy) {
+    assert!(!policy.tests.is_empty(), "{}", policy.name);
+    let runner = Runner::start(None).unwrap();
+    let policies = Policies::new(vec![policy]);
+    let failed = policies.iter().flat_map(|policy| runner.run(policy, &policies));
+    let failed: Vec<String> = failed.map(|failed| failed.to_string()).collect();
+    assert_eq!(failed, [""; 0]);
 }
 
 #[test]
 fn examples_load_without_warnings_and_pass_their_own_tests() {
-    let files = examples();
-    assert!(files.len() >= 2, "{files:?}");
-    for file in files {
-        let text = fs::read_to_string(&file).unwrap();
-        let policy = match load(&file, &text, &Sources::system()) {
-            Ok(policy) => policy,
-            Err(problems) => panic!("{}", problems[0]),
-        };
+    for file in policies_in("config/examples/policies") {
+        let policy = loaded(&file);
         // An override that has an end is over some day.
         let warning = policy.warnings.iter().find(|own| own.holds(NOW, |_| false));
         assert_eq!(warning, None);
-        assert!(!policy.tests.is_empty(), "{}", file.display());
-        let runner = Runner::start(None).unwrap();
-        let policies = Policies::new(vec![policy]);
-        let failed = policies.iter().flat_map(|policy| runner.run(policy, &policies));
-        let failed: Vec<String> = failed.map(|failed| failed.to_string()).collect();
-        assert_eq!(failed, [""; 0]);
+        assert_passes_its_tests(policy);
+    }
+}
+
+#[test]
+fn policies_of_limits_that_others_have_pass_their_own_tests() {
+    for file in policies_in("tests/policies/cases") {
+        assert_passes_its_tests(loaded(&file));
     }
 }

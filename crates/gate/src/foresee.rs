@@ -41,7 +41,13 @@ mod tests {
     fn quotas(limit: u32) -> Vec<Quota> {
         let plain = AlgorithmKind::ALL.map(|kind| Quota::plain(kind, limit, MINUTE).unwrap());
         let aligned = FixedWindow { limit, align: Align::Epoch(MINUTE) };
-        let bucket = TokenBucket { capacity: limit, refill: 2, interval: MINUTE, strict: false };
+        let bucket = TokenBucket {
+            capacity: limit,
+            refill: 2,
+            interval: MINUTE,
+            even: false,
+            strict: false,
+        };
         plain.into_iter().chain([aligned.into(), bucket.into()]).collect()
     }
 

@@ -1,12 +1,16 @@
-//! Token bucket that is refilled at intervals, as Smyte's ratelimit server counts.
+//! Token bucket that is refilled at intervals, as Smyte's ratelimit server counts, or evenly.
 //!
 //! Refills come in steps of `refill` units every interval, and keep their phase as long as anything
 //! is missing, so up to `capacity + refill` units can pass in a short time. A full bucket has no
 //! phase: the next charge starts one at its own instant. If the phase continued while the bucket is
 //! full, decisions would depend on when a store forgets full buckets.
 //!
+//! The units of an even bucket come one by one, all intervals long: up to `capacity + 1` can pass
+//! in a short time. Seven a minute have no whole step. So a state says what was missing at its
+//! mark, which moves by times that have whole units in them, and no rounding adds up.
+//!
 //! A strict bucket makes callers wait: a denied request, and one that takes the last unit, start
-//! the interval over.
+//! the interval over; of an even bucket, the wait for the next unit.
 //!
 //! As in the other algorithms, a denied request takes nothing, and a bucket is full no later than
 //! the reset that was reported with its last charge, even if the rate was lowered since.
@@ -31,16 +35,26 @@ pub struct TokenBucket {
     pub refill: u32,
     /// Time from one refill to the next.
     pub interval: Duration,
+    /// Whether the units of a refill come one by one, all interval long.
+    pub even: bool,
     /// Whether finding or leaving the bucket empty starts the interval over.
     pub strict: bool,
+}
+
+/// The shortest time that has whole units in it, and so many of them.
+#[derive(Clone, Copy)]
+struct Step {
+    micros: u64,
+    units: u64,
 }
 
 /// What is missing, and since when it has been refilled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Bucket {
-    /// Units that are missing from a full bucket.
+    /// Units that were missing from a full bucket at the mark, and those that were taken since.
     pub deficit: u32,
-    /// The last refill; the next one comes an interval later.
+    /// The last refill; the next one comes an interval later. Of an even bucket, an instant since
+    /// which units come evenly.
     pub mark: Timestamp,
     /// When nothing will be missing, inclusive; the end of time if that never happens.
     pub full: Timestamp,
@@ -94,7 +108,20 @@ impl TokenBucket {
         (self.interval.as_micros() as u64).max(1)
     }
 
-    /// The bucket with all refills until now.
+    /// Into how many steps the interval is divided.
+    pub fn steps(&self) -> u64 {
+        match self.even {
+            true => common_divisor(self.interval_micros(), self.refill.into()),
+            false => 1,
+        }
+    }
+
+    fn step(&self) -> Step {
+        let steps = self.steps();
+        Step { micros: self.interval_micros() / steps, units: u64::from(self.refill) / steps }
+    }
+
+    /// The bucket with all whole steps until now.
     fn refilled(&self, bucket: &Bucket, now: Timestamp) -> Bucket {
         let full = Bucket { deficit: 0, mark: now, full: now };
         if bucket.is_over(now) {
@@ -103,21 +130,34 @@ impl TokenBucket {
         if bucket.mark > now + tolerated_skew(self.interval) {
             return self.refilling(bucket.deficit, now);
         }
-        let interval = self.interval_micros();
-        let refills = now.as_micros().saturating_sub(bucket.mark.as_micros()) / interval;
-        let come = refills.saturating_mul(self.refill.into());
-        match u64::from(bucket.deficit).saturating_sub(come) {
-            0 => full,
-            deficit => {
-                let mark = bucket.mark + Duration::from_micros(refills * interval);
-                Bucket { deficit: deficit as u32, mark, full: bucket.full }
-            }
-        }
+        let step = self.step();
+        let steps = micros_since(bucket.mark, now) / step.micros;
+        let come = steps.saturating_mul(step.units);
+        let deficit = u64::from(bucket.deficit).saturating_sub(come) as u32;
+        let mark = bucket.mark + Duration::from_micros(steps * step.micros);
+        let rest = Bucket { deficit, mark, full: bucket.full };
+        if self.missing(&rest, now) == 0 { full } else { rest }
     }
 
-    /// A bucket whose last refill was at `mark`.
+    /// What is missing now from a bucket with all whole steps until now.
+    fn missing(&self, refilled: &Bucket, now: Timestamp) -> u32 {
+        if !self.even || refilled.deficit == 0 {
+            return refilled.deficit;
+        }
+        let step = self.step();
+        let come = scaled(micros_since(refilled.mark, now), step.units, step.micros).whole;
+        u64::from(refilled.deficit).saturating_sub(come) as u32
+    }
+
+    /// A bucket that was refilled until `mark`.
     fn refilling(&self, deficit: u32, mark: Timestamp) -> Bucket {
         Bucket { deficit, mark, full: self.after(deficit, mark) }
+    }
+
+    /// A bucket with all whole steps until now, whose wait for a refill begins again.
+    fn waiting(&self, refilled: &Bucket, more: u32, now: Timestamp) -> Bucket {
+        let deficit = self.missing(refilled, now).saturating_add(more);
+        self.refilling(deficit, refilled.mark.max(now))
     }
 
     /// When no more than `target` units are missing from `bucket`.
@@ -127,12 +167,23 @@ impl TokenBucket {
 
     /// When `units` will have been refilled after the refill at `mark`.
     fn after(&self, units: u32, mark: Timestamp) -> Timestamp {
-        let refills = match (units, self.refill) {
-            (0, _) => 0,
-            (_, 0) => return NEVER,
-            (units, refill) => u64::from(units.div_ceil(refill)),
-        };
-        mark + Duration::from_micros(refills.saturating_mul(self.interval_micros()))
+        self.time_of(units).map_or(NEVER, |micros| mark + Duration::from_micros(micros))
+    }
+
+    /// How long `units` take to come, in microseconds; none if they never do.
+    fn time_of(&self, units: u32) -> Option<u64> {
+        match (units, self.refill) {
+            (0, _) => Some(0),
+            (_, 0) => None,
+            (units, _) if self.even => {
+                let step = self.step();
+                Some(scaled(units.into(), step.micros, step.units).rounded_up())
+            }
+            (units, refill) => {
+                let refills = u64::from(units.div_ceil(refill));
+                Some(refills.saturating_mul(self.interval_micros()))
+            }
+        }
     }
 
     /// The receipt of the latest charge in `bucket`: what was missing then, and since which refill.
@@ -149,10 +200,7 @@ impl Algorithm for TokenBucket {
     }
 
     fn longest(&self) -> Duration {
-        match self.refill {
-            0 => Duration::MAX,
-            refill => self.interval.saturating_mul(self.capacity.div_ceil(refill)),
-        }
+        self.time_of(self.capacity).map_or(Duration::MAX, Duration::from_micros)
     }
 
     fn share(&self, instances: NonZeroU32) -> TokenBucket {
@@ -164,23 +212,23 @@ impl Algorithm for TokenBucket {
     fn admits(&self, bucket: &Bucket, cost: u32, now: Timestamp) -> bool {
         // Refills need a division, and matter only if the cost does not fit without them.
         self.room(cost).is_some_and(|room| {
-            bucket.deficit <= room || self.refilled(bucket, now).deficit <= room
+            bucket.deficit <= room || self.missing(&self.refilled(bucket, now), now) <= room
         })
     }
 
     fn take(&self, bucket: &mut Bucket, cost: u32, now: Timestamp) -> Receipt {
-        let Bucket { deficit, mut mark, .. } = self.refilled(bucket, now);
-        let deficit = deficit.saturating_add(cost);
-        if self.strict && deficit >= self.capacity {
-            mark = mark.max(now);
-        }
-        *bucket = self.refilling(deficit, mark);
+        let rest = self.refilled(bucket, now);
+        let is_emptied = self.missing(&rest, now).saturating_add(cost) >= self.capacity;
+        *bucket = match self.strict && is_emptied {
+            true => self.waiting(&rest, cost, now),
+            false => self.refilling(rest.deficit.saturating_add(cost), rest.mark),
+        };
         self.receipt(bucket)
     }
 
     fn standing(&self, bucket: &Bucket, now: Timestamp) -> Standing {
         let bucket = self.refilled(bucket, now);
-        let used = bucket.deficit;
+        let used = self.missing(&bucket, now);
         let next = match self.room(1) {
             Some(room) if used <= room => now,
             Some(room) => self.rises(&bucket, room),
@@ -208,8 +256,7 @@ impl Algorithm for TokenBucket {
     fn on_denied(&self, bucket: &mut Bucket, cost: u32, now: Timestamp) {
         let starts_over = self.strict && (1..=self.capacity).contains(&cost);
         if starts_over {
-            let Bucket { deficit, mark, .. } = self.refilled(bucket, now);
-            *bucket = self.refilling(deficit, mark.max(now));
+            *bucket = self.waiting(&self.refilled(bucket, now), 0, now);
         } else if bucket.mark > now + tolerated_skew(self.interval) {
             *bucket = self.refilled(bucket, now);
         }
@@ -220,8 +267,9 @@ impl Algorithm for TokenBucket {
     fn give_back(&self, bucket: &mut Bucket, receipt: Receipt, cost: u32, now: Timestamp) {
         let rest = self.refilled(bucket, now);
         let charged = u32::try_from(receipt.number).unwrap_or(u32::MAX);
-        let missing = self.refilled(&self.refilling(charged, receipt.at), now).deficit;
-        let back = cost.min(missing).min(rest.deficit);
+        let charged = self.refilled(&self.refilling(charged, receipt.at), now);
+        let [missing, of_it] = [&rest, &charged].map(|bucket| self.missing(bucket, now));
+        let back = cost.min(of_it).min(missing);
         if back > 0 {
             let deficit = rest.deficit - back;
             // No later than before, even if the rate was lowered since.
@@ -237,23 +285,27 @@ impl Algorithm for TokenBucket {
 
     fn beyond(&self, bucket: &Bucket, base: &Bucket, now: Timestamp) -> Option<Bucket> {
         let [rest, base] = [bucket, base].map(|bucket| self.refilled(bucket, now));
-        let deficit = rest.deficit.saturating_sub(base.deficit);
-        (deficit > 0).then(|| self.refilling(deficit, rest.mark))
+        let [missing, before] = [&rest, &base].map(|bucket| self.missing(bucket, now));
+        let is_more = missing > before;
+        is_more.then(|| self.refilling(rest.deficit.saturating_sub(before), rest.mark))
     }
 
     /// A bucket that is not full keeps its phase.
     fn add(&self, bucket: &mut Bucket, other: &Bucket, now: Timestamp) {
         let [rest, other] = [&*bucket, other].map(|bucket| self.refilled(bucket, now));
-        if other.deficit > 0 {
-            let mark = if rest.deficit > 0 { rest.mark } else { other.mark };
-            *bucket = self.refilling(rest.deficit.saturating_add(other.deficit), mark);
+        if rest.deficit == 0 {
+            *bucket = self.refilling(other.deficit, other.mark);
+        } else if other.deficit > 0 {
+            let more = self.missing(&other, now);
+            *bucket = self.refilling(rest.deficit.saturating_add(more), rest.mark);
         }
     }
 
-    /// The one with the greater deficit; of equal deficits, the one that is full later.
+    /// The one that misses more; of two that miss the same, the one that is full later.
     fn join(&self, bucket: &mut Bucket, other: &Bucket, now: Timestamp) -> bool {
         let [rest, other] = [&*bucket, other].map(|bucket| self.refilled(bucket, now));
-        let is_more = (other.deficit, other.full) > (rest.deficit, rest.full);
+        let [ours, theirs] = [&rest, &other].map(|bucket| self.missing(bucket, now));
+        let is_more = (theirs, other.full) > (ours, rest.full);
         if is_more {
             *bucket = other;
         }
@@ -261,11 +313,13 @@ impl Algorithm for TokenBucket {
     }
 
     fn plain(units: u32, window: Duration) -> Option<TokenBucket> {
-        Some(TokenBucket { capacity: units, refill: units, interval: window, strict: false })
+        let (capacity, refill, interval) = (units, units, window);
+        Some(TokenBucket { capacity, refill, interval, even: false, strict: false })
     }
 
     fn terms(&self) -> Terms {
         let mut details = vec![("capacity", Detail::Units(self.capacity))];
+        details.extend((!self.even).then_some(("refill", Detail::Units(self.refill))));
         details.extend(self.strict.then_some(("strict", Detail::Set)));
         let window = Some(self.interval);
         Terms { units: self.refill, window, is_refilled: true, details }
@@ -273,8 +327,8 @@ impl Algorithm for TokenBucket {
 
     /// A bucket of 50 that gains 10 a second allows 50 in 5 seconds, and not 50 in one.
     fn refill_time(&self) -> Option<Duration> {
-        let refills = self.capacity.div_ceil(self.refill.max(1)).max(1);
-        Some(self.interval.saturating_mul(refills).min(Duration::from_micros(u64::MAX)))
+        let bucket = TokenBucket { refill: self.refill.max(1), ..self.clone() };
+        bucket.time_of(self.capacity.max(1)).map(Duration::from_micros)
     }
 
     /// A denial starts the interval of a strict bucket over.
@@ -285,6 +339,42 @@ impl Algorithm for TokenBucket {
     fn open_receipt(&self, _standing: &Standing, cost: u32, now: Timestamp) -> Option<Receipt> {
         Some(Receipt { at: now, number: cost.into() })
     }
+}
+
+/// A product, divided.
+struct Scaled {
+    whole: u64,
+    has_rest: bool,
+}
+
+impl Scaled {
+    fn rounded_up(&self) -> u64 {
+        self.whole.saturating_add(self.has_rest.into())
+    }
+}
+
+/// `number * by / of`, exactly.
+fn scaled(number: u64, by: u64, of: u64) -> Scaled {
+    let of = of.max(1);
+    match number.checked_mul(by) {
+        Some(product) => Scaled { whole: product / of, has_rest: product % of > 0 },
+        None => {
+            let (product, of) = (u128::from(number) * u128::from(by), u128::from(of));
+            let whole = u64::try_from(product / of).unwrap_or(u64::MAX);
+            Scaled { whole, has_rest: product % of > 0 }
+        }
+    }
+}
+
+fn common_divisor(mut left: u64, mut right: u64) -> u64 {
+    while right > 0 {
+        (left, right) = (right, left % right);
+    }
+    left.max(1)
+}
+
+fn micros_since(mark: Timestamp, now: Timestamp) -> u64 {
+    now.as_micros().saturating_sub(mark.as_micros())
 }
 
 #[cfg(test)]

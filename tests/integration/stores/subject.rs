@@ -442,7 +442,8 @@ pub(super) fn quotas(limit: u32) -> Vec<(&'static str, Quota)> {
     let window = |align| Quota::FixedWindow(FixedWindow { limit, align });
     let hour = Calendar::new(CalendarUnit::Hour, "Asia/Kathmandu").unwrap();
     let bucket = |strict| {
-        Quota::TokenBucket(TokenBucket { capacity: limit, refill: 1, interval: MINUTE, strict })
+        let (capacity, refill, interval) = (limit, 1, MINUTE);
+        Quota::TokenBucket(TokenBucket { capacity, refill, interval, even: false, strict })
     };
     let forms = [
         ("fixed window of the epoch", window(Align::Epoch(MINUTE))),

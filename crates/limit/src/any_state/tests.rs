@@ -164,8 +164,8 @@ fn many_outages_grant_one_share() {
     assert!(six_outages(&windows(LIMIT), &windows(LIMIT / PROXIES)) <= most);
     let log = |limit| SlidingLog { limit, window: WINDOW };
     assert!(six_outages(&log(LIMIT), &log(LIMIT / PROXIES)) <= most);
-    let bucket =
-        |units| TokenBucket { capacity: units, refill: 1, interval: WINDOW, strict: false };
+    let (refill, interval) = (1, WINDOW);
+    let bucket = |capacity| TokenBucket { capacity, refill, interval, even: false, strict: false };
     assert!(six_outages(&bucket(LIMIT), &bucket(LIMIT / PROXIES)) <= most);
     let meter = |units| Gcra::new(units, WINDOW, units, 1).unwrap();
     assert!(six_outages(&meter(LIMIT), &meter(LIMIT / PROXIES)) <= most);
@@ -199,7 +199,10 @@ proptest! {
     #[test]
     fn prop_buckets_let_a_share_of_each_proxy_through(steps in steps()) {
         let interval = WINDOW / 2;
-        let bucket = |units| TokenBucket { capacity: units, refill: units / 2, interval, strict: false };
+        let bucket = |capacity| {
+            let refill = capacity / 2;
+            TokenBucket { capacity, refill, interval, even: false, strict: false }
+        };
         let passed = passed(&bucket(LIMIT), &bucket(LIMIT / PROXIES), &steps);
         // Refills come in steps, and a step may be just due where time begins.
         let refills = |span: Duration| span.as_micros().div_ceil(interval.as_micros()) as u64 + 1;

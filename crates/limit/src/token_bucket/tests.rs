@@ -15,7 +15,7 @@ impl Subject for TokenBucket {
     const ANCHORED: bool = true;
 
     fn memory(&self) -> Duration {
-        self.interval * self.capacity.div_ceil(self.refill)
+        self.longest()
     }
 
     fn with_capacity(&self, capacity: u32) -> TokenBucket {
@@ -25,8 +25,12 @@ impl Subject for TokenBucket {
 
 impl suite::apart::Bounded for TokenBucket {
     fn most(&self, span: Duration) -> u64 {
-        let refills = span.as_micros() / self.interval.as_micros() + 1;
-        u64::from(self.capacity) + u64::from(self.refill) * refills as u64
+        let (micros, interval) = (span.as_micros() as u64, self.interval_micros());
+        let come = match self.even {
+            true => micros * u64::from(self.refill) / interval + 1,
+            false => u64::from(self.refill) * (micros / interval + 1),
+        };
+        u64::from(self.capacity) + come
     }
 
     fn window(&self) -> Duration {
@@ -35,7 +39,7 @@ impl suite::apart::Bounded for TokenBucket {
 }
 
 /// Buckets that fill up within seconds or at once.
-fn any_bucket(strict: bool) -> impl Strategy<Value = TokenBucket> {
+fn any_bucket(even: bool, strict: bool) -> impl Strategy<Value = TokenBucket> {
     let micros = prop_oneof![
         1 => 1_u64..1_000,
         2 => 1_u64..5_000_000,
@@ -45,17 +49,20 @@ fn any_bucket(strict: bool) -> impl Strategy<Value = TokenBucket> {
         capacity,
         refill,
         interval: Duration::from_micros(micros),
+        even,
         strict,
     })
 }
 
-suite::property_tests! { any_bucket(false) }
+suite::property_tests! { any_bucket(false, false) }
 
 mod apart {
     use super::*;
 
-    suite::property_tests! { any_bucket(false) => [prop_clocks_that_are_apart_count_once] }
+    suite::property_tests! { any_bucket(false, false) => [prop_clocks_that_are_apart_count_once] }
 }
+
+mod even;
 
 mod strict {
     use super::*;
@@ -63,7 +70,7 @@ mod strict {
     // A strict bucket changes when it denies, its wait depends on its capacity, and a refund does
     // not take penalties back. Its wait starts again at the clock's time, so the wait is shorter
     // with a clock that is behind.
-    suite::property_tests! { any_bucket(true) => [
+    suite::property_tests! { any_bucket(false, true) => [
         prop_clocks_that_are_apart_count_once,
         prop_used_and_remaining_make_up_the_limit,
         prop_waiting_until_retry_is_enough_and_less_is_not,
@@ -183,6 +190,7 @@ fn decisions_are_those_of_a_bucket_that_ticks() {
             capacity: 1 + numbers.below(12) as u32,
             refill: 1 + numbers.below(8) as u32,
             interval: Duration::from_micros(1 + numbers.below(5_000_000)),
+            even: false,
             strict: false,
         };
         (bucket.clone(), Ledger(Ticking::full(&bucket), Vec::new()))
@@ -195,7 +203,7 @@ proptest! {
     /// Some charges are taken although they do not fit, and the clock is sometimes behind.
     #[test]
     fn prop_strict_decisions_are_those_of_a_strict_bucket_that_ticks(
-        bucket in any_bucket(true),
+        bucket in any_bucket(false, true),
         requests in prop::collection::vec((0_u32..40, 0_u32..12, 0_u32..14, 0_u32..20), 200),
     ) {
         let mut state = Bucket::default();
@@ -226,7 +234,8 @@ proptest! {
 
 /// A bucket with the parameters of `RL.REDUCE key max refilltime REFILL refill`.
 fn rl(capacity: u32, interval: u64, refill: u32, strict: bool) -> TokenBucket {
-    TokenBucket { capacity, refill, interval: Duration::from_secs(interval), strict }
+    let interval = Duration::from_secs(interval);
+    TokenBucket { capacity, refill, interval, even: false, strict }
 }
 
 fn at(seconds: u64) -> Timestamp {

@@ -42,8 +42,8 @@ impl Compiler<'_> {
             Measure::Refill { capacity, amount, interval, strict } => {
                 let capacity = self.of_owner(capacity, "capacity", owner)?.value;
                 let Units::Limited(capacity) = capacity else { return Some(Vec::new()) };
-                let (interval, strict) = (*interval, *strict);
-                let bucket = TokenBucket { capacity, refill: *amount, interval, strict };
+                let (refill, interval, strict) = (*amount, *interval, *strict);
+                let bucket = TokenBucket { capacity, refill, interval, even: false, strict };
                 (Quota::TokenBucket(bucket), Some(Period::Length(interval)))
             }
             Measure::Concurrent { limit, lease, retry_after } => {

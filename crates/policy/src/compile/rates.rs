@@ -137,9 +137,9 @@ impl Compiler<'_> {
             }
             RateAlgorithm::TokenBucket { strict, .. } => {
                 let interval = self.length(rate)?;
-                let strict = *strict;
-                let bucket = TokenBucket { capacity: room, refill: limit, interval, strict };
-                Quota::TokenBucket(bucket)
+                let (capacity, refill, strict) = (room, limit, *strict);
+                let even = true;
+                Quota::TokenBucket(TokenBucket { capacity, refill, interval, even, strict })
             }
             RateAlgorithm::Gcra { .. } => {
                 // A cost above the burst is never admitted, so none is larger.

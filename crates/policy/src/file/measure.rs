@@ -44,8 +44,8 @@ macro_rules! with_measure {
             /// of the rate. With `refill` it is needed, and may be `unlimited`.
             #[schemars(with = "Option<shape::Units>")]
             pub(crate) capacity: Option<Node>,
-            /// For `token_bucket`, in place of `rate`: what is added to the bucket, `{ amount: 10,
-            /// interval: 1s }`.
+            /// For `token_bucket`, in place of `rate`: what is added to the bucket at once, `{
+            /// amount: 10, interval: 1s }`. What a rate adds comes evenly.
             #[schemars(with = "Option<super::measure::Refill>")]
             pub(crate) refill: Option<Node>,
             /// For `token_bucket`: whether a request that finds the bucket empty restarts the wait.
@@ -82,7 +82,7 @@ with_measure! {
     /// { rate: 100_000/month, align: calendar, timezone: Europe/Berlin }
     /// { rate: 30/minute, algorithm: sliding_window }    # or sliding_log
     /// { rate: 30/minute, algorithm: gcra, burst: 10 }
-    /// { rate: 10/second, algorithm: token_bucket, capacity: 50 }   # 10 more each second
+    /// { rate: 10/second, algorithm: token_bucket, capacity: 50 }   # one more each 100 ms
     /// { refill: { amount: 10, interval: 1s }, algorithm: token_bucket, capacity: 50 }
     /// { concurrent: 20, lease: 60s }
     /// ```

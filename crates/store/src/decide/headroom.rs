@@ -223,7 +223,8 @@ mod tests {
 
     #[test]
     fn used_up_counter_has_room_at_the_instant_that_its_store_reported() {
-        let bucket = TokenBucket { capacity: 10, refill: 1, interval: HOUR, strict: false };
+        let bucket =
+            TokenBucket { capacity: 10, refill: 1, interval: HOUR, even: false, strict: false };
         let quota = Quota::TokenBucket(bucket);
         let headrooms = headrooms(1);
         let charge = Charge::new(key(1), &quota, 1);

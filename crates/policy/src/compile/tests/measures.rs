@@ -46,7 +46,11 @@ fn measures_become_quotas() {
         |limit, length| Quota::FixedWindow(FixedWindow { limit, align: Align::Epoch(length) });
     let gcra = |limit, burst| Quota::Gcra(Gcra::new(limit, MINUTE, burst, burst).unwrap());
     let bucket = |capacity, refill, interval, strict| {
-        Quota::TokenBucket(TokenBucket { capacity, refill, interval, strict })
+        Quota::TokenBucket(TokenBucket { capacity, refill, interval, even: true, strict })
+    };
+    let in_lumps = |capacity, refill, interval| {
+        let (even, strict) = (false, false);
+        Quota::TokenBucket(TokenBucket { capacity, refill, interval, even, strict })
     };
     let leases =
         |limit, lease, retry_after| Quota::Concurrency(Concurrency { limit, lease, retry_after });
@@ -81,7 +85,7 @@ fn measures_become_quotas() {
         ("rate: 0/second, algorithm: token_bucket, capacity: 50", bucket(0, 0, SECOND, false)),
         (
             "refill: { amount: 3, interval: 1h }, algorithm: token_bucket, capacity: 50",
-            bucket(50, 3, HOUR, false),
+            in_lumps(50, 3, HOUR),
         ),
         ("concurrent: 20", leases(20, MINUTE, SECOND)),
         (
@@ -242,6 +246,7 @@ fn override_takes_what_it_does_not_say_from_the_limit() {
                 capacity: 6,
                 refill: 3,
                 interval: SECOND,
+                even: false,
                 strict: false,
             }),
         ),

@@ -21,7 +21,8 @@ fn fixed(align: Align) -> Quota {
 }
 
 fn bucket(strict: bool) -> Quota {
-    Quota::TokenBucket(TokenBucket { capacity: 5, refill: 2, interval: MINUTE, strict })
+    let (capacity, refill, interval) = (5, 2, MINUTE);
+    Quota::TokenBucket(TokenBucket { capacity, refill, interval, even: false, strict })
 }
 
 /// Five units in a minute, or in an hour, of every algorithm that has windows.

@@ -76,7 +76,7 @@ fn key_outlives_what_it_holds_by_a_second() {
         let found = server.ttl(&charge);
         assert!((expected - 900..=expected).contains(&found), "{quota:?}: {found} {expected}");
     }
-    let quota = TokenBucket { capacity: 10, refill: 0, interval: HOUR, strict: false };
+    let quota = TokenBucket { capacity: 10, refill: 0, interval: HOUR, even: false, strict: false };
     let quota = Quota::TokenBucket(quota);
     let charge = Charge::new(key(10), &quota, 10);
     charge_at(&mut server, charge, NOW);
@@ -458,10 +458,12 @@ proptest! {
         const WINDOW: Duration = Duration::from_secs(6);
         let mut server = Server::start();
         let costs = [ours, theirs];
-        let bucket = TokenBucket { capacity: 10, refill: 2, interval: WINDOW / 3, strict: false };
+        let interval = WINDOW / 3;
+        let bucket = TokenBucket { capacity: 10, refill: 2, interval, even: false, strict: false };
+        let even = TokenBucket { refill: 7, even: true, ..bucket.clone() };
         let log = SlidingLog { limit: 5, window: WINDOW };
         let plain = AlgorithmKind::ALL.map(|kind| Quota::plain(kind, 10, WINDOW).unwrap());
-        let quotas = [bucket.into(), log.into()].into_iter().chain(plain);
+        let quotas = [bucket.into(), even.into(), log.into()].into_iter().chain(plain);
         for (index, quota) in (0..).zip(quotas.filter(|quota| !quota.holds_leases())) {
             for (number, operation) in [Operation::Add, Operation::Seed].into_iter().enumerate() {
                 let key = key(entry ^ (100 * number as u128 + index));

@@ -14,11 +14,12 @@ impl Scripted for TokenBucket {
     const LUA: &'static str = include_str!("token_bucket.lua");
 
     fn parameters(&self, _near: Timestamp) -> Parameters {
+        let evenly = if self.even { 2 * self.steps() } else { 0 };
         Parameters {
             limit: self.capacity,
             span: number((self.interval.as_micros() as u64).max(1)),
             x: number(self.refill.into()),
-            y: number(self.strict.into()),
+            y: number(evenly + u64::from(self.strict)),
         }
     }
 

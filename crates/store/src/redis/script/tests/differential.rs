@@ -21,6 +21,9 @@ const STEPS: usize = 40;
 /// Limits of logs that are not always read and written whole.
 const LONG: u32 = 60;
 
+/// Units that come in a year.
+const MANY: u32 = 2_000_000_011;
+
 /// Keys are forgotten a second after they are over by the clock of the charges. Here that clock
 /// stands still between two steps, and a history that takes longer shows nothing.
 const PATIENCE: Duration = Duration::from_millis(900);
@@ -303,11 +306,19 @@ impl Numbers {
                 Quota::SlidingWindow(SlidingWindow::new(limit, window).unwrap())
             }
             AlgorithmKind::SlidingLog => Quota::SlidingLog(SlidingLog { limit, window }),
+            AlgorithmKind::TokenBucket if self.below(4) == 0 => {
+                // The products of these are beyond what doubles hold.
+                let (capacity, refill, strict) = (300 + limit, MANY, self.below(2) == 0);
+                let interval = 366 * day;
+                Quota::TokenBucket(TokenBucket { capacity, refill, interval, even: true, strict })
+            }
             AlgorithmKind::TokenBucket => {
                 let refill = self.below(5) as u32;
                 let strict = self.below(2) == 0;
                 let interval = window / (1 + self.below(10) as u32);
-                Quota::TokenBucket(TokenBucket { capacity: limit, refill, interval, strict })
+                let even = self.below(2) == 0;
+                let capacity = limit;
+                Quota::TokenBucket(TokenBucket { capacity, refill, interval, even, strict })
             }
             AlgorithmKind::Gcra if self.below(2) == 0 => {
                 Quota::Gcra(Gcra::new(1_000_000 + limit, day, 500_000 + limit, 1).unwrap())
@@ -337,9 +348,11 @@ impl Numbers {
             }
             Quota::SlidingLog(quota) if quota.limit >= LONG => quota.limit = LONG + 10 * by,
             Quota::SlidingLog(quota) => quota.limit = by,
+            Quota::TokenBucket(quota) if quota.refill >= MANY => quota.refill = MANY + by,
             Quota::TokenBucket(quota) => {
                 (quota.capacity, quota.refill) = (by, self.below(5) as u32);
                 quota.strict = self.below(2) == 0;
+                quota.even = self.below(4) > 0;
             }
             Quota::Gcra(quota) => {
                 let large = if quota.time_grain() == 1 { 0 } else { 1_000_000 };
