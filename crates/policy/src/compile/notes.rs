@@ -3,11 +3,17 @@
 
 use tollgate_identity::{Auth, Issuer, IssuerClaim, TenantIssuer};
 
-use crate::{KeyPart, Policy, file::RawPolicy};
+use tollgate_limit::Quota;
+
+use crate::{KeyPart, Limit, Period, Policy, file::RawPolicy};
+
+/// A limit of a sliding window below which one request more or less is a tenth or more of it.
+const ENOUGH_TO_ESTIMATE: u32 = 10;
 
 /// A line for each of these things.
 pub(super) fn notes(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
     let mut notes = unsaid_claims(raw, policy);
+    notes.extend(policy.limits.iter().filter_map(few_in_a_sliding_window));
     notes.extend(unsaid_audiences(policy));
     notes.extend(policy.identity.issuers.iter().filter_map(idle_braces));
     notes.extend(unknown_servers(policy));
@@ -37,6 +43,23 @@ fn unsaid_claims(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
             (!claims.is_empty()).then(|| note(&limit.name, claims.join(" and ")))
         })
         .collect()
+}
+
+/// A line for a limit that is too small for the estimate of a sliding window.
+fn few_in_a_sliding_window(limit: &Limit) -> Option<String> {
+    let overrides = limit.overrides.0.iter().map(|own| &own.allowances);
+    let mut all = limit.rates.iter().chain(&limit.candidate).chain(overrides).flatten();
+    let few = all.find_map(|allowance| match &allowance.quota {
+        Quota::SlidingWindow(few) if (1..ENOUGH_TO_ESTIMATE).contains(&few.limit) => Some(few),
+        _ => None,
+    })?;
+    Some(format!(
+        "limit {} denies some callers that stay below {}/{}: a sliding window estimates, and of so \
+         few, one too many matters; `algorithm: sliding_log` counts exactly",
+        limit.name,
+        few.limit,
+        Period::Length(few.window)
+    ))
 }
 
 /// One line for all upstreams of which nobody says what serves them.

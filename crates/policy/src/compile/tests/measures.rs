@@ -276,3 +276,26 @@ fn override_lasts_to_the_end_of_its_day() {
     }
     assert_eq!(overrides("rate: 5/hour", "rate: 6/hour")[0].until, None);
 }
+
+#[test]
+fn sliding_window_of_few_is_noted() {
+    for (fields, few) in [
+        ("rate: 1/10s, algorithm: sliding_window", Some("1/10s")),
+        ("rate: [100/hour, 5/minute], algorithm: sliding_window", Some("5/1m")),
+        ("rate: { pro: 5/minute, default: 90/minute }, algorithm: sliding_window", Some("5/1m")),
+        ("rate: 90/minute, candidate: { rate: 9/hour, algorithm: sliding_window }", Some("9/1h")),
+        ("rate: 10/minute, algorithm: sliding_window", None),
+        ("rate: 0/minute, algorithm: sliding_window", None),
+        ("rate: 1/10s, algorithm: sliding_log", None),
+    ] {
+        let text = format!("limits: {{ few: {{ per: client.ip, {fields} }} }}\n");
+        let notes = policy(&text).notes;
+        let note = notes.iter().find(|note| note.contains("sliding_log"));
+        assert_eq!(note.is_some(), few.is_some(), "{fields}: {note:?}");
+        if let (Some(note), Some(few)) = (note, few) {
+            let says =
+                note.starts_with(&format!("limit few denies some callers that stay below {few}:"));
+            assert!(says, "{note}");
+        }
+    }
+}
