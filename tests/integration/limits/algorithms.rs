@@ -242,9 +242,29 @@ fn sliding_log_forgets_each_request_when_it_is_a_window_old() {
 }
 
 #[test]
-fn bucket_holds_more_than_it_gains_and_gains_in_steps() {
+fn bucket_with_a_rate_holds_more_than_it_gains_and_gains_evenly() {
     let upstream = Upstream::start();
     let proxy = proxy(&upstream, "rate: 10/second, capacity: 50, algorithm: token_bucket");
+    assert_eq!(passing(&proxy, 60), 50);
+    proxy.get_as("alice").assert_status(429).assert_field("retry-after", "1");
+    proxy.advance(Duration::from_millis(99));
+    assert_eq!(passing(&proxy, 20), 0);
+    proxy.advance(Duration::from_millis(901));
+    assert_eq!(passing(&proxy, 20), 10);
+    // Half a unit that has come counts for the next one.
+    proxy.advance(Duration::from_millis(150));
+    assert_eq!(passing(&proxy, 20), 1);
+    proxy.advance(Duration::from_millis(50));
+    assert_eq!(passing(&proxy, 20), 1);
+    proxy.advance(MINUTE);
+    assert_eq!(passing(&proxy, 60), 50);
+}
+
+#[test]
+fn bucket_with_a_refill_holds_more_than_it_gains_and_gains_in_steps() {
+    let upstream = Upstream::start();
+    let measure = "refill: { amount: 10, interval: 1s }, capacity: 50, algorithm: token_bucket";
+    let proxy = proxy(&upstream, measure);
     assert_eq!(passing(&proxy, 60), 50);
     proxy.get_as("alice").assert_status(429).assert_field("retry-after", "1");
     proxy.advance(Duration::from_millis(999));
