@@ -5,7 +5,7 @@ mod ietf;
 mod problem;
 mod rate_limit;
 
-use crate::support::{Policy, Proxy, START, Signal, Upstream, get, http2};
+use crate::support::{Policy, Proxy, Response, START, Signal, Upstream, get, http2};
 
 /// When a window of an hour that is opened now ends, as responses report it.
 fn reset() -> String {
@@ -100,8 +100,7 @@ fn primary_limit_is_shown_on_success() {
 #[test]
 fn scripts_of_other_origins_may_read_the_limit_headers() {
     const OURS: &str = "Retry-After, X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Used, \
-                        X-RateLimit-Reset, X-RateLimit-Resource, RateLimit, RateLimit-Policy, \
-                        X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id";
+                        X-RateLimit-Reset, X-RateLimit-Resource, X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id";
     for (theirs, expected) in [
         ("", None),
         ("access-control-allow-origin: *\r\n", Some(OURS.to_owned())),
@@ -149,6 +148,71 @@ fn headers_of_every_profile_are_reserved_and_may_be_read_by_scripts() {
         let kept = response("none", &of_upstream).fields.names();
         assert_eq!(kept, without, "{profile}: a header of the upstream was forwarded");
     }
+}
+
+#[test]
+fn headers_are_as_other_limiters_write_them_with_seconds_to_wait() {
+    let upstream = Upstream::start();
+    let fields = |profile: &str| {
+        let headers = format!("headers: {profile}");
+        let policy = Policy::before(&upstream)
+            .on_all_routes(&[
+                "core: { per: caller, rate: [2/minute, 9/hour, 9/5m] }",
+                "other: { per: client.ip, rate: 5/minute }",
+                "inflight: { per: caller, concurrent: 3 }",
+            ])
+            .responses(&[&headers]);
+        let proxy = Proxy::start(&policy);
+        proxy.get("/");
+        proxy.advance(std::time::Duration::from_secs(10));
+        let second = proxy.get("/");
+        let denied = proxy.get("/");
+        denied.assert_status(429).assert_field("retry-after", "50");
+        let named = |response: &Response| {
+            let mut all: Vec<(String, String)> = response
+                .fields
+                .names()
+                .into_iter()
+                .filter(|name| name.contains("ratelimit"))
+                .map(|name| (name.clone(), response.field(&name).unwrap().to_owned()))
+                .collect();
+            all.sort();
+            all.iter().map(|(name, value)| format!("{name}: {value}")).collect::<Vec<_>>()
+        };
+        (named(&second), named(&denied))
+    };
+    let all = "2;w=60, 9;w=300, 9;w=3600, 5;w=60";
+    for (profile, prefix) in [("draft-03", "ratelimit"), ("envoy", "x-ratelimit")] {
+        let (passed, denied) = fields(profile);
+        let expected = |limit: u32, remaining: u32, reset: u32| {
+            [
+                format!("{prefix}-limit: {limit}, {all}"),
+                format!("{prefix}-remaining: {remaining}"),
+                format!("{prefix}-reset: {reset}"),
+            ]
+        };
+        assert_eq!(passed, expected(9, 7, 3590), "{profile}");
+        assert_eq!(denied, expected(2, 0, 50), "{profile}");
+    }
+    let (passed, denied) = fields("apisix");
+    let expected = ["x-ratelimit-limit: 9", "x-ratelimit-remaining: 7", "x-ratelimit-reset: 3590"];
+    assert_eq!(passed, expected);
+    assert_eq!(denied[2], "x-ratelimit-reset: 50");
+    let (passed, denied) = fields("kong");
+    let expected = [
+        "ratelimit-limit: 9",
+        "ratelimit-remaining: 7",
+        "ratelimit-reset: 3590",
+        "x-ratelimit-limit-hour: 9",
+        "x-ratelimit-limit-minute: 2",
+        "x-ratelimit-remaining-hour: 7",
+        "x-ratelimit-remaining-minute: 0",
+    ];
+    assert_eq!(passed, expected);
+    assert_eq!(
+        denied[..3],
+        ["ratelimit-limit: 2", "ratelimit-remaining: 0", "ratelimit-reset: 50"]
+    );
 }
 
 #[test]

@@ -136,7 +136,7 @@ impl Judge {
         stamp(response.headers_mut(), state, &self.shared);
         let headers = response.headers_mut();
         if !is_forwarded || state.tally.is_some() {
-            expose(headers);
+            expose(headers, state.responses().headers);
         }
         headers.insert(X_REQUEST_ID.clone(), request_id.clone());
         response

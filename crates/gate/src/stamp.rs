@@ -1,13 +1,21 @@
 //! Reports to clients how their limits stand, in the headers of a response.
 
-use std::time::Duration;
+use std::{iter, time::Duration};
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_limit::{DecidedBy, Hashing, Key, Retry, Standing};
 use tollgate_policy::HeaderFamily;
-use tollgate_response::{LimitHeaders, RateLimitFields, RateLimitItem, reset_seconds};
+use tollgate_response::{
+    LimitHeaders, QuotaWindow, RateLimitFields, RateLimitItem, SecondsHeaders, SecondsNames,
+    reset_seconds,
+};
 
-use super::{Shared, charge_plan::ChargeRole, request_state::RequestState, tally::Tally};
+use super::{
+    Shared,
+    charge_plan::{ChargeRole, PlannedLimit},
+    request_state::RequestState,
+    tally::Tally,
+};
 
 static X_TOLLGATE_STORE: HeaderName = HeaderName::from_static("x-tollgate-store");
 static X_TOLLGATE_SHADOW: HeaderName = HeaderName::from_static("x-tollgate-shadow");
@@ -27,6 +35,19 @@ pub(super) fn stamp(headers: &mut HeaderMap, state: &RequestState<'_>, shared: &
             HeaderFamily::Ietf => {
                 if let Some(fields) = rate_limit_fields(tally, shared) {
                     fields.stamp(headers);
+                }
+            }
+            HeaderFamily::Draft03 => stamp_seconds(headers, tally, shared, SecondsNames::Plain),
+            HeaderFamily::Envoy => stamp_seconds(headers, tally, shared, SecondsNames::Prefixed),
+            HeaderFamily::Kong => {
+                if let Some(fields) = seconds_headers(tally, shared) {
+                    fields.stamp(headers, SecondsNames::Plain, iter::empty());
+                    windows(tally).for_each(|window| window.stamp(headers));
+                }
+            }
+            HeaderFamily::Apisix => {
+                if let Some(fields) = seconds_headers(tally, shared) {
+                    fields.stamp(headers, SecondsNames::Prefixed, iter::empty());
                 }
             }
         }
@@ -50,6 +71,12 @@ fn fallback_value(decider: DecidedBy) -> HeaderValue {
 }
 
 fn limit_headers<'p>(tally: &Tally<'p>) -> Option<LimitHeaders<'p>> {
+    let (planned, standing) = reported(tally)?;
+    Some(LimitHeaders::new(planned.limit, planned.allowance, standing))
+}
+
+/// The limit that headers about one limit have, and how they show it.
+fn reported<'t, 'p>(tally: &'t Tally<'p>) -> Option<(&'t PlannedLimit<'p>, Standing)> {
     let reported = tally.reported()?;
     let planned = reported.planned;
     let mut standing = *reported.standing();
@@ -58,7 +85,31 @@ fn limit_headers<'p>(tally: &Tally<'p>) -> Option<LimitHeaders<'p>> {
         // makes sense. Clients recognise such a denial by that alone, and wait for the reset.
         standing = Standing { remaining: 0, next: retry, ..standing };
     }
-    Some(LimitHeaders::new(planned.limit, planned.allowance, standing))
+    Some((planned, standing))
+}
+
+fn stamp_seconds(headers: &mut HeaderMap, tally: &Tally<'_>, shared: &Shared, names: SecondsNames) {
+    if let Some(fields) = seconds_headers(tally, shared) {
+        fields.stamp(headers, names, windows(tally));
+    }
+}
+
+fn seconds_headers(tally: &Tally<'_>, shared: &Shared) -> Option<SecondsHeaders> {
+    let (_, standing) = reported(tally)?;
+    // A duration begins with the response.
+    let now = shared.clock.now();
+    let retry_after = tally.retry_after(now, Duration::ZERO);
+    let reset_seconds = reset_seconds(&standing, tally.store_time(now), retry_after);
+    let Standing { limit, remaining, .. } = standing;
+    Some(SecondsHeaders { limit, remaining, reset_seconds })
+}
+
+/// The windows of the enforced limits.
+fn windows(tally: &Tally<'_>) -> impl Iterator<Item = QuotaWindow> {
+    tally.enforced().map(|own| {
+        let Standing { limit, remaining, .. } = *own.standing();
+        QuotaWindow { limit, remaining, seconds: own.planned.allowance.window_secs }
+    })
 }
 
 /// The `RateLimit` fields of the enforced limits; none: there are no such limits.

@@ -10,6 +10,17 @@ keywords! {
         Github = "github",
         /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10).
         Ietf = "ietf",
+        /// `RateLimit-Limit` with all windows, `RateLimit-Remaining` and `RateLimit-Reset` in
+        /// seconds (draft-ietf-httpapi-ratelimit-headers-03).
+        Draft03 = "draft-03",
+        /// The same in `X-RateLimit-*`, as Envoy's `DRAFT_VERSION_03` has it.
+        Envoy = "envoy",
+        /// `X-RateLimit-Limit-Minute` and `X-RateLimit-Remaining-Minute` for each window, and
+        /// `RateLimit-*` of the one that is reported, as Kong has them.
+        Kong = "kong",
+        /// `X-RateLimit-Limit`, `X-RateLimit-Remaining`, and `X-RateLimit-Reset` in seconds, as
+        /// APISIX has them.
+        Apisix = "apisix",
     }
 }
 
@@ -23,11 +34,30 @@ pub enum HeaderProfile {
     Ietf,
     /// Both of these.
     Both,
+    /// Those of [`HeaderFamily::Draft03`].
+    Draft03,
+    /// Those of [`HeaderFamily::Envoy`].
+    Envoy,
+    /// Those of [`HeaderFamily::Kong`].
+    Kong,
+    /// Those of [`HeaderFamily::Apisix`].
+    Apisix,
     /// None.
     None,
 }
 
-keywords! { HeaderProfile { Github = "github", Ietf = "ietf", Both = "both", None = "none" } }
+keywords! {
+    HeaderProfile {
+        Github = "github",
+        Ietf = "ietf",
+        Both = "both",
+        Draft03 = "draft-03",
+        Envoy = "envoy",
+        Kong = "kong",
+        Apisix = "apisix",
+        None = "none",
+    }
+}
 
 /// Whether only this proxy writes fields of this name, in requests and responses.
 pub fn is_reserved(name: &str) -> bool {
@@ -36,19 +66,26 @@ pub fn is_reserved(name: &str) -> bool {
 }
 
 impl HeaderFamily {
-    /// The headers of all families, which scripts of other origins may read.
-    pub fn names_of_all() -> String {
-        let names: Vec<&str> = HeaderFamily::all().map(HeaderFamily::names).collect();
-        names.join(", ")
-    }
-
-    const fn names(self) -> &'static str {
+    /// Its headers, which scripts of other origins may read.
+    pub const fn names(self) -> &'static str {
         match self {
             HeaderFamily::Github => {
                 "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Used, X-RateLimit-Reset, \
                  X-RateLimit-Resource"
             }
             HeaderFamily::Ietf => "RateLimit, RateLimit-Policy",
+            HeaderFamily::Draft03 => "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset",
+            HeaderFamily::Envoy | HeaderFamily::Apisix => {
+                "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
+            }
+            HeaderFamily::Kong => {
+                "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, X-RateLimit-Limit-Second, \
+                 X-RateLimit-Remaining-Second, X-RateLimit-Limit-Minute, \
+                 X-RateLimit-Remaining-Minute, X-RateLimit-Limit-Hour, \
+                 X-RateLimit-Remaining-Hour, X-RateLimit-Limit-Day, X-RateLimit-Remaining-Day, \
+                 X-RateLimit-Limit-Month, X-RateLimit-Remaining-Month, X-RateLimit-Limit-Year, \
+                 X-RateLimit-Remaining-Year"
+            }
         }
     }
 
@@ -56,8 +93,11 @@ impl HeaderFamily {
     /// any policy.
     const fn prefix(self) -> &'static str {
         match self {
-            HeaderFamily::Github => "x-ratelimit-",
-            HeaderFamily::Ietf => "ratelimit",
+            HeaderFamily::Github
+            | HeaderFamily::Envoy
+            | HeaderFamily::Kong
+            | HeaderFamily::Apisix => "x-ratelimit-",
+            HeaderFamily::Ietf | HeaderFamily::Draft03 => "ratelimit",
         }
     }
 }
@@ -69,6 +109,10 @@ impl HeaderProfile {
             HeaderProfile::Github => &[HeaderFamily::Github],
             HeaderProfile::Ietf => &[HeaderFamily::Ietf],
             HeaderProfile::Both => &[HeaderFamily::Github, HeaderFamily::Ietf],
+            HeaderProfile::Draft03 => &[HeaderFamily::Draft03],
+            HeaderProfile::Envoy => &[HeaderFamily::Envoy],
+            HeaderProfile::Kong => &[HeaderFamily::Kong],
+            HeaderProfile::Apisix => &[HeaderFamily::Apisix],
             HeaderProfile::None => &[],
         }
     }
@@ -77,7 +121,13 @@ impl HeaderProfile {
     pub fn prefers_problems(self) -> bool {
         match self {
             HeaderProfile::Ietf => true,
-            HeaderProfile::Github | HeaderProfile::Both | HeaderProfile::None => false,
+            HeaderProfile::Github
+            | HeaderProfile::Both
+            | HeaderProfile::Draft03
+            | HeaderProfile::Envoy
+            | HeaderProfile::Kong
+            | HeaderProfile::Apisix
+            | HeaderProfile::None => false,
         }
     }
 }

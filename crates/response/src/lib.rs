@@ -26,6 +26,7 @@ mod options;
 mod problem;
 mod rate_limit_fields;
 mod rejection;
+mod seconds_headers;
 mod standings;
 mod status;
 
@@ -43,6 +44,7 @@ pub use self::{
     problem::problem,
     rate_limit_fields::{RateLimitFields, RateLimitItem, reset_seconds},
     rejection::{Denial, Rejection},
+    seconds_headers::{QuotaWindow, SecondsHeaders, SecondsNames},
     standings::standings,
 };
 

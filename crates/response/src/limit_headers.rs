@@ -1,22 +1,14 @@
 //! The `x-ratelimit-*` headers of one limit, and which limit headers browsers may read.
 
-use std::sync::LazyLock;
-
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tollgate_limit::Standing;
-use tollgate_policy::{Allowance, HeaderFamily, Limit};
+use tollgate_policy::{Allowance, HeaderProfile, Limit};
 
 static X_RATELIMIT_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 static X_RATELIMIT_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 static X_RATELIMIT_USED: HeaderName = HeaderName::from_static("x-ratelimit-used");
 static X_RATELIMIT_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
 static X_RATELIMIT_RESOURCE: HeaderName = HeaderName::from_static("x-ratelimit-resource");
-
-/// The fields that scripts of other origins may read.
-static EXPOSED: LazyLock<String> = LazyLock::new(|| {
-    let families = HeaderFamily::names_of_all();
-    format!("Retry-After, {families}, X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id")
-});
 
 /// The five `x-ratelimit-*` headers of one limit: all of them or none.
 #[derive(Clone, Copy, Debug)]
@@ -54,7 +46,7 @@ impl<'p> LimitHeaders<'p> {
 }
 
 /// A number as a field's value, in one allocation; `HeaderValue::from` makes two.
-fn number(number: impl itoa::Integer) -> HeaderValue {
+pub(super) fn number(number: impl itoa::Integer) -> HeaderValue {
     let mut digits = itoa::Buffer::new();
     HeaderValue::from_str(digits.format(number)).unwrap_or(HeaderValue::from_static("0"))
 }
@@ -63,13 +55,15 @@ fn number(number: impl itoa::Integer) -> HeaderValue {
 const FIELDS_STAMPED: usize = 8;
 
 /// Lets scripts of other origins read the limit headers where they may read the response.
-pub fn expose(headers: &mut HeaderMap) {
+pub fn expose(headers: &mut HeaderMap, profile: HeaderProfile) {
     if !headers.contains_key(header::ACCESS_CONTROL_ALLOW_ORIGIN) {
         return;
     }
     let exposed = headers.get_all(header::ACCESS_CONTROL_EXPOSE_HEADERS);
     let mut names: Vec<&[u8]> = exposed.iter().map(HeaderValue::as_bytes).collect();
-    names.push(EXPOSED.as_bytes());
+    names.push(b"Retry-After");
+    names.extend(profile.families().iter().map(|family| family.names().as_bytes()));
+    names.push(b"X-Tollgate-Denied-By, X-Tollgate-Shadow, X-Request-Id");
     if let Ok(value) = HeaderValue::from_bytes(&names.join(&b", "[..])) {
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, value);
     }
