@@ -27,6 +27,7 @@ mod path_reading;
 mod private;
 mod quotas;
 mod rates;
+mod reach;
 mod responses;
 mod rewriting;
 mod routes;
@@ -241,6 +242,7 @@ impl Compiler<'_> {
             limits: &limits,
             upstreams: &upstreams,
             tiers: &tiers,
+            identity: identity.as_ref(),
             has_certificates: identity.as_ref().is_some_and(names_certificates),
             own_headers: &own,
             cors: cors.as_ref(),

@@ -43,6 +43,8 @@ keywords! {
         UnusedLimit = "unused-limit",
         /// Nothing names a tier.
         UnusedTier = "unused-tier",
+        /// A cost that is more than some callers ever have room for.
+        UnpayableCost = "unpayable-cost",
         /// The time of an override is over.
         EndedOverride = "ended-override",
         /// An override for a caller, of a limit that counts by something else.
@@ -104,6 +106,7 @@ impl Rule {
             Rule::ShadowedRoute => "Earlier routes take all requests of this route.",
             Rule::UnusedLimit => "No route lists this limit.",
             Rule::UnusedTier => "No rate and no entry of `callers` names this tier.",
+            Rule::UnpayableCost => "Some callers can never pay this cost.",
             Rule::EndedOverride => "This override has expired.",
             Rule::OverrideNotPerCaller => {
                 "The override is for one caller, but the limit does not count per caller."

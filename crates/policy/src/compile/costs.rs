@@ -1,9 +1,9 @@
 //! Costs: what a request is charged, and whether that can ever fit.
 
 use http::Method;
-use tollgate_yaml::{Check, Node, Span, Spanned, Value, suggest};
+use tollgate_yaml::{Check, Node, Span, Spanned, Value, suggest, warning::Rule};
 
-use super::{Compiler, routes::RouteContext};
+use super::{Compiler, reach::Reach, routes::RouteContext};
 use crate::{
     Allowances, Cost, Limit,
     file::{LATER, RawLimit, RawReportedCost, RawRoute},
@@ -89,10 +89,10 @@ impl Compiler<'_> {
     pub(super) fn check_costs(
         &mut self,
         raw: &RawRoute,
-        cost: Option<&Cost>,
-        methods: &[Method],
+        charged: &Charged<'_>,
         context: &RouteContext<'_>,
     ) {
+        let cost = charged.cost;
         let limits: Vec<(&Spanned<String>, Option<&Limit>)> =
             raw.limits.iter().map(|name| (name, context.limit(name))).collect();
         let place = raw.cost.as_ref().map(|cost| cost.span);
@@ -103,8 +103,9 @@ impl Compiler<'_> {
         }
         for (name, limit) in limits {
             let Some(limit) = limit.filter(|limit| !limit.counts_leases()) else { continue };
-            let units = highest(cost.unwrap_or(&limit.cost), methods);
-            self.check_cost_fits(units, limit, place.unwrap_or(name.span), context);
+            let units = highest(cost.unwrap_or(&limit.cost), charged.methods);
+            let fit = Fit::of(units, limit, charged.reach, context);
+            self.check_fit(&fit, limit, place.unwrap_or(name.span));
             let is_by_response = cost.is_some_and(|cost| cost.from_response_header.is_some());
             if let (true, Some(_), Some(place)) = (is_by_response, limit.count_when, place) {
                 let limit = &limit.name;
@@ -117,32 +118,71 @@ impl Compiler<'_> {
         }
     }
 
-    fn check_cost_fits(
-        &mut self,
-        cost: u32,
-        limit: &Limit,
-        place: Span,
-        context: &RouteContext<'_>,
-    ) {
-        let tiers = limit.rates.iter().zip(context.tiers.names());
-        let candidate = limit.candidate.iter();
-        let overrides = limit.overrides.0.iter();
-        let least = tiers
-            .map(|(allowances, tier)| (allowances, format!("tier {tier}")))
-            .chain(candidate.map(|allowances| (allowances, "its candidate".to_owned())))
-            .chain(overrides.map(|own| (&own.allowances, own.to_string())))
-            .filter_map(|(allowances, who)| Some((least(allowances)?, who)))
-            .min_by_key(|(capacity, _)| *capacity);
-        if let Some((capacity, who)) = least
-            && cost > capacity
-        {
-            self.refuse(
-                place,
-                format!("a cost of {cost} never fits limit `{}`: {who} has {capacity}", limit.name),
-                "lower the cost or raise the limit",
-            );
+    fn check_fit(&mut self, fit: &Fit, limit: &Limit, place: Span) {
+        let message = |who: &str| {
+            let cost = fit.cost;
+            format!("a cost of {cost} never fits limit `{}`: {who}", limit.name)
+        };
+        if let Some(nobody) = &fit.nobody {
+            self.refuse(place, message(nobody), "lower the cost or raise the limit");
+        } else if !fit.some.is_empty() {
+            let help = "lower the cost or raise the limit: such requests are always denied";
+            self.warn(Rule::UnpayableCost, place, message(&fit.some.join(", ")), help);
         }
     }
+}
+
+/// What the requests of a route are charged, and whose they may be.
+pub(super) struct Charged<'r> {
+    /// What the route says that they cost.
+    pub(super) cost: Option<&'r Cost>,
+    /// Empty: any.
+    pub(super) methods: &'r [Method],
+    pub(super) reach: &'r Reach<'r>,
+}
+
+/// For whom a cost is more than a limit ever has room for.
+struct Fit {
+    cost: u32,
+    /// For all: the one with the least.
+    nobody: Option<String>,
+    /// For these.
+    some: Vec<String>,
+}
+
+impl Fit {
+    fn of(cost: u32, limit: &Limit, reach: &Reach<'_>, context: &RouteContext<'_>) -> Fit {
+        let mut fit = Fit { cost, nobody: None, some: Vec::new() };
+        for (rates, is_candidate) in [(&limit.rates, false), (&limit.candidate, true)] {
+            let tiers = rates.iter().zip(context.tiers.names()).enumerate();
+            let (short, enough): (Vec<Room<'_>>, Vec<Room<'_>>) = tiers
+                .filter(|(tier, _)| reach.has_tier(*tier))
+                .filter_map(|(_, (allowances, tier))| Some(Room { tier, units: room(allowances)? }))
+                .partition(|room| room.units < cost);
+            let said = |room: &Room<'_>| match is_candidate {
+                true => format!("its candidate has {}", room.units),
+                false => format!("tier {} has {}", room.tier, room.units),
+            };
+            match short.iter().min_by_key(|room| room.units) {
+                Some(least) if enough.is_empty() => fit.nobody = fit.nobody.or(Some(said(least))),
+                _ => fit.some.extend(short.iter().map(said)),
+            }
+        }
+        let overrides = limit.overrides.0.iter().filter(|own| reach.has_caller_of(own));
+        let short = overrides.filter_map(|own| {
+            let units = room(&own.allowances).filter(|units| *units < cost)?;
+            Some(format!("{own} has {units}"))
+        });
+        fit.some.extend(short);
+        fit.some.dedup();
+        fit
+    }
+}
+
+/// How much a tier has room for.
+struct Room<'t> {
+    tier: &'t str,
+    units: u32,
 }
 
 /// The highest cost of a request with one of `methods`; empty: any.
@@ -155,8 +195,11 @@ fn highest(cost: &Cost, methods: &[Method]) -> u32 {
     highest.unwrap_or(cost.default)
 }
 
-/// The least that a charge must fit into; nothing fits into zero, and is not meant to.
-fn least(allowances: &Allowances) -> Option<u32> {
+/// The most that a charge may be; nothing fits into zero, and is not meant to.
+fn room(allowances: &Allowances) -> Option<u32> {
     let capacities = allowances.iter().map(|allowance| allowance.quota.capacity());
-    capacities.filter(|capacity| *capacity != 0).min()
+    match allowances.is_empty() {
+        true => Some(u32::MAX),
+        false => capacities.filter(|capacity| *capacity != 0).min(),
+    }
 }

@@ -6,7 +6,7 @@ use http::{HeaderName, Method};
 use tollgate_identity::{Auth, CallerKey, ClaimRules, IdentityRules, Tiers};
 use tollgate_yaml::{Check, Spanned, suggest};
 
-use super::{Compiler, WrittenNames};
+use super::{Compiler, WrittenNames, costs::Charged, reach::Reach};
 use crate::{
     Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route, Upstream,
     file::{RawPolicy, RawRoute},
@@ -24,6 +24,8 @@ pub(super) struct RouteContext<'c> {
     /// Those that are sound.
     pub(super) upstreams: &'c [Upstream],
     pub(super) tiers: &'c Tiers,
+    /// Who may call; none: there is a mistake in it.
+    pub(super) identity: Option<&'c IdentityRules>,
     /// Whether client certificates name callers.
     pub(super) has_certificates: bool,
     /// Those that say who is calling.
@@ -98,7 +100,9 @@ impl Compiler<'_> {
             Some(cost) => self.cost(cost).map(Some),
         };
         if let Some(cost) = &cost {
-            self.check_costs(route, cost.as_ref(), &methods, context);
+            let reach = Reach::new(auth.as_ref(), context.identity);
+            let charged = Charged { cost: cost.as_ref(), methods: &methods, reach: &reach };
+            self.check_costs(route, &charged, context);
         }
         let rewrite = self.path_rewrite(route, path.as_ref());
         let (request_headers, response_headers) = self.route_edits(route, context.own_headers);

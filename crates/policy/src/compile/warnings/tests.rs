@@ -272,3 +272,38 @@ fn private_networks_are_exempt_with_everybody_only_behind_an_unknown_load_balanc
     );
     assert_eq!(warned(policy), [""; 0]);
 }
+
+#[test]
+fn cost_must_fit_what_callers_of_its_route_can_have() {
+    let policy = |caller: &str, route: &str| {
+        format!(
+            "version: 1\nupstreams: {{ api: {{ servers: [http://127.0.0.1:9000] }} }}\n\
+             identity:\n  jwt: [{{ issuer: me, algorithms: [HS256], secret_env: SECRET }}]\n  \
+             callers: [{caller}, {{ name: anonymous, key: client.ip, tier: anonymous }}]\n\
+             tiers: {{ default: free, names: [anonymous, free] }}\n\
+             limits: {{ core: {{ per: client.ip, rate: {{ anonymous: 20/hour, free: 99/hour }} }} }}\n\
+             routes: [{{ match: {{ path: /** }}, cost: 50, limits: [core]{route} }}]\n"
+        )
+    };
+    let sources = Sources::system().with_variable("SECRET", "a secret that is long enough for it");
+    let said = |text: &str| match load(Path::new("api.yaml"), text, &sources) {
+        Ok(policy) => policy.warnings.iter().map(|own| own.rule.keyword().to_owned()).collect(),
+        Err(problems) => problems.iter().map(|own| own.message().to_owned()).collect::<Vec<_>>(),
+    };
+    let user = "{ name: user, key: jwt.sub, tier: jwt.plan }";
+    let low = "{ name: user, key: jwt.sub, tier: anonymous }";
+    let never = "a cost of 50 never fits limit `core`: tier anonymous has 20";
+    for (caller, route, expected) in [
+        (user, ", auth: required", &[][..]),
+        (user, "", &["unpayable-cost"]),
+        (user, ", auth: none", &[never]),
+        (low, ", auth: required", &[never]),
+        (
+            "{ name: key, key: client_certificate.subject, tier: free }",
+            ", auth: none",
+            &["unpayable-cost"],
+        ),
+    ] {
+        assert_eq!(said(&policy(caller, route)), expected, "{caller} {route}");
+    }
+}
