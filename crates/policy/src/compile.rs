@@ -68,7 +68,8 @@ pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Pr
     let shown = file.display().to_string();
     let document = Document::parse_with(&shown, text, sources)
         .map_err(|problem| vec![problem])?
-        .with_schema(schema());
+        .with_schema(schema())
+        .with_stand_ins();
     let mut problems = Vec::new();
     let raw = document.decode::<RawPolicy>(LATER, &mut problems);
     let inspection = Inspection::new(&document, file, sources, problems);
@@ -78,7 +79,7 @@ pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Pr
         || doubts.is_in_section("tiers")
         || doubts.have_lost("limits")
         || doubts.have_lost("upstreams");
-    let raw = raw.filter(|_| !is_shaken);
+    let raw = raw.filter(|raw| !is_shaken && !raw.upstreams.span.is_stand_in());
     let mut compiler = Compiler {
         name: file.file_stem().map(|stem| stem.to_string_lossy().into()).unwrap_or_default(),
         fingerprint: Fingerprint::new(),

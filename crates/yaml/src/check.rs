@@ -91,7 +91,10 @@ pub trait Check<'d> {
         help: impl Into<String>,
     ) {
         let Inspection { document, problems, .. } = self.inspection();
-        problems.push(document.problem(place.into(), message, help));
+        let span = place.into();
+        if !span.is_stand_in() {
+            problems.push(document.problem(span, message, help));
+        }
     }
 
     /// Notes a warning that always holds. Nothing is logged here: what is checked may never be put

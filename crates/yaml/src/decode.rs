@@ -3,7 +3,8 @@
 //! serde gives up at the first error. So the tree is decoded again and again: what failed is
 //! recorded and left out of the next round, until a round finds nothing new. A required field that
 //! is missing is recorded too, and gets a stand-in, so that the next one that is missing shows;
-//! what holds a stand-in is then left out of what is above it.
+//! what holds a stand-in is then left out of what is above it, unless the document keeps it. A
+//! mistyped field is taken for the one that it is meant to be, if that is not there.
 //!
 //! - `decoder`: one node; `deserialize`: serde's view of it; `access`: its content; `key`: a key.
 //! - `failure`: why something could not be decoded.
@@ -32,7 +33,7 @@ use self::failure::Failure;
 use super::Document;
 use super::node::{Node, Span, Spanned};
 use super::problem::Problem;
-use super::suggest::{advice, one_of};
+use super::suggest::{advice, mistyped, one_of};
 
 /// More problems than anyone reads in one go; they bound the work for a hostile file.
 const MOST_PROBLEMS: usize = 100;
@@ -111,8 +112,17 @@ impl Session<'_> {
     }
 
     fn report(&self, span: Span, message: String, help: String) {
+        self.note(self.document.problem(span, message, help));
+    }
+
+    /// Reports what leaves nothing out: only what is said of `doubtful` may follow from it.
+    fn report_alone(&self, mut problem: Problem, doubtful: &[Span]) {
+        problem.doubtful = Some(doubtful.into());
+        self.note(problem);
+    }
+
+    fn note(&self, problem: Problem) {
         if !self.is_full() {
-            let problem = self.document.problem(span, message, help);
             self.findings.borrow_mut().problems.insert(problem);
         }
     }
@@ -121,17 +131,33 @@ impl Session<'_> {
         self.later.iter().any(|later| later.section == section && later.fields.contains(&name))
     }
 
-    fn report_unknown_field(&self, section: &str, fields: &[&str], key: &Spanned<String>) {
+    /// Reports a field that no `section` has, whose place is `around`. Returns the one that is
+    /// mistyped.
+    fn report_unknown_field(
+        &self,
+        section: &str,
+        fields: &'static [&'static str],
+        key: &Spanned<String>,
+        around: &[Span],
+    ) -> Option<&'static str> {
         let name = key.as_str();
-        let (message, help) = if self.is_later(section, name) {
+        if self.is_later(section, name) {
             let help = "remove it; this version would ignore it".to_owned();
-            (format!("`{name}` is not supported yet"), help)
-        } else {
-            let message = format!("unknown field `{name}` in {}", with_article(section));
-            let misplaced = self.document.help_for_misplaced(key);
-            (message, misplaced.unwrap_or_else(|| advice(name, fields)))
-        };
-        self.report(key.span, message, help);
+            let message = format!("`{name}` is not supported yet");
+            self.report_alone(self.document.problem(key.span, message, help), around);
+            return None;
+        }
+        let message = format!("unknown field `{name}` in {}", with_article(section));
+        if let Some(help) = self.document.help_for_misplaced(key) {
+            self.report_alone(self.document.problem(key.span, message, help), around);
+            return None;
+        }
+        // The value of one that is not mistyped may be of another kind: a secret, not its file.
+        let meant = mistyped(name, fields.iter().copied());
+        let doubtful = if meant.is_some() { &[] } else { around };
+        let problem = self.document.problem(key.span, message, advice(name, fields));
+        self.report_alone(problem, doubtful);
+        meant
     }
 
     /// The variant that `word` names.

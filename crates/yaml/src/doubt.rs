@@ -2,7 +2,8 @@
 //!
 //! What cannot be decoded is left out, and then seems not to be written at all: a list without its
 //! only item is empty, `burst` lacks the `algorithm` beside it. So nothing more is said about a
-//! section from which something was left out, until that is mended.
+//! section from which something was left out, until that is mended. A field that is missing or
+//! unknown leaves nothing out: what stands beside it is judged, but not what the section lacks.
 
 use std::collections::HashSet;
 
@@ -23,7 +24,7 @@ pub struct Doubts {
 impl Doubts {
     /// Whether what is found at `place` may only be found because of an earlier problem.
     pub fn cover(&self, place: Span) -> bool {
-        self.places.contains(&place)
+        place.is_stand_in() || self.places.contains(&place)
     }
 
     /// Whether something was left out of the section that is called `name` in the file, or all of
@@ -86,10 +87,18 @@ impl Document {
     pub fn doubts(&self, problems: &[Problem]) -> Doubts {
         let mut doubts = Doubts::default();
         let Value::Mapping(sections) = &self.root.value else { return doubts };
-        for start in problems.iter().filter_map(|problem| self.source.position(problem)) {
+        for problem in problems {
+            let Some(start) = self.source.position(problem) else { continue };
             let before = sections.iter().rev();
             let section = before.into_iter().find(|(key, _)| key.span.start <= start);
             if let Some((key, node)) = section {
+                if let Some(doubtful) = &problem.doubtful {
+                    doubts.places.extend(doubtful);
+                    if !doubtful.is_empty() {
+                        doubts.sections.insert(key.value.clone());
+                    }
+                    continue;
+                }
                 doubts.sections.insert(key.value.clone());
                 if node.span.start == start && !matches!(node.value, Value::Mapping(_)) {
                     doubts.lost.insert(key.value.clone());

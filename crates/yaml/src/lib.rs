@@ -81,6 +81,8 @@ pub struct Document {
     unfilled: Unfilled,
     /// What its fields take, for advice.
     schema: Option<&'static Schema>,
+    /// Whether what lacks a required field is decoded with a stand-in for it.
+    keeps_stand_ins: bool,
 }
 
 /// Without its values, some of which may be of the environment.
@@ -101,7 +103,13 @@ impl Document {
         let mut source = Source::new(name, text.strip_prefix('\u{feff}').unwrap_or(text));
         let root = load::load(&source)?;
         source.conceal(conceal::concealed(&root));
-        Ok(Self { source, root, unfilled: Unfilled::default(), schema: None })
+        Ok(Self {
+            source,
+            root,
+            unfilled: Unfilled::default(),
+            schema: None,
+            keeps_stand_ins: false,
+        })
     }
 
     /// The same with the environment variables that values name (`${NAME}`) filled in.
@@ -121,6 +129,13 @@ impl Document {
     #[must_use]
     pub fn with_schema(self, schema: &'static Schema) -> Self {
         Self { schema: Some(schema), ..self }
+    }
+
+    /// Decodes what lacks a required field with a stand-in for it, at [`Span::is_stand_in`]: for a
+    /// [`Check`], which says nothing of that place, and so finds what is wrong beside it.
+    #[must_use]
+    pub fn with_stand_ins(self) -> Self {
+        Self { keeps_stand_ins: true, ..self }
     }
 
     /// Decodes the whole document as a `T`, adding every problem to `problems`, sorted by place.

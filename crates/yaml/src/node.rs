@@ -24,6 +24,16 @@ pub struct Span {
     pub end: usize,
 }
 
+impl Span {
+    /// The place of what stands for a missing field: between two bytes of the first key.
+    pub(super) const STAND_IN: Span = Span { start: 1, end: 1 };
+
+    /// Whether it is that of a missing field.
+    pub fn is_stand_in(self) -> bool {
+        self == Span::STAND_IN
+    }
+}
+
 /// A value and where it is written. Two are equal when their values are.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Spanned<T> {

@@ -26,6 +26,8 @@ pub struct Problem {
     help: String,
     /// In a box, as a problem is the error of a `Result` and would make that large.
     excerpt: Option<Box<Excerpt>>,
+    /// What may only seem wrong because of it. None: anything beside it, and what is around that.
+    pub(super) doubtful: Option<Box<[Span]>>,
 }
 
 /// The text of a file, which knows its lines.
@@ -64,6 +66,7 @@ impl Problem {
             message: printable(&mask_urls(&message.into())).into_owned(),
             help: printable(&mask_urls(&help.into())).into_owned(),
             excerpt: None,
+            doubtful: None,
         }
     }
 
@@ -111,7 +114,7 @@ impl Problem {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { file, line, column, message, help, excerpt } = self;
+        let Self { file, line, column, message, help, excerpt, .. } = self;
         let Some(excerpt) = excerpt else {
             write!(f, "{file}: {message}")?;
             return if help.is_empty() { Ok(()) } else { write!(f, "\n  {help}") };

@@ -18,6 +18,21 @@ pub fn suggest<'a>(word: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .map(|(_, candidate)| candidate)
 }
 
+/// The candidate of which `word` is a mistyped form: not one that it is a part of.
+pub(super) fn mistyped<'a>(
+    word: &str,
+    candidates: impl IntoIterator<Item = &'a str>,
+) -> Option<&'a str> {
+    let meant = suggest(word, candidates)?;
+    let [word, plain_of_it] = [plain(word)?, plain(meant)?];
+    (osa_distance(&word, &plain_of_it) <= allowed(&word)).then_some(meant)
+}
+
+/// How many mistakes a word may have.
+fn allowed(word: &str) -> usize {
+    if word.chars().count() <= 3 { 1 } else { 2 }
+}
+
 /// The help that goes with an unknown name: the likely candidate, else all of them.
 pub(super) fn advice(word: &str, candidates: &[&str]) -> String {
     match suggest(word, candidates.iter().copied()) {
@@ -42,7 +57,7 @@ fn plain(word: &str) -> Option<String> {
 /// end.
 fn mistakes(word: &str, candidate: &str) -> Option<usize> {
     let length = word.chars().count();
-    let allowed = if length <= 3 { 1 } else { 2 };
+    let allowed = allowed(word);
     // Swapped neighbours are one mistake: `pre` is `per`.
     let distance = osa_distance(word, candidate);
     if distance <= allowed {

@@ -5,6 +5,7 @@ mod edge;
 mod facts;
 mod issuers;
 mod measures;
+mod mistakes;
 
 use std::time::Duration;
 

@@ -12,7 +12,7 @@ use super::decoder::Decoder;
 use super::failure::Failure;
 use super::key::KeyDecoder;
 use super::stand_in::StandIn;
-use crate::node::{Node, Spanned, Value};
+use crate::node::{Node, Span, Spanned, Value};
 
 /// The items of a list that are not left out.
 pub(super) struct Items<'a, 'de> {
@@ -45,6 +45,8 @@ pub(super) struct Fields<'a, 'de> {
     session: &'a Session<'a>,
     /// The fields of a struct; a map takes any name.
     known: Option<&'static [&'static str]>,
+    /// The fields that unknown keys are taken for, by the keys' places.
+    meant: Vec<(Span, &'static str)>,
     entries: std::slice::Iter<'de, (Spanned<String>, Node)>,
     missing: Vec<&'static str>,
     /// The value to the key that was given last; of a stand-in there is none.
@@ -53,16 +55,19 @@ pub(super) struct Fields<'a, 'de> {
 
 impl<'a, 'de> Fields<'a, 'de> {
     pub(super) fn new(session: &'a Session<'a>, entries: &'de [(Spanned<String>, Node)]) -> Self {
-        Self { session, known: None, entries: entries.iter(), missing: Vec::new(), current: None }
+        let (known, meant, missing) = (None, Vec::new(), Vec::new());
+        Self { session, known, meant, entries: entries.iter(), missing, current: None }
     }
 
-    /// Gives the `known` entries only, and a stand-in for each that is `missing`.
+    /// Gives the `known` entries and those that are `meant` to be, and a stand-in for each that is
+    /// `missing`.
     pub(super) fn of_struct(
         self,
         known: &'static [&'static str],
+        meant: Vec<(Span, &'static str)>,
         missing: Vec<&'static str>,
     ) -> Self {
-        Self { known: Some(known), missing, ..self }
+        Self { known: Some(known), meant, missing, ..self }
     }
 }
 
@@ -73,8 +78,13 @@ impl<'de> MapAccess<'de> for Fields<'_, 'de> {
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, Failure> {
-        let Self { session, known, entries, .. } = self;
-        let is_known = |key: &str| known.is_none_or(|known| known.contains(&key));
+        let Self { session, known, meant, entries, .. } = self;
+        let meant = |key: &Spanned<String>| {
+            meant.iter().find_map(|(place, field)| (*place == key.span).then_some(*field))
+        };
+        let is_known = |key: &Spanned<String>| {
+            known.is_none_or(|known| known.contains(&key.as_str())) || meant(key).is_some()
+        };
         let next = entries.find(|(key, node)| is_known(key) && !session.is_left_out(node));
         let Some((key, node)) = next else {
             self.current = None;
@@ -83,6 +93,10 @@ impl<'de> MapAccess<'de> for Fields<'_, 'de> {
             return seed.deserialize(name).map(Some);
         };
         self.current = Some(Decoder::new(session, node, Some(key.span)));
+        if let Some(field) = meant(key) {
+            let name: StrDeserializer<'_, Failure> = field.into_deserializer();
+            return seed.deserialize(name).map(Some);
+        }
         match seed.deserialize(KeyDecoder::new(session, key)) {
             Err(Failure::Invalid { message, help, .. }) => {
                 session.report(key.span, message, help);

@@ -68,6 +68,11 @@ impl<'a, 'de> Decoder<'a, 'de> {
         if is_beside { Span { start: key.start, end: self.node.span.end } } else { key }
     }
 
+    /// The node and the key that names it.
+    pub(super) fn around(self) -> Vec<Span> {
+        self.key.into_iter().chain([self.node.span]).collect()
+    }
+
     pub(super) fn expected(self, expected: &str, help: impl Into<String>) -> Failure {
         Failure::invalid(format!("expected {expected}, found {}", self.node.value.kind()), help)
     }
@@ -139,7 +144,15 @@ impl<'a, 'de> Decoder<'a, 'de> {
         };
         if !self.entries().is_ok_and(|entries| entries.iter().any(is_meant)) {
             let message = format!("missing field `{field}` in {}", super::with_article(section));
-            self.session.report(self.named_place(), message, format!("add `{field}`"));
+            let help = format!("add `{field}`");
+            match self.session.document.keeps_stand_ins {
+                true => {
+                    let document = self.session.document;
+                    let problem = document.problem(self.named_place(), message, help);
+                    self.session.report_alone(problem, &self.around());
+                }
+                false => self.session.report(self.named_place(), message, help),
+            }
         }
         if self.session.note_missing(self.node, field) { Failure::Again } else { Failure::Hollow }
     }

@@ -8,7 +8,7 @@ use super::access::{Fields, Items, Variant};
 use super::decoder::Decoder;
 use super::failure::Failure;
 use super::spanned::SpannedParts;
-use crate::node::{SPANNED, Value};
+use crate::node::{SPANNED, Span, Value};
 use crate::suggest::one_of;
 
 /// Each integer is checked here, where the bounds can be named.
@@ -160,14 +160,22 @@ impl<'de> Deserializer<'de> for Decoder<'_, 'de> {
     ) -> Result<V::Value, Failure> {
         let Self { session, node, .. } = self;
         let entries = self.entries()?;
+        let mut meant: Vec<(Span, &'static str)> = Vec::new();
         for (key, _) in entries.iter().filter(|(key, _)| !fields.contains(&key.as_str())) {
-            session.report_unknown_field(name, fields, key);
+            let field = session.report_unknown_field(name, fields, key, &self.around());
+            let is_free = |field: &&'static str| {
+                meant.iter().all(|(_, taken)| taken != field)
+                    && entries.iter().all(|(key, _)| key.as_str() != *field)
+            };
+            let field = field.filter(is_free);
+            meant.extend(field.map(|field| (key.span, field)));
         }
         let missing = session.missing_fields(node);
-        let has_stand_ins = !missing.is_empty();
-        match visitor.visit_map(Fields::new(session, entries).of_struct(fields, missing)) {
+        let is_hollow = !missing.is_empty() && !session.document.keeps_stand_ins;
+        let known = Fields::new(session, entries).of_struct(fields, meant, missing);
+        match visitor.visit_map(known) {
             Err(Failure::Missing(field)) => Err(self.missing(name, fields, field)),
-            Ok(_) if has_stand_ins => Err(Failure::Hollow),
+            Ok(_) if is_hollow => Err(Failure::Hollow),
             result => result,
         }
     }

@@ -1,7 +1,7 @@
 //! A value of any type, made from nothing, in place of a required field that is missing.
 //!
-//! It only keeps serde going until the next missing field; what holds it is thrown away. So the
-//! value does not matter, and a type that takes none of these values only hides a second problem.
+//! It keeps serde going, and what stands beside it is checked. The value does not matter, as
+//! nothing is said of its place; a type that takes none of these values only hides a second problem.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
@@ -73,7 +73,7 @@ impl<'de> Deserializer<'de> for StandIn {
     ) -> Result<V::Value, Failure> {
         let inner = self.inner()?;
         if name == SPANNED {
-            // A place is two numbers before the value, and stand-ins give numbers.
+            // A place is two numbers before the value, and stand-ins give ones: `Span::STAND_IN`.
             return visitor.visit_seq(SeqDeserializer::new([inner; 3].into_iter()));
         }
         visitor.visit_newtype_struct(inner)
