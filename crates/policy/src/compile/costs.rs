@@ -3,7 +3,11 @@
 use http::Method;
 use tollgate_yaml::{Check, Node, Span, Spanned, Value, suggest, warning::Rule};
 
-use super::{Compiler, reach::Reach, routes::RouteContext};
+use super::{
+    Compiler,
+    reach::{Charged, Reach},
+    routes::RouteContext,
+};
 use crate::{
     Allowances, Cost, Limit,
     file::{LATER, RawLimit, RawReportedCost, RawRoute},
@@ -132,15 +136,6 @@ impl Compiler<'_> {
     }
 }
 
-/// What the requests of a route are charged, and whose they may be.
-pub(super) struct Charged<'r> {
-    /// What the route says that they cost.
-    pub(super) cost: Option<&'r Cost>,
-    /// Empty: any.
-    pub(super) methods: &'r [Method],
-    pub(super) reach: &'r Reach<'r>,
-}
-
 /// For whom a cost is more than a limit ever has room for.
 struct Fit {
     cost: u32,
@@ -186,7 +181,7 @@ struct Room<'t> {
 }
 
 /// The highest cost of a request with one of `methods`; empty: any.
-fn highest(cost: &Cost, methods: &[Method]) -> u32 {
+pub(super) fn highest(cost: &Cost, methods: &[Method]) -> u32 {
     let listed = cost.by_method.iter().map(|(_, units)| *units);
     let highest = match methods {
         [] => listed.chain([cost.default]).max(),

@@ -1,8 +1,9 @@
 //! Which callers and tiers the requests of a route can have.
 
+use http::Method;
 use tollgate_identity::{Auth, Caller, CallerKey, IdentityRules, TierSource};
 
-use crate::{Override, Wanted};
+use crate::{Cost, Override, Wanted};
 
 /// Who may come to a route.
 pub(super) struct Reach<'r> {
@@ -12,6 +13,15 @@ pub(super) struct Reach<'r> {
     apart: Vec<usize>,
     /// The tier of callers without another.
     default: usize,
+}
+
+/// What the requests of a route are charged, and whose they may be.
+pub(super) struct Charged<'r> {
+    /// What the route says that they cost.
+    pub(super) cost: Option<&'r Cost>,
+    /// Empty: any.
+    pub(super) methods: &'r [Method],
+    pub(super) reach: &'r Reach<'r>,
 }
 
 impl<'r> Reach<'r> {

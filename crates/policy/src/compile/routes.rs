@@ -6,7 +6,10 @@ use http::{HeaderName, Method};
 use tollgate_identity::{Auth, CallerKey, ClaimRules, IdentityRules, Tiers};
 use tollgate_yaml::{Check, Spanned, suggest};
 
-use super::{Compiler, WrittenNames, costs::Charged, reach::Reach};
+use super::{
+    Compiler, WrittenNames,
+    reach::{Charged, Reach},
+};
 use crate::{
     Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route, Upstream,
     file::{RawPolicy, RawRoute},
