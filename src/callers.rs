@@ -14,7 +14,8 @@ use std::sync::Arc;
 
 pub use self::denied::{DenialReport, DenialsReport, denials};
 pub use self::report::{
-    CallerReport, LimitReport, OverrideReport, PolicyReport, ResetReport, SharedLimit, WindowReport,
+    AnsweredBy, CallerReport, LimitReport, OverrideReport, PolicyReport, ResetReport, SharedLimit,
+    WindowReport,
 };
 use tollgate_gate::Shared;
 use tollgate_identity::NameError;

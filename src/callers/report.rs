@@ -79,10 +79,30 @@ pub struct WindowReport {
     pub remaining: u32,
     /// When all are there again; none: no window is open, or it ends with requests in flight.
     pub reset: Option<String>,
-    /// Who answered: `memory`, `redis`, `next_memory` or `next_redis` for the store that callers
-    /// are moved to, `local` for this proxy's share while the store does not answer, `none` if what
-    /// was last known is shown.
-    pub answered_by: String,
+    /// Who answered.
+    pub answered_by: AnsweredBy,
+}
+
+/// Who answered how a window stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum AnsweredBy {
+    /// Counters in the process.
+    Memory,
+    /// Counters on disk.
+    Disk,
+    /// Redis.
+    Redis,
+    /// Counters in the process, which callers are moved to.
+    NextMemory,
+    /// Counters on disk, which callers are moved to.
+    NextDisk,
+    /// The Redis that callers are moved to.
+    NextRedis,
+    /// This proxy's share, while the store does not answer.
+    Local,
+    /// No store: what was last known is shown.
+    None,
 }
 
 /// A limit that counts by more than the name says.
@@ -202,24 +222,22 @@ fn window(
         max: standing.limit,
         remaining: standing.remaining,
         reset: is_open.then(|| standing.reset.to_string()),
-        answered_by: answered_by(outcome.decided_by, settings).to_owned(),
+        answered_by: answered_by(outcome.decided_by, settings),
     }
 }
 
-fn answered_by(decided_by: DecidedBy, settings: &StoreSettings) -> &'static str {
+fn answered_by(decided_by: DecidedBy, settings: &StoreSettings) -> AnsweredBy {
     let next = settings.next.as_ref().map(|moving| &moving.to);
     match (decided_by, &settings.current, next) {
-        (DecidedBy::Current, StoreKind::Memory, _) => "memory",
-        (DecidedBy::Current, StoreKind::Disk(_), _) => "disk",
-        (DecidedBy::Current, StoreKind::Redis(_), _) => "redis",
-        (DecidedBy::Next, _, Some(StoreKind::Memory)) => "next_memory",
-        (DecidedBy::Next, _, Some(StoreKind::Disk(_))) => "next_disk",
-        (DecidedBy::Next, _, _) => "next_redis",
+        (DecidedBy::Current, StoreKind::Memory, _) => AnsweredBy::Memory,
+        (DecidedBy::Current, StoreKind::Disk(_), _) => AnsweredBy::Disk,
+        (DecidedBy::Current, StoreKind::Redis(_), _) => AnsweredBy::Redis,
+        (DecidedBy::Next, _, Some(StoreKind::Memory)) => AnsweredBy::NextMemory,
+        (DecidedBy::Next, _, Some(StoreKind::Disk(_))) => AnsweredBy::NextDisk,
+        (DecidedBy::Next, _, _) => AnsweredBy::NextRedis,
+        (DecidedBy::Local, _, _) => AnsweredBy::Local,
         // No look is answered from memory of a denial, or at the time of a client.
-        (DecidedBy::ClientTime, _, _) => "client_time",
-        (DecidedBy::Memo, _, _) => "memo",
-        (DecidedBy::Local, _, _) => "local",
-        (DecidedBy::NoStore, _, _) => "none",
+        (DecidedBy::ClientTime | DecidedBy::Memo | DecidedBy::NoStore, _, _) => AnsweredBy::None,
     }
 }
 

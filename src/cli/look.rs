@@ -8,7 +8,9 @@ use super::{
     Failure,
     call::{Where, encoded},
 };
-use crate::callers::{CallerReport, LimitReport, PolicyReport, SharedLimit, WindowReport};
+use crate::callers::{
+    AnsweredBy, CallerReport, LimitReport, PolicyReport, SharedLimit, WindowReport,
+};
 
 /// Show how the limits of a caller stand
 ///
@@ -120,10 +122,14 @@ fn write_window(output: &mut dyn Write, window: &WindowReport) -> io::Result<()>
     if let Some(reset) = &window.reset {
         write!(output, ", reset {reset}")?;
     }
-    match window.answered_by.as_str() {
-        "memory" | "redis" => writeln!(output),
-        "next_memory" | "next_redis" => writeln!(output, ", by the next store"),
-        "local" => writeln!(output, ", by this proxy's share: the store does not answer"),
-        _ => writeln!(output, ", as last known: the store does not answer"),
+    match window.answered_by {
+        AnsweredBy::Memory | AnsweredBy::Disk | AnsweredBy::Redis => writeln!(output),
+        AnsweredBy::NextMemory | AnsweredBy::NextDisk | AnsweredBy::NextRedis => {
+            writeln!(output, ", by the next store")
+        }
+        AnsweredBy::Local => {
+            writeln!(output, ", by this proxy's share: the store does not answer")
+        }
+        AnsweredBy::None => writeln!(output, ", as last known: the store does not answer"),
     }
 }

@@ -6,7 +6,7 @@ mod shared;
 mod values;
 
 use serde_json::json;
-use tollgate::callers::{CallerError, PolicyReport};
+use tollgate::callers::{AnsweredBy, CallerError, PolicyReport};
 
 use crate::support::{Cluster, MINUTE, Policy, Proxy, Redis, Upstream, get, seconds, token_with};
 
@@ -28,7 +28,7 @@ fn windows(report: &PolicyReport, limit: &str) -> Vec<(u32, u32)> {
 }
 
 /// That a denied caller is looked at, and passes with a fresh window once it was reset.
-fn assert_denied_caller_passes_after_a_reset(proxy: &Proxy, answered_by: &str) {
+fn assert_denied_caller_passes_after_a_reset(proxy: &Proxy, answered_by: AnsweredBy) {
     let before = proxy.look("user:42").unwrap();
     assert!(before.limits.iter().flat_map(|limit| &limit.windows).all(|own| own.used == 0));
     assert_eq!(before.tier, None, "no token of it was seen");
@@ -75,7 +75,7 @@ fn assert_denied_caller_passes_after_a_reset(proxy: &Proxy, answered_by: &str) {
 fn denied_caller_passes_after_a_reset_with_counters_in_the_process() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&policy(&upstream));
-    assert_denied_caller_passes_after_a_reset(&proxy, "memory");
+    assert_denied_caller_passes_after_a_reset(&proxy, AnsweredBy::Memory);
 }
 
 #[test]
@@ -83,10 +83,10 @@ fn denied_caller_passes_after_a_reset_with_counters_in_redis() {
     let upstream = Upstream::start();
     let redis = Redis::start();
     let proxy = Proxy::with_redis(&redis.settings(), &policy(&upstream));
-    assert_denied_caller_passes_after_a_reset(&proxy, "redis");
+    assert_denied_caller_passes_after_a_reset(&proxy, AnsweredBy::Redis);
     let cluster = Cluster::start();
     let proxy = Proxy::with_redis(&cluster.settings(), &policy(&upstream));
-    assert_denied_caller_passes_after_a_reset(&proxy, "redis");
+    assert_denied_caller_passes_after_a_reset(&proxy, AnsweredBy::Redis);
 }
 
 #[test]

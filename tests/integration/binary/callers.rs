@@ -72,6 +72,19 @@ fn denied_caller_is_looked_at_and_reset() {
 }
 
 #[test]
+fn look_with_counters_on_disk_does_not_say_that_the_store_is_away() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "store: { disk: { path: counters }, deadline: 10s }\n");
+    let (_running, address, admin) = serve(&folder);
+    send(address, get("/").token(&folder.token(&["--sub", "42"]))).assert_status(200);
+    let looked = folder.run(&["look", "user:42", "--limit", "core", "--admin", &admin]);
+    assert_exit(&looked, 0);
+    let said = text(&looked.stdout);
+    assert!(said.contains("1 of 10 used, 9 left, reset "), "{said}");
+    assert!(!said.contains("the store does not answer"), "{said}");
+}
+
+#[test]
 fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
     let upstream = Upstream::start();
     let folder = folder(&upstream, "");
