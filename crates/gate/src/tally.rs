@@ -261,6 +261,7 @@ impl<'p> Tally<'p> {
             who: name(),
             limit: own.planned.limit.resource.clone(),
             retry_after: self.retry_after(now, spread(own.charge.key, now, jitter)),
+            at_once: own.charge.quota.holds_leases().then(|| own.standing().limit),
         };
         let is_secondary =
             own.planned.role == ChargeRole::Secondary || own.charge.quota.holds_leases();

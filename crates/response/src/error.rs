@@ -109,8 +109,8 @@ impl Rejection {
         let url = responses.documentation_url.as_deref();
         match self {
             Rejection::Secondary(Denial { retry_after: Some(_), .. }) => {
-                let page = url.map_or("", |url| url.split('#').next().unwrap_or(url));
-                Some(format!("{page}#about-secondary-rate-limits"))
+                let page = url.map(|url| url.split('#').next().unwrap_or(url));
+                page.map(|page| format!("{page}#about-secondary-rate-limits"))
             }
             _ => url.map(str::to_owned),
         }

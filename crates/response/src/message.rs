@@ -31,9 +31,14 @@ impl Rejection {
                 "The cost of this request exceeds its limit.".into()
             }
             Rejection::Primary(Denial { who, .. }) => format!("API rate limit exceeded for {who}."),
-            Rejection::Secondary(_) => "You have exceeded a secondary rate limit. \
-                                        Please wait a few minutes before you try again."
-                .into(),
+            Rejection::Secondary(Denial { retry_after: Some(wait), at_once, .. }) => {
+                // Octokit and PyGithub know the kind of the denial by its first words.
+                let why = at_once
+                    .map(|most| format!(": too many requests at once ({most} at most)"))
+                    .unwrap_or_default();
+                let wait = in_words(*wait);
+                format!("You have exceeded a secondary rate limit{why}. Try again in {wait}.")
+            }
             Rejection::Certificate(_) => "The client's certificate is not good any more.".into(),
             Rejection::Denied | Rejection::Address(_) => "Forbidden".into(),
             Rejection::BodyTooLarge => TOO_LARGE.into(),
@@ -50,6 +55,28 @@ impl Rejection {
             Rejection::Upstream(error) => upstream_message(error).into(),
             Rejection::HeadTimeout => "The request did not arrive in time.".into(),
             Rejection::Internal => "Something went wrong.".into(),
+        }
+    }
+}
+
+/// A time to wait, never less than `seconds`: `1 second`, `3 h 53 min`.
+fn in_words(seconds: u64) -> String {
+    let two = |high: u64, unit: &str, low: u64, lower: &str| match low {
+        0 => format!("{high} {unit}"),
+        _ => format!("{high} {unit} {low} {lower}"),
+    };
+    let minutes = seconds.div_ceil(60);
+    let hours = seconds.div_ceil(3600);
+    match seconds {
+        1 => "1 second".into(),
+        0..120 => format!("{seconds} seconds"),
+        _ if minutes < 24 * 60 => match minutes / 60 {
+            0 => format!("{minutes} min"),
+            whole => two(whole, "h", minutes % 60, "min"),
+        },
+        _ => {
+            let days = hours / 24;
+            two(days, if days == 1 { "day" } else { "days" }, hours % 24, "h")
         }
     }
 }
@@ -95,5 +122,27 @@ fn upstream_message(error: &UpstreamError) -> &'static str {
         UpstreamError::RequestBodyTooLarge => TOO_LARGE,
         UpstreamError::RequestBodyTimeout => "The request body did not arrive in time.",
         UpstreamError::RequestBodyTooSlow => "The request body came too slowly.",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_words;
+
+    #[test]
+    fn wait_is_told_in_words_and_never_too_short() {
+        for (seconds, expected) in [
+            (1, "1 second"),
+            (119, "119 seconds"),
+            (120, "2 min"),
+            (121, "3 min"),
+            (3_541, "1 h"),
+            (13_980, "3 h 53 min"),
+            (86_399, "1 day"),
+            (90_001, "1 day 2 h"),
+            (200_000, "2 days 8 h"),
+        ] {
+            assert_eq!(in_words(seconds), expected, "{seconds}");
+        }
     }
 }

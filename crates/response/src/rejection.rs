@@ -95,6 +95,8 @@ pub struct Denial {
     pub limit: HeaderValue,
     /// Whole seconds to wait; none if waiting does not help.
     pub retry_after: Option<u64>,
+    /// How many requests there may be at once, if there were too many.
+    pub at_once: Option<u32>,
 }
 
 /// How long to wait after a fault that is expected to pass.

@@ -74,8 +74,10 @@ fn denial_is_a_secondary_one_and_says_when_to_ask_again() {
             .assert_field("cache-control", "no-store");
         let body = denied.json();
         let message = body["message"].as_str().unwrap();
-        assert!(message.starts_with("You have exceeded a secondary rate limit"), "{message}");
-        assert!(message.ends_with("Please wait a few minutes before you try again."), "{message}");
+        let expected = "You have exceeded a secondary rate limit: too many requests at once \
+                        (1 at most). Try again in ";
+        assert!(message.starts_with(expected), "{message}");
+        assert!(message.contains(&format!("in {retry_after} second")), "{message}");
         let url = "https://docs.example.com/#about-secondary-rate-limits";
         assert_eq!(body["documentation_url"], url);
         go.open();
