@@ -197,7 +197,10 @@ pub(super) static ENDPOINTS: &[Endpoint] = &[
     Endpoint {
         summary: "The callers that use limits most, with error bounds. It is about this proxy only.",
         parameters: &[
-            Parameter { name: "by", summary: "`units`, which is usual, or `denials`." },
+            Parameter {
+                name: "by",
+                summary: "`units`, which is usual, `denials` or `would_be_denials`.",
+            },
             ONLY_LIMIT,
             ONLY_POLICY,
             Parameter { name: "minutes", summary: "Of how many minutes: 1 to 60, usually 10." },

@@ -14,6 +14,8 @@ use crate::callers::{
     top::{RankBy, TopError, TopQuery, top},
 };
 
+const BY: &str = "`by` is `units`, `denials` or `would_be_denials`";
+
 /// The most callers in one answer.
 const MAX_TOP: usize = 1000;
 
@@ -52,7 +54,7 @@ fn top_query(text: &str) -> Result<TopQuery, String> {
     for (name, value) in form_urlencoded::parse(text.as_bytes()) {
         match &*name {
             "by" => {
-                query.by = RankBy::from_keyword(&value).ok_or("`by` is `units` or `denials`")?;
+                query.by = RankBy::from_keyword(&value).ok_or(BY)?;
             }
             "limit" => query.limit = Some(value.into_owned()),
             "policy" => query.policy = Some(value.into_owned()),
@@ -108,7 +110,7 @@ mod tests {
         assert_eq!(query, TopQuery { by: RankBy::Denials, policy, limit, minutes: 60, top: 5 });
         assert_eq!(top_query(""), Ok(TopQuery::default()));
         for (text, expected) in [
-            ("by=cost", "`by` is `units` or `denials`"),
+            ("by=cost", BY),
             ("top=0", "`top` is 1 to 1000"),
             ("top=1001", "`top` is 1 to 1000"),
             ("top=+5", "`top` is a whole number"),

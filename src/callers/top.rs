@@ -14,11 +14,16 @@ pub enum RankBy {
     /// Units that they were charged, before refunds.
     #[default]
     Units,
-    /// Requests that were denied, or would have been if the limit were enforced.
+    /// Requests that were denied.
     Denials,
+    /// Requests that would have been denied if the limit were enforced.
+    #[serde(rename = "would_be_denials")]
+    WouldBeDenials,
 }
 
-keywords! { RankBy { Units = "units", Denials = "denials" } }
+keywords! {
+    RankBy { Units = "units", Denials = "denials", WouldBeDenials = "would_be_denials" }
+}
 
 /// Which callers are asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -61,7 +66,7 @@ pub struct TopCaller {
     pub limit: String,
     /// The tier that it had last.
     pub tier: Option<String>,
-    /// Units or denials: at most this many.
+    /// Units, denials or would-be denials: at most this many.
     pub count: u64,
     /// By how much the count may be too high: the true one is at least `count - error`.
     pub error: u64,
@@ -74,7 +79,7 @@ pub struct TopLimit {
     pub policy: String,
     /// The limit.
     pub limit: String,
-    /// Units or denials of all callers. It is exact.
+    /// Units, denials or would-be denials of all callers. It is exact.
     pub total: u64,
     /// The most that a caller has who is not in the list.
     pub unlisted: u64,
@@ -137,6 +142,7 @@ pub fn top(shared: &Shared, query: &TopQuery, now: Timestamp) -> Result<TopRepor
     let measure = match query.by {
         RankBy::Units => Measure::Units,
         RankBy::Denials => Measure::Denials,
+        RankBy::WouldBeDenials => Measure::WouldBeDenials,
     };
     let mut callers = Vec::new();
     let mut limits = Vec::new();

@@ -22,8 +22,8 @@ use crate::callers::top::{TopCaller, TopReport};
 pub(super) struct Arguments {
     #[command(flatten)]
     place: Where,
-    /// Rank by units charged or by requests denied
-    #[arg(long, value_parser = ["units", "denials"], default_value = "units")]
+    /// Rank by units charged, by requests denied, or by those that limits in shadow mode would deny
+    #[arg(long, value_parser = ["units", "denials", "would_be_denials"], default_value = "units")]
     by: String,
     /// Only this limit
     #[arg(long, value_name = "NAME")]
@@ -57,7 +57,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
 
 fn write_report(output: &mut dyn Write, report: &TopReport) -> io::Result<()> {
     let TopReport { by, minutes, callers, limits, .. } = report;
-    let what = by.keyword();
+    let what = by.keyword().replace('_', " ");
     let minutes = counted(*minutes as usize, "minute");
     if limits.is_empty() {
         return writeln!(output, "no limit counts by caller or address");
@@ -65,7 +65,7 @@ fn write_report(output: &mut dyn Write, report: &TopReport) -> io::Result<()> {
     if callers.is_empty() {
         writeln!(output, "no {what} in {minutes}")?;
     } else {
-        let head = ["caller", "limit", "tier", what, "at least"].map(String::from);
+        let head = ["caller", "limit", "tier", &what, "at least"].map(String::from);
         let row = |caller: &TopCaller| {
             let TopCaller { name, policy, limit, tier, count, error } = caller;
             let limit = format!("{policy}/{limit}");

@@ -12,7 +12,7 @@ use tollgate_identity::{
 use tollgate_limit::{DecidedBy, Scope};
 use tollgate_observe::{
     metrics::{LimitCounters, LimitDecision, PolicySeries},
-    sketch::{Sighting, WorkerSketch},
+    sketch::{Denied, Sighting, WorkerSketch},
 };
 use tollgate_policy::{Per, Policy};
 use tollgate_response::Rejection;
@@ -150,7 +150,11 @@ impl<'c> CountedSender<'c> {
             key: name.is_some().then_some(key),
             tier: self.series.tier_number(tier),
             units: units.into(),
-            is_denied: matches!(decision, LimitDecision::Deny | LimitDecision::WouldDeny),
+            denied: match decision {
+                LimitDecision::Deny => Denied::Yes,
+                LimitDecision::WouldDeny => Denied::Would,
+                LimitDecision::Allow | LimitDecision::Near | LimitDecision::Skip => Denied::No,
+            },
             is_near: decision == LimitDecision::Near,
         };
         let write = |to: &mut String| name.iter().for_each(|name| name.write(to));
@@ -211,7 +215,8 @@ impl LateUnits {
         let LateUnits { sketch, key, tier, name } = self;
         if let Adjustment::Take = adjustment {
             let units = units.into();
-            let seen = Sighting { key: *key, tier: *tier, units, is_denied: false, is_near: false };
+            let seen =
+                Sighting { key: *key, tier: *tier, units, denied: Denied::No, is_near: false };
             sketch.note(now, &seen, &|to| to.push_str(name));
         }
     }

@@ -21,7 +21,7 @@ pub use self::{
     book::{CallerBook, LimitRef, NearTier},
     distinct::DistinctKeys,
     hour::{KEPT_MINUTES, SEALED_ENTRIES},
-    minute::{Measure, Sighting},
+    minute::{Denied, Measure, Sighting},
     space_saving::{CAPACITY, MAX_NAME_BYTES, SpaceSaving},
     summary::{Estimate, Summary},
     worker::WorkerSketch,

@@ -555,10 +555,8 @@ const topColumns = (unit, look) => [
 	{ name: unit, num: true, draw: (td, row) => once(td, [row.count, row.error, row.most], () => [h('div', { class: 'bar-cell' }, meter(row.count / row.most, look),
 		h('span', {}, count(row.count), row.error ? h('small', {}, ` ± ${count(row.error)}`) : null))]) },
 ];
-const tops = {
-	units: new Table($('top-units'), 'Callers by use', topColumns('Units', ''), 'No caller has used a limit in this time.'),
-	denials: new Table($('top-denials'), 'Callers by denials', topColumns('Denials', 'deny'), 'No caller was denied in this time.'),
-};
+const tops = Object.fromEntries([['units', 'use', ''], ['denials', 'denials', 'deny'], ['would_be_denials', 'would-be denials', 'would']]
+	.map(([by, name, look]) => [by, new Table($(`top-${by}`), `Callers by ${name}`, topColumns(look ? 'Denials' : 'Units', look), 'None in this time.')]));
 
 function meter(part, look, size = '') {
 	return s('svg', { class: `meter ${size}`, viewBox: '0 0 100 6', preserveAspectRatio: 'none', 'aria-hidden': 'true' },
@@ -587,7 +585,7 @@ function showCallers() {
 	});
 	return refresh(async () => {
 		const limit = $('top-limit').value;
-		for (const by of ['units', 'denials']) {
+		for (const by of Object.keys(tops)) {
 			const report = await get(`callers?by=${by}&minutes=${$('top-minutes').value}&top=20${limit ? `&limit=${encodeURIComponent(limit)}` : ''}`);
 			const most = Math.max(1, ...report.callers.map(own => own.count));
 			tops[by].update(report.callers.map(own => ({ ...own, most, key: JSON.stringify([own.policy, own.limit, own.name]) })));

@@ -99,7 +99,7 @@ fn mistakes_in_questions_are_named() {
     let (_running, _, admin) = serve(&folder);
     let at: SocketAddr = admin.parse().unwrap();
     for (target, status, expected) in [
-        ("/callers?by=cost", 400, "`by` is `units` or `denials`"),
+        ("/callers?by=cost", 400, "`by` is `units`, `denials` or `would_be_denials`"),
         ("/callers?minutes=61", 400, "ask for 1 to 60 minutes"),
         (
             "/callers?limit=nix",

@@ -67,7 +67,8 @@ fn limit_in_shadow_ranks_whom_it_would_deny() {
     for _ in 0..5 {
         proxy.get_as("42").assert_status(200);
     }
-    assert_eq!(top(&proxy, RankBy::Denials, "core", 1), [counted("user:42", 3)]);
+    assert_eq!(top(&proxy, RankBy::WouldBeDenials, "core", 1), [counted("user:42", 3)]);
+    assert_eq!(top(&proxy, RankBy::Denials, "core", 1), [], "none was denied");
     let found = proxy.denials();
     let decisions: Vec<_> = found.iter().map(|denial| (&*denial.decision, denial.status)).collect();
     assert_eq!(decisions, [("would_deny", None); 3]);

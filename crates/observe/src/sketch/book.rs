@@ -105,10 +105,9 @@ impl CallerBook {
         let mut all = Vec::new();
         callers.read(now, |of| match of {
             Part::Merged(own) if is_asked(own.number) => all.push(own.summary(measure).clone()),
-            Part::OfWorker(own) if is_asked(own.number) => all.push(match measure {
-                Measure::Units => own.units.summary(),
-                Measure::Denials => own.denials.summary(),
-            }),
+            Part::OfWorker(own) if is_asked(own.number) => {
+                all.push(own.sketch(measure).summary());
+            }
             _ => {}
         });
         Some(Summary::merged(all))
@@ -178,7 +177,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::sketch::{Estimate, Sighting};
+    use crate::sketch::{Denied, Estimate, Sighting};
 
     const START: Timestamp = Timestamp::from_secs(1_800_000_000);
     const MINUTE: Duration = Duration::from_secs(60);
@@ -194,8 +193,17 @@ mod tests {
     }
 
     fn note(book: &CallerBook, worker: usize, now: Timestamp, key: u64, units: u64) {
-        let seen =
-            Sighting { key: Some(key), tier: 0, units, is_denied: units == 0, is_near: false };
+        let denied = if units == 0 { Denied::Yes } else { Denied::No };
+        note_seen(
+            book,
+            worker,
+            now,
+            Sighting { key: Some(key), tier: 0, units, denied, is_near: false },
+        );
+    }
+
+    fn note_seen(book: &CallerBook, worker: usize, now: Timestamp, seen: Sighting) {
+        let key = seen.key.unwrap();
         let name = |to: &mut String| to.push_str(&format!("user:{key}"));
         book.of_worker(worker, &core()).unwrap().note(now, &seen, &name);
     }
@@ -229,6 +237,21 @@ mod tests {
         assert_eq!(top(&book, Measure::Units, 60, later), [(1, 112, 112), (2, 1, 1)]);
         assert_eq!(top(&book, Measure::Units, 60, later + MINUTE), [(1, 100, 100)]);
         assert_eq!(top(&book, Measure::Units, 60, later + MINUTE * 2), []);
+    }
+
+    #[test]
+    fn would_be_denials_are_counted_apart_from_denials() {
+        let book = book();
+        let seen = |key, denied| Sighting { key, tier: 0, units: 0, denied, is_near: false };
+        note_seen(&book, 0, START, seen(Some(1), Denied::Yes));
+        note_seen(&book, 0, START, seen(Some(2), Denied::Would));
+        note_seen(&book, 1, START, seen(Some(2), Denied::Would));
+        let next = START + MINUTE;
+        note_seen(&book, 0, next, seen(Some(2), Denied::Would));
+        for now in [next, next + MINUTE] {
+            assert_eq!(top(&book, Measure::Denials, 3, now), [(1, 1, 1)]);
+            assert_eq!(top(&book, Measure::WouldBeDenials, 3, now), [(2, 3, 3)]);
+        }
     }
 
     #[test]
@@ -273,7 +296,7 @@ mod tests {
                     key: Some(key),
                     tier: book.tier_number("pro"),
                     units: 1,
-                    is_denied: false,
+                    denied: Denied::No,
                     is_near: true,
                 };
                 book.of_worker(worker, &core()).unwrap().note(START, &seen, &|_| {});

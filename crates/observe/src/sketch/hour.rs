@@ -31,6 +31,7 @@ pub(super) struct MergedMinute {
     pub(super) number: u64,
     units: Summary,
     denials: Summary,
+    would_be_denials: Summary,
     pub(super) near: Vec<(u16, DistinctKeys)>,
 }
 
@@ -39,6 +40,7 @@ impl MergedMinute {
         match measure {
             Measure::Units => &self.units,
             Measure::Denials => &self.denials,
+            Measure::WouldBeDenials => &self.would_be_denials,
         }
     }
 }
@@ -65,9 +67,11 @@ impl Hour {
                 self.merged.insert(at, new);
             }
             let Some(own) = self.merged.get_mut(at) else { continue };
-            for (sum, sketch) in
-                [(&mut own.units, &minute.units), (&mut own.denials, &minute.denials)]
-            {
+            for (sum, sketch) in [
+                (&mut own.units, &minute.units),
+                (&mut own.denials, &minute.denials),
+                (&mut own.would_be_denials, &minute.would_be_denials),
+            ] {
                 *sum = Summary::merged([std::mem::take(sum), sketch.summary()]);
             }
             minute.near.iter().for_each(|(tier, keys)| near_of(&mut own.near, *tier).add_all(keys));
@@ -75,7 +79,7 @@ impl Hour {
         self.merged.retain(|minute| minute.number + KEPT_MINUTES > now);
         for minute in self.merged.iter_mut().filter(|minute| minute.number + 1 < now) {
             minute.near = Vec::new();
-            for summary in [&mut minute.units, &mut minute.denials] {
+            for summary in [&mut minute.units, &mut minute.denials, &mut minute.would_be_denials] {
                 if summary.entries.len() > SEALED_ENTRIES {
                     summary.keep(SEALED_ENTRIES);
                     summary.entries.shrink_to_fit();

@@ -9,8 +9,21 @@ use super::{distinct::DistinctKeys, space_saving::SpaceSaving};
 pub enum Measure {
     /// Units that were charged.
     Units,
-    /// Requests that were denied, or would have been if the limit were enforced.
+    /// Requests that were denied.
     Denials,
+    /// Requests that would have been denied if the limit were enforced.
+    WouldBeDenials,
+}
+
+/// Whether a limit has denied a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// It has not.
+    No,
+    /// It would have, if it were enforced.
+    Would,
+    /// It has.
+    Yes,
 }
 
 /// What a limit has decided about one request of a caller.
@@ -22,8 +35,8 @@ pub struct Sighting {
     pub tier: u16,
     /// Units that it was charged.
     pub units: u64,
-    /// Whether the request was denied, or would have been.
-    pub is_denied: bool,
+    /// Whether the request was denied.
+    pub denied: Denied,
     /// Whether the caller has used more than 80 % of the limit.
     pub is_near: bool,
 }
@@ -39,32 +52,45 @@ pub(super) struct Minute {
     pub(super) number: u64,
     pub(super) units: SpaceSaving,
     pub(super) denials: SpaceSaving,
+    pub(super) would_be_denials: SpaceSaving,
     /// The callers past 80 %, by the number of their tier.
     pub(super) near: Vec<(u16, DistinctKeys)>,
 }
 
 impl Minute {
     pub(super) fn add(&mut self, seen: &Sighting, name: &dyn Fn(&mut String)) {
-        let Sighting { key, tier, units, is_denied, is_near } = *seen;
-        let Some(key) = key else {
-            self.units.add_unnamed(units);
-            self.denials.add_unnamed(is_denied.into());
-            return;
-        };
-        if units > 0 {
-            self.units.add(key, tier, units, name);
+        let Sighting { key, tier, units, denied, is_near } = *seen;
+        let ranked = [
+            (&mut self.units, units),
+            (&mut self.denials, (denied == Denied::Yes).into()),
+            (&mut self.would_be_denials, (denied == Denied::Would).into()),
+        ];
+        for (sketch, weight) in ranked.into_iter().filter(|(_, weight)| *weight > 0) {
+            match key {
+                Some(key) => sketch.add(key, tier, weight, name),
+                None => sketch.add_unnamed(weight),
+            }
         }
-        if is_denied {
-            self.denials.add(key, tier, 1, name);
-        }
-        if is_near || is_denied {
+        let Some(key) = key else { return };
+        if is_near || denied != Denied::No {
             near_of(&mut self.near, tier).add(key);
         }
     }
 
     /// Whether there is nothing in it.
     pub(super) fn is_empty(&self) -> bool {
-        self.units.is_empty() && self.denials.is_empty() && self.near.is_empty()
+        self.units.is_empty()
+            && self.denials.is_empty()
+            && self.would_be_denials.is_empty()
+            && self.near.is_empty()
+    }
+
+    pub(super) fn sketch(&self, measure: Measure) -> &SpaceSaving {
+        match measure {
+            Measure::Units => &self.units,
+            Measure::Denials => &self.denials,
+            Measure::WouldBeDenials => &self.would_be_denials,
+        }
     }
 }
 
