@@ -15,13 +15,23 @@ pub struct DenialsReport {
     pub left_out: u64,
 }
 
-/// A request that was denied, or would have been.
+/// Requests that were denied, or would have been: one, or several of the same caller, for the same
+/// limit and reason, with the same method and path, within a minute.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct DenialReport {
-    /// Its number: one more than that of the one before it.
+    /// Its number, a higher one than those before. It has another one whenever it is counted up.
     pub seq: u64,
-    /// When the request came.
+    /// The number that it had first: an entry replaces an earlier one with the same.
+    #[serde(default)]
+    pub group: u64,
+    /// When the first of the requests came.
     pub time: String,
+    /// When the latest of them came.
+    #[serde(default)]
+    pub last: String,
+    /// How many they are.
+    #[serde(default)]
+    pub count: u64,
     /// Its caller, as `tollgate look` takes it. None: it could not be identified.
     pub caller: Option<String>,
     /// The client's address.
@@ -38,7 +48,7 @@ pub struct DenialReport {
     pub method: String,
     /// Its path, without the query, cut after 256 bytes.
     pub path: String,
-    /// Its id, as the log and the response have it.
+    /// The id of the latest, as the log and the response have it.
     pub request_id: String,
     /// `deny`, or `would_deny` if the limits only count.
     pub decision: String,
@@ -61,7 +71,10 @@ impl From<&DenialEntry> for DenialReport {
         let decision = if entry.status.is_some() { "deny" } else { "would_deny" };
         DenialReport {
             seq: entry.seq,
+            group: entry.group,
             time: entry.time.to_string(),
+            last: entry.last.to_string(),
+            count: entry.count,
             caller: entry.caller.clone(),
             address: entry.address.to_string(),
             policy: entry.policy.as_deref().map(String::from),

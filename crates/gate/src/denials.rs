@@ -1,13 +1,24 @@
 //! The latest requests that were denied, or would have been, for people who look at them live.
 //!
-//! It is one ring for all workers, and only denials write to it. In a storm a worker notes the
-//! first [`MAX_A_SECOND`] of a second, and none for which it would have to wait: what is left out
-//! is counted.
+//! Repeated ones are one entry with a count: of the same caller, limit, reason, method and path
+//! within a minute. A caller has at most [`KEPT_OF_A_CALLER`] entries, so that one who is denied
+//! all the time does not push the others out.
+//!
+//! Each worker has a queue of its own, which it hands over to one ring: when a second has passed
+//! and nobody reads the ring, or else whoever reads does. A queue has two halves, as
+//! [`tollgate_observe::sketch`] has: a reader holds one half at a time, so the worker never waits.
+//! What a queue has no room for is left out, and counted.
 
-use std::{cell::Cell, collections::VecDeque, net::IpAddr, sync::Arc};
+use std::{
+    collections::VecDeque,
+    hash::{BuildHasher, RandomState},
+    net::IpAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use http::{HeaderValue, request::Parts};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use tollgate_clock::Timestamp;
 use tollgate_observe::metrics::{Count, Shards};
 
@@ -19,8 +30,18 @@ use super::{
 /// Denials that are kept.
 pub const KEPT_DENIALS: usize = 1024;
 
-/// Denials of one second that one worker notes.
-const MAX_A_SECOND: u32 = 200;
+/// Entries of one caller, or of one address without a caller, that are kept.
+pub const KEPT_OF_A_CALLER: usize = 32;
+
+/// How long an entry is counted up.
+const GROUP_TIME: Duration = Duration::from_secs(60);
+
+/// How long a worker keeps entries before it hands them over.
+const QUEUE_TIME: Duration = Duration::from_secs(1);
+
+/// Entries in a half of a worker's queue, and how many of one caller.
+const MAX_QUEUED: usize = 200;
+const MAX_QUEUED_OF_A_CALLER: usize = 16;
 
 /// Bytes of a path that are kept.
 const MAX_PATH_BYTES: usize = 256;
@@ -31,13 +52,20 @@ const MAX_ID_BYTES: usize = 128;
 /// Bytes of a method that are kept.
 const MAX_METHOD_BYTES: usize = 32;
 
-/// A request that was denied, or would have been.
+/// Requests that were denied, or would have been: one, or several that are alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DenialEntry {
-    /// Its number: one more than that of the one before it.
+    /// Its number, a higher one than those of all entries before. It has another one whenever it is
+    /// counted up.
     pub seq: u64,
-    /// When the request came.
+    /// The number that it had first.
+    pub group: u64,
+    /// When the first of the requests came.
     pub time: Timestamp,
+    /// When the latest of them came.
+    pub last: Timestamp,
+    /// How many they are.
+    pub count: u64,
     /// Its caller, as `tollgate look` takes it. None: it could not be identified.
     pub caller: Option<String>,
     /// The client's address.
@@ -54,7 +82,7 @@ pub struct DenialEntry {
     pub method: String,
     /// Its path, without the query, cut if it is long.
     pub path: String,
-    /// Its id.
+    /// The id of the latest.
     pub request_id: String,
     /// The status of the response. None: the limits only count, and the request went on.
     pub status: Option<u16>,
@@ -64,23 +92,37 @@ pub struct DenialEntry {
 #[derive(Debug, Default)]
 pub struct Denials {
     ring: Mutex<Ring>,
-    counts: Shards<DenialCounts>,
+    workers: Shards<WorkerDenials>,
+    hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
 struct Ring {
-    entries: VecDeque<Arc<DenialEntry>>,
+    /// By their numbers.
+    entries: VecDeque<Noted>,
     /// The number of the latest one.
     latest: u64,
 }
 
-/// What a worker counts of denials. It fills a cache line.
+/// An entry, with what it is found by.
+#[derive(Clone, Debug)]
+struct Noted {
+    /// A hash of its caller, or of its address.
+    who: u64,
+    /// A hash of all that entries have in common that are counted together.
+    alike: u64,
+    entry: Arc<DenialEntry>,
+}
+
+/// What a worker notes of denials. Nothing of it is in a cache line of another one.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct DenialCounts {
+pub(super) struct WorkerDenials {
     denied: Count,
     would_be_denied: Count,
     left_out: Count,
+    /// The two halves of its queue.
+    queue: [Mutex<Vec<Noted>>; 2],
 }
 
 /// Which denials are asked for.
@@ -105,13 +147,6 @@ pub struct FoundDenials {
     pub left_out: u64,
 }
 
-/// What a worker notes of denials.
-pub(super) struct DenialNotes {
-    counts: Arc<DenialCounts>,
-    /// The second, and how many denials were noted in it.
-    pace: Cell<(u64, u32)>,
-}
-
 /// What is noted of a request.
 pub(super) struct DeniedRequest<'r, 'p> {
     pub(super) parts: &'r Parts,
@@ -123,17 +158,18 @@ pub(super) struct DeniedRequest<'r, 'p> {
 
 impl Denials {
     /// What one worker notes them with.
-    pub(super) fn notes(&self) -> DenialNotes {
-        DenialNotes { counts: self.counts.take(), pace: Cell::default() }
+    pub(super) fn notes(&self) -> Arc<WorkerDenials> {
+        self.workers.take()
     }
 
     /// The latest `most` denials that fit, of those that came after the one with this number.
     pub fn after(&self, seq: u64, filter: &DenialFilter, most: usize) -> FoundDenials {
-        let left_out = self.counts.read(|all| all.iter().map(|own| own.left_out.get()).sum());
-        // Only a moment, for workers leave out what comes meanwhile.
+        let left_out = self.workers.read(|all| all.iter().map(|own| own.left_out.get()).sum());
+        // Only a moment, for workers keep what comes meanwhile.
         let (newer, latest) = {
-            let ring = self.ring.lock();
-            let newer = ring.entries.iter().rev().take_while(|entry| entry.seq > seq);
+            let ring = self.whole();
+            let newer = ring.entries.iter().rev().map(|noted| &noted.entry);
+            let newer = newer.take_while(|entry| entry.seq > seq);
             (newer.cloned().collect::<Vec<_>>(), ring.latest)
         };
         let fitting = newer.into_iter().filter(|entry| filter.fits(entry));
@@ -144,14 +180,27 @@ impl Denials {
 
     /// The number of the latest one; 0: there was none.
     pub fn latest(&self) -> u64 {
-        self.ring.lock().latest
+        self.whole().latest
+    }
+
+    /// The ring, with what all workers have in their queues.
+    fn whole(&self) -> MutexGuard<'_, Ring> {
+        let mut ring = self.ring.lock();
+        let mut queued = Vec::new();
+        self.workers.read(|all| {
+            let halves = all.iter().flat_map(|own| &own.queue);
+            halves.for_each(|half| queued.append(&mut half.lock()));
+        });
+        queued.sort_by_key(|noted| noted.entry.last);
+        queued.into_iter().for_each(|noted| ring.add(noted));
+        ring
     }
 
     /// How many requests were denied so far, and how many limits would have denied if they were
     /// enforced.
     pub fn totals(&self) -> (u64, u64) {
-        let sum = |count: fn(&DenialCounts) -> &Count| {
-            self.counts.read(|all| all.iter().map(|own| count(own).get()).sum())
+        let sum = |count: fn(&WorkerDenials) -> &Count| {
+            self.workers.read(|all| all.iter().map(|own| count(own).get()).sum())
         };
         (sum(|own| &own.denied), sum(|own| &own.would_be_denied))
     }
@@ -159,7 +208,7 @@ impl Denials {
     /// Notes a request if it was denied, or would have been.
     pub(super) fn note(
         &self,
-        notes: &DenialNotes,
+        worker: &WorkerDenials,
         request: &DeniedRequest<'_, '_>,
         now: Timestamp,
     ) {
@@ -167,45 +216,86 @@ impl Denials {
             return;
         }
         match request.action {
-            Action::Refuse(_) => notes.counts.denied.increment(),
-            _ => notes.counts.would_be_denied.increment(),
+            Action::Refuse(_) => worker.denied.increment(),
+            _ => worker.would_be_denied.increment(),
         }
-        if !notes.has_room(now) {
-            return notes.counts.left_out.increment();
+        let noted = self.noted(request.entry(now));
+        // With one reader at a time, there always is a half.
+        let half = worker.queue.iter().find_map(Mutex::try_lock);
+        let Some(mut queue) = half else { return worker.left_out.increment() };
+        if !enqueue(&mut queue, noted) {
+            worker.left_out.increment();
         }
-        let entry = request.entry(now);
-        // Dropped after the lock.
-        let _oldest = match self.ring.try_lock() {
-            Some(mut ring) => ring.push(entry),
-            None => {
-                notes.counts.left_out.increment();
-                None
-            }
-        };
+        let oldest = queue.first().map(|noted| noted.entry.time);
+        let is_due = oldest.is_some_and(|oldest| now.saturating_since(oldest) >= QUEUE_TIME);
+        if is_due && let Some(mut ring) = self.ring.try_lock() {
+            queue.drain(..).for_each(|noted| ring.add(noted));
+        }
     }
+
+    fn noted(&self, entry: DenialEntry) -> Noted {
+        let DenialEntry { caller, address, policy, limit, reason, method, path, status, .. } =
+            &entry;
+        let who = self.hasher.hash_one((caller, caller.is_none().then_some(address)));
+        let alike = self.hasher.hash_one((who, policy, limit, reason, (method, path, status)));
+        Noted { who, alike, entry: Arc::new(entry) }
+    }
+}
+
+/// Adds an entry to the queue of a worker. False: there is no room.
+fn enqueue(queue: &mut Vec<Noted>, noted: Noted) -> bool {
+    if let Some(own) = queue.iter_mut().find(|own| own.takes(&noted)) {
+        own.count_up(&noted);
+        return true;
+    }
+    let of_caller = queue.iter().filter(|own| own.who == noted.who).count();
+    let has_room = queue.len() < MAX_QUEUED && of_caller < MAX_QUEUED_OF_A_CALLER;
+    if has_room {
+        queue.push(noted);
+    }
+    has_room
 }
 
 impl Ring {
-    /// Adds an entry, and returns the one that there is no more room for.
-    fn push(&mut self, mut entry: DenialEntry) -> Option<Arc<DenialEntry>> {
+    /// Adds an entry, or counts up the one that it is alike.
+    fn add(&mut self, mut noted: Noted) {
         self.latest += 1;
-        entry.seq = self.latest;
-        let is_full = self.entries.len() >= KEPT_DENIALS;
-        let oldest = if is_full { self.entries.pop_front() } else { None };
-        self.entries.push_back(Arc::new(entry));
-        oldest
+        let place = self.entries.iter().rposition(|own| own.takes(&noted));
+        if let Some(mut own) = place.and_then(|place| self.entries.remove(place)) {
+            own.count_up(&noted);
+            noted = own;
+        } else {
+            Arc::make_mut(&mut noted.entry).group = self.latest;
+            self.make_room(noted.who);
+        }
+        Arc::make_mut(&mut noted.entry).seq = self.latest;
+        self.entries.push_back(noted);
+    }
+
+    /// Drops the oldest entry of a caller that has enough of them, or else of all.
+    fn make_room(&mut self, who: u64) {
+        let own = || self.entries.iter().enumerate().filter(|(_, noted)| noted.who == who);
+        let oldest = if own().count() >= KEPT_OF_A_CALLER {
+            own().next().map(|(place, _)| place)
+        } else {
+            (self.entries.len() >= KEPT_DENIALS).then_some(0)
+        };
+        oldest.and_then(|place| self.entries.remove(place));
     }
 }
 
-impl DenialNotes {
-    fn has_room(&self, now: Timestamp) -> bool {
-        let second = now.as_micros() / 1_000_000;
-        let noted = match self.pace.get() {
-            (own, noted) if own == second => noted,
-            _ => 0,
-        };
-        self.pace.set((second, noted.saturating_add(1)));
-        noted < MAX_A_SECOND
+impl Noted {
+    /// Whether a later entry is counted in this one.
+    fn takes(&self, later: &Noted) -> bool {
+        self.alike == later.alike && later.entry.last.saturating_since(self.entry.time) < GROUP_TIME
+    }
+
+    fn count_up(&mut self, later: &Noted) {
+        let own = Arc::make_mut(&mut self.entry);
+        own.count += later.entry.count;
+        own.last = own.last.max(later.entry.last);
+        own.request_id.clone_from(&later.entry.request_id);
+        own.tier.clone_from(&later.entry.tier);
     }
 }
 
@@ -257,7 +347,10 @@ impl<'p> DeniedRequest<'_, 'p> {
         });
         DenialEntry {
             seq: 0,
+            group: 0,
             time,
+            last: time,
+            count: 1,
             caller: named.map(|(policy, caller)| {
                 let mut name = String::new();
                 caller.write_name(&policy.identity, &mut name);
@@ -282,95 +375,4 @@ fn cut(text: &str, most: usize) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use tollgate_response::Rejection;
-
-    use super::*;
-
-    const START: Timestamp = Timestamp::from_secs(1_800_000_000);
-
-    fn entry(seq: u64) -> DenialEntry {
-        DenialEntry {
-            seq,
-            time: START,
-            caller: seq.is_multiple_of(2).then(|| format!("user:{}", seq % 10)),
-            address: [192, 0, 2, 1].into(),
-            policy: Some("api".into()),
-            limit: Some("core, search".into()),
-            reason: "limit",
-            tier: None,
-            method: "GET".into(),
-            path: "/".into(),
-            request_id: String::new(),
-            status: None,
-        }
-    }
-
-    #[test]
-    fn newer_ones_that_fit_are_found_oldest_first() {
-        let denials = Denials::default();
-        {
-            let mut ring = denials.ring.lock();
-            ring.entries = (1..=20).map(|seq| Arc::new(entry(seq))).collect();
-            ring.latest = 20;
-        }
-        let found = |seq, caller: Option<&str>, limit: Option<&str>, most| {
-            let [caller, limit] = [caller, limit].map(|text| text.map(str::to_owned));
-            let found = denials.after(seq, &DenialFilter { caller, limit, policy: None }, most);
-            assert_eq!((found.latest, found.left_out), (20, 0));
-            found.entries.iter().map(|entry| entry.seq).collect::<Vec<_>>()
-        };
-        assert_eq!(found(17, None, None, 10), [18, 19, 20]);
-        assert_eq!(found(0, None, None, 2), [19, 20]);
-        assert_eq!(found(0, Some("user:4"), None, 10), [4, 14]);
-        assert_eq!(found(18, Some("client.ip:192.0.2.1"), Some("search"), 10), [19, 20]);
-        assert_eq!(found(0, None, Some("sear"), 10), [0; 0]);
-        assert_eq!(found(20, None, None, 10), [0; 0]);
-    }
-
-    #[test]
-    fn worker_notes_a_bounded_number_in_a_second() {
-        let denials = Denials::default();
-        let notes = denials.notes();
-        let noted = (0..1_000).filter(|_| notes.has_room(START)).count();
-        assert_eq!(noted, MAX_A_SECOND as usize);
-        assert!(notes.has_room(START + Duration::from_secs(1)));
-    }
-
-    #[test]
-    fn storm_is_cut_and_counted_and_the_ring_is_bounded() {
-        let denials = Denials::default();
-        let notes = denials.notes();
-        let (parts, ()) = http::Request::get("/path?key=secret").body(()).unwrap().into_parts();
-        let request_id = &HeaderValue::from_static("id");
-        let state = RequestState::default();
-        let action = Action::Refuse(Rejection::Denied);
-        for second in 0..6 {
-            for _ in 0..500 {
-                let address = [192, 0, 2, 1].into();
-                let request = DeniedRequest {
-                    parts: &parts,
-                    state: &state,
-                    action: &action,
-                    address,
-                    request_id,
-                };
-                denials.note(&notes, &request, START + Duration::from_secs(second));
-            }
-        }
-        let found = denials.after(0, &DenialFilter::default(), usize::MAX);
-        assert_eq!((found.latest, found.left_out), (1_200, 1_800));
-        assert_eq!(found.entries.len(), KEPT_DENIALS);
-        assert_eq!(denials.totals(), (3_000, 0));
-        let last = found.entries.last().unwrap();
-        assert_eq!((last.seq, &*last.path, last.reason), (1_200, "/path", "deny"));
-    }
-
-    #[test]
-    fn long_texts_are_cut_at_a_letter() {
-        assert_eq!(cut("aéé", 4), "aé");
-        assert_eq!(cut("abc", 4), "abc");
-    }
-}
+mod tests;

@@ -93,7 +93,7 @@ use tollgate_wire::{Violation, forward_auth::Asker};
 use self::{
     abandoned::Abandoned,
     counting::count_decisions,
-    denials::{DenialNotes, DeniedRequest},
+    denials::{DeniedRequest, WorkerDenials},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
     forward_auth::{asked_about, reply_to, translate},
     ignored_chain::warn_of_ignored_chain,
@@ -112,7 +112,7 @@ pub use self::charge_context::keys::{
     KeyTuple, hash_descriptor, hash_named_key, scalar, without_final_slash,
 };
 pub use self::{
-    denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS},
+    denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS, KEPT_OF_A_CALLER},
     forward_auth::Undecided,
     head_changes::HeadChanges,
     open_call::{CallHead, OpenCall, Program},
@@ -140,7 +140,7 @@ pub struct Gate {
     abandoned: Rc<Abandoned>,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
-    denials: DenialNotes,
+    denials: Arc<WorkerDenials>,
     span_ids: Rc<IdSource>,
     /// The id of a request whose handling panicked, until its client gets a response.
     panicked: Cell<Option<HeaderValue>>,

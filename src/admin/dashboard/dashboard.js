@@ -40,7 +40,7 @@ const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, t
 
 const say = (node, text) => node.textContent !== text && (node.textContent = text);
 const mark = (node, name) => node.getAttribute('class') !== name && node.setAttribute('class', name);
-// What a cell holds, as data: a text, or [element.class, text, attributes].
+// A cell, as data: a text, or [element.class, text, attributes].
 const tag = (text, kind = '') => [`span.tag ${kind}`, text];
 const soft = text => ['small', ` ${text}`];
 const mono = text => ['span.mono', text];
@@ -52,7 +52,7 @@ function build(part) {
 	return h(element, { class: kind, ...attributes }, text);
 }
 
-// Builds what is in a place once for each value, and not again while the value is the same.
+// Builds what is in a place once for each value.
 function once(place, value, make) {
 	const text = JSON.stringify(value);
 	if (place.built === text) return;
@@ -66,7 +66,7 @@ const WIDE = { wide: true }, BARE = { bare: true }, WIDE_BARE = { ...WIDE, ...BA
 const column = (name, of, more) => ({ name, of, ...more });
 const number = (name, of, more) => ({ name, of, num: true, ...more });
 
-// A table whose rows have keys: those that stay are kept, so that focus and selection stay too.
+// A table whose rows have keys: those that stay keep focus and selection.
 class Table {
 	constructor(place, caption, columns, empty) {
 		this.columns = columns;
@@ -236,7 +236,7 @@ class Chart {
 	}
 }
 
-// A tab's own storage: it is gone with the tab, and no other tab or origin reads it.
+// A tab's own storage, which goes with it.
 const readToken = () => sessionStorage.getItem('tollgate-token');
 let actToken = null;
 
@@ -355,7 +355,7 @@ async function listen() {
 				text += value;
 				const parts = text.split('\n\n');
 				text = parts.pop();
-				// Of several that have come at once, steps are in the last one too.
+				// Of several at once, the last has the steps.
 				const line = parts.at(-1)?.split('\n').find(own => own.startsWith('data'));
 				if (line) {
 					await take(JSON.parse(line.slice(line.indexOf(' '))));
@@ -447,7 +447,7 @@ const rows = () => live.tiers.filter(own => tiers.has(keyOf(own))).map(own => {
 	return { ...own, ...known, key: keyOf(own), sums: sumsOf(known.steps) };
 });
 
-// What is wrong, as data: how bad it is, what it is, and lines about it.
+// What is wrong: how bad it is, what it is, lines about it.
 function problems() {
 	const { refused, store_problems: store, key_problems: keys, needs_restart: restart, phase } = live;
 	const all = [];
@@ -564,7 +564,7 @@ function meter(part, look, size = '') {
 }
 
 let asking = false;
-// Asks on, but never twice at once; what cannot be asked is asked again with the next event.
+// Never asks twice at once; what fails is asked again with the next event.
 async function refresh(work) {
 	if (asking) return;
 	asking = true;
@@ -601,14 +601,15 @@ on('search', 'submit', event => {
 // View: one caller.
 
 const denialColumns = (...more) => [
-	column('Time', row => [['time', time(row.time), { datetime: row.time, title: row.time }]], WIDE),
+	column('Time', row => [['time', time(row.last), { datetime: row.last, title: row.last }]], WIDE),
+	column('Times', row => count(row.count)),
 	column('Outcome', row => [row.decision === 'deny' ? tag(`denied ${row.status}`, 'deny') : tag('would be denied', 'would')], BARE),
 	...more,
 	column('Rule', row => (row.limit ? [row.limit, soft(row.policy ?? '')] : row.reason)),
 	column('Request', row => [mono(`${row.method} ${row.path}`)], WIDE_BARE),
 	column('Id', row => [mono(row.request_id)], WIDE),
 ];
-const ownDenials = new Table($('caller-denials'), 'Last denials of this caller', denialColumns(), 'None is kept: 1024 denials of all callers are.');
+const ownDenials = new Table($('caller-denials'), 'Last denials of this caller', denialColumns(), 'None is kept.');
 let shownCaller = null;
 
 function overrideWords({ until, why }) {
@@ -627,7 +628,7 @@ const ownColumns = [
 	{ name: 'Action', hidden: true, bare: true, draw: (td, row) => once(td, row.window.is_candidate, () => [row.window.is_candidate ? '' : h('button', { type: 'button', 'aria-label': `Reset ${row.name}`, onclick: () => openReset(row.policy, row.name) }, 'Reset…')]) },
 ];
 
-// Between single quotes a shell reads everything as it stands, but for the quote itself.
+// Between single quotes a shell reads all but the quote as it stands.
 const quoted = text => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
 function explainCommand(name, denial) {
@@ -669,7 +670,7 @@ async function showCaller() {
 				name: limit.limit, part: window.max ? window.used / window.max : 0,
 			}))));
 		});
-		ownDenials.update(denials.toReversed(), row => row.seq);
+		ownDenials.update(denials.toReversed(), row => row.group);
 		say($('explain'), explainCommand(name, denials.at(-1)));
 	});
 }
@@ -729,7 +730,8 @@ function showDenials() {
 		if (live.latest_denial !== latest || !denied.length) {
 			const report = await get(`denials?after=${latest}&top=${MAX_ROWS}`);
 			[latest, leftOut] = [report.latest, report.left_out];
-			denied = [...report.denials.toReversed(), ...denied].slice(0, MAX_ROWS);
+			const groups = new Set(report.denials.map(row => row.group));
+			denied = [...report.denials.toReversed(), ...denied.filter(row => !groups.has(row.group))].slice(0, MAX_ROWS);
 		}
 		listDenials();
 	});
@@ -742,7 +744,7 @@ function listDenials() {
 	const fits = row => (!decision || row.decision === decision) && (!wanted
 		|| [row.caller, row.address, row.limit, row.reason, row.tier, row.policy, row.request_id, `${row.method} ${row.path}`].some(text => text?.toLowerCase().includes(wanted)));
 	const found = all.filter(fits);
-	denialsTable.update(found.slice(0, SHOWN_ROWS), row => row.seq);
+	denialsTable.update(found.slice(0, SHOWN_ROWS), row => row.group);
 	const waiting = shownDenials ? denied.filter(row => row.seq > (shownDenials[0]?.seq ?? 0)).length : 0;
 	const words = [`${count(found.length)} of the latest ${count(all.length)}`];
 	if (shownDenials) words.push(`paused, ${waiting >= MAX_ROWS ? `${MAX_ROWS} or more` : count(waiting)} have come since`);
