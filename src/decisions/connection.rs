@@ -177,6 +177,7 @@ impl Client {
         }
         let served = if self.waiting.is_empty() {
             let served = engine.serve(&mut self.session, input, replies, now);
+            self.waiting = self.session.take_begun();
             self.waiting.extend_from_slice(input.get(served.taken..).unwrap_or_default());
             served
         } else {
@@ -231,7 +232,8 @@ impl Client {
     }
 
     fn done_with(&mut self, taken: usize) {
-        self.waiting.drain(..taken.min(self.waiting.len()));
+        let begun = self.session.take_begun();
+        self.waiting.splice(..taken.min(self.waiting.len()), begun);
         if self.waiting.is_empty() {
             self.waiting = Vec::new();
         }

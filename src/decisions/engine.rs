@@ -4,6 +4,7 @@ mod client;
 mod described;
 #[cfg(test)]
 mod tests;
+mod transaction;
 
 use std::time::Duration;
 
@@ -13,6 +14,7 @@ use tollgate_limit::KeyHasher;
 use tollgate_observe::metrics::CommandTotals;
 use tollgate_wire::resp::{Arguments, Bounds, Decoded, Protocol, Replies, decode, parse_integer};
 
+use self::transaction::Transaction;
 use super::{
     buckets::Buckets,
     named::{NamedCommand, is_named},
@@ -44,6 +46,10 @@ pub struct Session {
     is_authenticated: bool,
     failed_passwords: u8,
     name: Vec<u8>,
+    /// What came after `MULTI`.
+    transaction: Option<Transaction>,
+    /// The commands of a transaction whose reply has begun: they are to be served before all else.
+    begun: Vec<u8>,
 }
 
 impl Session {
@@ -55,6 +61,11 @@ impl Session {
     /// As at its beginning; wrong passwords stay counted.
     fn anew(&self) -> Session {
         Session { failed_passwords: self.failed_passwords, ..Session::new(self.id) }
+    }
+
+    /// Takes the commands of a transaction that are to be served next.
+    pub(super) fn take_begun(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.begun)
     }
 
     /// What its client speaks.
@@ -154,6 +165,18 @@ impl Engine {
                 false => &BOUNDS_BEFORE_PASSWORD,
             };
             match decode(rest, bounds) {
+                Ok(Decoded::Command(arguments, length))
+                    if self.may_ask(session) && transaction::is_for(session, &arguments) =>
+                {
+                    taken += length;
+                    self.commands = self.commands.wrapping_add(1);
+                    replies.speak(session.protocol);
+                    let bytes = rest.get(..length).unwrap_or_default();
+                    transaction::reply(session, &arguments, bytes, replies);
+                    if !session.begun.is_empty() {
+                        return Served { taken, ..Served::default() };
+                    }
+                }
                 Ok(Decoded::Command(arguments, _))
                     if is_named(&arguments) && self.may_ask(session) =>
                 {
@@ -379,6 +402,15 @@ fn hashed(password: &[u8]) -> digest::Digest {
 fn wrong_number(arguments: &Arguments<'_>, replies: &mut Replies) {
     let name = arguments.at(0).unwrap_or_default().to_ascii_lowercase();
     replies.error_about("ERR wrong number of arguments for '", &name, "' command");
+}
+
+/// The original's text for commands in its name; that of Redis for others.
+fn unknown(name: &[u8], replies: &mut Replies) {
+    if name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"rl.")) {
+        replies.error_about("Unknown command: '", &name.to_ascii_lowercase(), "'");
+    } else {
+        replies.error_about("ERR unknown command '", name, "'");
+    }
 }
 
 /// Whether a client's argument is this integer.

@@ -98,6 +98,14 @@ def try_redis_py(port, tally, **options):
     replies = pipeline.execute()
     expect(tally, f"{name}: a pipeline", replies[:1000], list(range(1000, 0, -1)))
     expect(tally, f"{name}: its charges", [own[0] for own in replies[1000:]], [1, 1, 1, 0])
+    # Its usual pipeline, between MULTI and EXEC.
+    pipeline = client.pipeline()
+    for _ in range(10):
+        pipeline.execute_command("RL.REDUCE", f"{key}-t", 10, 60)
+    pipeline.execute_command("TG.STANDING", "mail", f"{key}-t")
+    replies = pipeline.execute()
+    expect(tally, f"{name}: a transaction", replies[:10], list(range(10, 0, -1)))
+    expect(tally, f"{name}: a limit in a transaction", len(replies[10]), 4)
     client.close()
 
 

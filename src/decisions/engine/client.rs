@@ -2,7 +2,9 @@
 
 use tollgate_wire::resp::{Arguments, Protocol, Replies};
 
-use super::{Engine, MAX_FAILED_PASSWORDS, Session, described, is_integer, lower, wrong_number};
+use super::{
+    Engine, MAX_FAILED_PASSWORDS, Session, described, is_integer, lower, unknown, wrong_number,
+};
 
 /// Bytes of the name that a client may give its connection.
 const MAX_CLIENT_NAME: usize = 128;
@@ -190,13 +192,4 @@ fn rename(session: &mut Session, name: &[u8], replies: &mut Replies) -> bool {
         ),
     }
     is_name
-}
-
-/// The original's text for commands in its name; that of Redis for others.
-fn unknown(name: &[u8], replies: &mut Replies) {
-    if name.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"rl.")) {
-        replies.error_about("Unknown command: '", &name.to_ascii_lowercase(), "'");
-    } else {
-        replies.error_about("ERR unknown command '", name, "'");
-    }
 }

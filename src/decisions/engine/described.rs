@@ -5,7 +5,7 @@ use std::fmt::Write;
 use tollgate_clock::Timestamp;
 use tollgate_wire::resp::{Arguments, Protocol, Replies};
 
-use super::{Engine, Session};
+use super::{Engine, Session, unknown, wrong_number};
 
 /// The version of Redis that clients may take it for: the first with all that they ask for when
 /// they connect.
@@ -45,7 +45,7 @@ const COMMANDS: &[Described] = &[
     described("tg.charge", -3, WRITE, Keys::None, "Charges a limit of the policy for a key"),
     described("tg.giveback", 2, WRITE, Keys::None, "Gives back what a receipt is for"),
     described("tg.standing", -3, READ, Keys::None, "How a limit stands for a key"),
-    described("tg.reset", 3, WRITE, Keys::None, "Makes the counters of a limit and a key as new"),
+    described("tg.reset", -3, WRITE, Keys::None, "Makes the counters of a limit and a key as new"),
     described("del", -2, WRITE, Keys::All, "Forgets keys of CL.THROTTLE"),
     described("exists", -2, READ, Keys::All, "How many keys of CL.THROTTLE there are"),
     described("ttl", 2, READ, Keys::First, "Seconds for which a key of CL.THROTTLE stays"),
@@ -55,6 +55,10 @@ const COMMANDS: &[Described] = &[
     described("auth", -2, CONNECTION, Keys::None, "Says the password"),
     described("select", 2, CONNECTION, Keys::None, "Chooses the database: 0"),
     described("reset", 1, CONNECTION, Keys::None, "The connection is as it was when it was made"),
+    described("multi", 1, CONNECTION, Keys::None, "Keeps what comes until EXEC"),
+    described("exec", 1, CONNECTION, Keys::None, "Replies to all that was kept"),
+    described("discard", 1, CONNECTION, Keys::None, "Forgets what was kept"),
+    described("unwatch", 1, CONNECTION, Keys::None, "Nothing, as WATCH is an error"),
     described("quit", -1, CONNECTION, Keys::None, "Ends the connection"),
     described("client", -2, CONNECTION, Keys::None, "About the connection"),
     described("command", -1, CONNECTION, Keys::None, "About commands"),
@@ -92,6 +96,19 @@ pub(super) fn greeting(session: &Session, replies: &mut Replies) {
     text("role", "master", replies);
     replies.bulk(b"modules");
     replies.array(0);
+}
+
+/// Whether there is such a command with so many words. If not, it replies with an error.
+pub(super) fn is_well_formed(arguments: &Arguments<'_>, replies: &mut Replies) -> bool {
+    let name = arguments.at(0).unwrap_or_default();
+    let known = COMMANDS.iter().find(|own| name.eq_ignore_ascii_case(own.name.as_bytes()));
+    let words = i64::try_from(arguments.len()).unwrap_or(i64::MAX);
+    match known {
+        None => unknown(name, replies),
+        Some(own) if words == own.arity || own.arity < 0 && words >= -own.arity => return true,
+        Some(_) => wrong_number(arguments, replies),
+    }
+    false
 }
 
 /// `COMMAND`, `COMMAND COUNT`, `COMMAND DOCS [name …]` and `COMMAND INFO [name …]`.

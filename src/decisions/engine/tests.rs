@@ -246,3 +246,86 @@ proptest! {
         prop_assert_eq!((told, ends), at_once);
     }
 }
+
+const EXECUTED: &str = r"*2\r\n";
+
+/// All replies to these lines and to what a transaction in them begins, as a connection has it.
+fn talk_through(talk: &mut Talk, lines: &[&str]) -> String {
+    let mut all = String::new();
+    for line in lines {
+        all += &talk.send(&encoded(line)).0;
+        let begun = talk.session.take_begun();
+        all += &talk.send(&begun).0;
+    }
+    all
+}
+
+#[test]
+fn commands_of_a_transaction_are_served_at_its_end() {
+    let mut talk = Talk::new(None);
+    let reduce = "RL.REDUCE a 5 60";
+    let replies = talk_through(&mut talk, &["MULTI", reduce, reduce]);
+    assert_eq!(replies, r"+OK\r\n+QUEUED\r\n+QUEUED\r\n");
+    let replies = talk_through(&mut talk, &["EXEC", "RL.GET a 5 60"]);
+    assert_eq!(replies, format!(r"{EXECUTED}:5\r\n:4\r\n:3\r\n"));
+    let replies = talk_through(&mut talk, &["MULTI", reduce, "DISCARD", "RL.GET a 5 60", "EXEC"]);
+    assert_eq!(replies, r"+OK\r\n+QUEUED\r\n+OK\r\n:3\r\n-ERR EXEC without MULTI\r\n");
+    assert_eq!(talk_through(&mut talk, &["MULTI", "EXEC"]), r"+OK\r\n*0\r\n");
+}
+
+#[test]
+fn nothing_of_an_aborted_transaction_is_served() {
+    let mut talk = Talk::new(None);
+    let reduce = "RL.REDUCE a 5 60";
+    for wrong in ["NO.SUCH a", "RL.REDUCE a", "TG.GIVEBACK a b c", "MULTI", "WATCH a", "EXEC now"] {
+        let replies = talk_through(&mut talk, &["MULTI", reduce, wrong, reduce, "EXEC"]);
+        assert!(replies.starts_with(r"+OK\r\n+QUEUED\r\n-"), "{wrong}: {replies}");
+        assert!(
+            replies.ends_with(
+                r"+QUEUED\r\n-EXECABORT Transaction discarded because of previous errors.\r\n"
+            ),
+            "{wrong}: {replies}"
+        );
+        assert_eq!(talk.say("RL.GET a 5 60"), ":5", "{wrong}");
+    }
+    talk.expect(&[("DISCARD", "-ERR DISCARD without MULTI"), ("UNWATCH", "+OK")]);
+    assert!(talk.say("WATCH a").starts_with("-ERR WATCH is not supported"));
+}
+
+#[test]
+fn transaction_is_bounded_and_refused_as_a_whole() {
+    let mut talk = Talk::new(None);
+    talk.say("MULTI");
+    for number in 0..=1_000 {
+        let expected = if number < 1_000 { "+QUEUED" } else { "-ERR a transaction has at most" };
+        assert!(talk.say("RL.REDUCE a 5 60").starts_with(expected), "{number}");
+    }
+    assert!(talk.say("EXEC").starts_with("-EXECABORT"));
+    talk.say("MULTI");
+    let long = format!("ECHO {}", "x".repeat(60_000));
+    for _ in 0..4 {
+        assert_eq!(talk.say(&long), "+QUEUED");
+    }
+    assert!(talk.say(&long).starts_with("-ERR a transaction has at most"));
+    assert_eq!(talk.say("RESET"), "+RESET");
+    talk.expect(&[("EXEC", "-ERR EXEC without MULTI"), ("RL.GET a 5 60", ":5")]);
+}
+
+#[test]
+fn limits_of_the_policies_wait_for_the_end_of_a_transaction() {
+    let mut talk = Talk::new(None);
+    talk.say("MULTI");
+    assert_eq!(talk.say("TG.CHARGE core a"), "+QUEUED");
+    assert_eq!(talk.send(&encoded("EXEC")).0, r"*1\r\n");
+    let begun = talk.session.take_begun();
+    let mut replies = Replies::default();
+    let served = talk.engine.serve(&mut talk.session, &begun, &mut replies, START);
+    assert!(served.is_named && served.taken == 0, "{served:?}");
+}
+
+#[test]
+fn stranger_begins_no_transaction() {
+    let mut talk = Talk::new(Some("secret"));
+    talk.expect(&[("MULTI", "-NOAUTH Authentication required."), ("AUTH secret", "+OK")]);
+    talk.expect(&[("EXEC", "-ERR EXEC without MULTI")]);
+}
