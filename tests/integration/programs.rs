@@ -148,8 +148,9 @@ fn receipt_corrects_a_charge_once() {
     let more = receipt(&charge(&proxy, &["peak a", "daily a"]));
     settle(json!({ "receipt": more, "cost": 5, "limit": "daily" })).assert_status(200);
     assert_eq!((used(&proxy, "peak", "a"), used(&proxy, "daily", "a")), (1, 5));
-    // It is used, whichever limit is meant.
+    // All or none: a part of it was used.
     settle(json!({ "receipt": more, "cost": 0 })).assert_status(409);
+    assert_eq!((used(&proxy, "peak", "a"), used(&proxy, "daily", "a")), (1, 5));
 
     let late = receipt(&charge(&proxy, &["peak b"]));
     proxy.advance(11 * SECOND);

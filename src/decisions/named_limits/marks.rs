@@ -24,6 +24,7 @@ pub(in crate::decisions) enum Part {
 
 /// The kind of parts that are hashed here.
 const RECEIPT: u8 = b'R';
+const LIMIT: u8 = b'l';
 
 /// A shorter window is not kept on disk.
 const SHORTEST: Duration = Duration::from_secs(60);
@@ -37,20 +38,40 @@ pub(super) fn once(from: Timestamp, ends: Timestamp) -> Quota {
     one_in(left.max(SHORTEST))
 }
 
-/// The mark that a part of a receipt was used.
-pub(super) fn of_use<'q>(
-    nonce: &[u8; 16],
-    part: Part,
-    quota: &'q Quota,
-    hasher: &Hashing,
-) -> Charge<'q> {
-    let kind: &[u8] = match part {
-        Part::Units => b"units",
-        Part::Slots => b"slots",
-    };
-    let hash = hasher.hash([(RECEIPT, nonce.as_slice()), (RECEIPT, kind)]);
-    // The length may be another one when it is shown again, and must not make another counter.
-    mark(Key::new(hash, hash, LimitId::new("", "receipt", "once", 0)), quota)
+/// The marks that a part of a receipt was used.
+pub(super) struct MarkedUse<'m> {
+    pub(super) nonce: &'m [u8; 16],
+    pub(super) part: Part,
+    pub(super) hasher: &'m Hashing,
+}
+
+impl MarkedUse<'_> {
+    /// That all limits in it were.
+    pub(super) fn of_all<'q>(&self, quota: &'q Quota) -> Charge<'q> {
+        let owner = self.owner();
+        // The length may be another one when it is shown again, and must not make another counter.
+        mark(Key::new(owner, owner, LimitId::new("", "receipt", "once", 0)), quota)
+    }
+
+    /// That this limit was. It is kept with those of the other limits, so that all or none is
+    /// marked.
+    pub(super) fn of_limit<'q>(&self, limit: &str, quota: &'q Quota) -> Charge<'q> {
+        let parts =
+            [(RECEIPT, self.nonce.as_slice()), (RECEIPT, self.kind()), (LIMIT, limit.as_bytes())];
+        let entry = self.hasher.hash(parts);
+        mark(Key::new(self.owner(), entry, LimitId::new("", "receipt", "once", 0)), quota)
+    }
+
+    fn owner(&self) -> u128 {
+        self.hasher.hash([(RECEIPT, self.nonce.as_slice()), (RECEIPT, self.kind())])
+    }
+
+    fn kind(&self) -> &'static [u8] {
+        match self.part {
+            Part::Units => b"units",
+            Part::Slots => b"slots",
+        }
+    }
 }
 
 /// Marks that the counters of these charges were reset at `now`.

@@ -2,10 +2,10 @@
 //!
 //! A receipt is signed under the counters' secret, so every proxy that shares the counters takes
 //! it, and nobody can make one up. It is bound to the windows that were charged, ends with the last
-//! of them or with a reset of their counters, and is used once. Both are marks in the store
-//! (`marks`).
+//! of them or with a reset of their counters, and is used once for each of its limits. Both are
+//! marks in the store (`marks`).
 
-use std::rc::Rc;
+use std::{collections::BTreeSet, rc::Rc};
 
 use aws_lc_rs::{hmac, rand};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
@@ -18,7 +18,7 @@ use tollgate_store::{Store, StoreError};
 
 use super::{
     charges::Asker,
-    marks::{self, Part},
+    marks::{self, MarkedUse, Part},
     plan::MAX_COST,
 };
 
@@ -32,7 +32,7 @@ pub(in crate::decisions) enum ReceiptError {
     #[error("the receipt has ended, with the window that was charged")]
     Ended,
     /// It was shown before.
-    #[error("the receipt was used before")]
+    #[error("the receipt was used before, or a part of what this is about")]
     Used,
     /// A counter was reset since.
     #[error("the receipt has ended, as its counter was reset")]
@@ -120,7 +120,11 @@ pub(in crate::decisions) struct ReceiptCharge<'p> {
     pub(in crate::decisions) decided_by: DecidedBy,
 }
 
-const VERSION: u8 = 1;
+/// Receipts of one limit. Those of several, made by releases before, are used as a whole.
+const USED_AS_A_WHOLE: u8 = 1;
+/// Receipts of several limits, each of which is used apart. Releases before do not take them, as
+/// they would take them again as a whole.
+const USED_BY_LIMIT: u8 = 2;
 const MAC_BYTES: usize = 32;
 /// Longer texts are none of ours: 8 charges of limits with 4 windows, and the longest names, come
 /// to less.
@@ -155,7 +159,11 @@ pub(in crate::decisions) fn sign(
         t: taken,
         at: at.map(Timestamp::as_micros),
     };
-    let mut bytes = vec![VERSION];
+    let version = match written.limits().len() {
+        0 | 1 => USED_AS_A_WHOLE,
+        _ => USED_BY_LIMIT,
+    };
+    let mut bytes = vec![version];
     bytes.extend(serde_json::to_vec(&written).ok()?);
     let mac = hmac::sign(&signing_key(hasher), &bytes);
     bytes.extend_from_slice(mac.as_ref());
@@ -199,7 +207,7 @@ pub(in crate::decisions) async fn redeem<'p>(
     now: Timestamp,
 ) -> Result<Redemption<'p>, ReceiptError> {
     let RedeemRequest { receipt, part, limit, cost } = request;
-    let written = verified(receipt, asker.hasher()).ok_or(ReceiptError::Forged)?;
+    let (version, written) = verified(receipt, asker.hasher()).ok_or(ReceiptError::Forged)?;
     let at = written.at.map(Timestamp::from_micros);
     let ends = Timestamp::from_micros(written.e);
     if at.is_none() && ends <= now {
@@ -227,7 +235,14 @@ pub(in crate::decisions) async fn redeem<'p>(
         return Err(ReceiptError::Reset);
     }
     let quota = marks::once(at.unwrap_or(now), ends);
-    let used = [marks::of_use(&written.n, part, &quota, asker.hasher())];
+    let used = MarkedUse { nonce: &written.n, part, hasher: asker.hasher() };
+    let used: Vec<Charge<'_>> = match version {
+        USED_BY_LIMIT => {
+            let limits: BTreeSet<&str> = all.iter().map(|own| &*own.limit.name).collect();
+            limits.into_iter().map(|limit| used.of_limit(limit, &quota)).collect()
+        }
+        _ => vec![used.of_all(&quota)],
+    };
     let decision = match at {
         None => store.charge(&used, now).await,
         Some(at) => {
@@ -262,12 +277,21 @@ impl ReceiptCharge<'_> {
     }
 }
 
-fn verified(text: &str, hasher: &Hashing) -> Option<Written> {
+impl Written {
+    /// Its limits, each once.
+    fn limits(&self) -> BTreeSet<&str> {
+        self.t.iter().map(|taken| &*taken.l).collect()
+    }
+}
+
+/// The version of a receipt, and what it says.
+fn verified(text: &str, hasher: &Hashing) -> Option<(u8, Written)> {
     let bytes = URL_SAFE_NO_PAD.decode(text.get(..).filter(|text| text.len() <= MAX_TEXT)?).ok()?;
     let (signed, mac) = bytes.split_at_checked(bytes.len().checked_sub(MAC_BYTES)?)?;
     hmac::verify(&signing_key(hasher), signed, mac).ok()?;
     let (version, json) = signed.split_first()?;
-    serde_json::from_slice(json).ok().filter(|_| *version == VERSION)
+    let is_known = [USED_AS_A_WHOLE, USED_BY_LIMIT].contains(version);
+    Some((*version, serde_json::from_slice(json).ok().filter(|_| is_known)?))
 }
 
 fn signing_key(hasher: &Hashing) -> hmac::Key {
