@@ -136,8 +136,9 @@ fn code_of(error: WholeBodyError) -> GrpcCode {
 }
 
 fn not_a_call(parts: &Parts) -> Response<Body> {
-    let detail =
-        "A call of gRPC is a POST over HTTP/2 with a content type such as application/grpc.";
+    let detail = "A call of gRPC is a POST over HTTP/2 with a content type such as \
+                  application/grpc; /json takes a POST of JSON. Programs (/v1/…) and other proxies \
+                  (/decide/…) ask at a listener with `protocol: http`.";
     let status = match parts.method {
         Method::POST => StatusCode::UNSUPPORTED_MEDIA_TYPE,
         _ => StatusCode::NOT_FOUND,

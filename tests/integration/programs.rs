@@ -172,6 +172,40 @@ fn receipt_corrects_a_charge_once() {
 }
 
 #[test]
+fn settling_one_limit_leaves_the_receipt_for_the_others() {
+    let upstream = Upstream::start();
+    let redis = Redis::start();
+    let store =
+        format!("store: {{ redis: {{ {}, clock: proxy }}, deadline: 10s }}", redis.settings());
+    let in_redis = format!("{ASKABLE}\n{store}");
+    for settings in [ASKABLE, &in_redis] {
+        let proxy = Proxy::with_settings(settings, &[&before(&upstream)]);
+        let settle = |body: Value| call(&proxy, "/v1/settle", &body);
+        let both = receipt(&charge(&proxy, &["peak a 2", "daily a 3"]));
+        settle(json!({ "receipt": both, "cost": 5, "limit": "daily" })).assert_status(200);
+        settle(json!({ "receipt": both, "cost": 4, "limit": "daily" })).assert_status(409);
+        settle(json!({ "receipt": both, "give_back": true, "limit": "peak" })).assert_status(200);
+        settle(json!({ "receipt": both, "give_back": true, "limit": "peak" })).assert_status(409);
+        settle(json!({ "receipt": both, "give_back": true })).assert_status(409);
+        assert_eq!((used(&proxy, "peak", "a"), used(&proxy, "daily", "a")), (0, 5), "{settings}");
+    }
+}
+
+#[test]
+fn path_with_nothing_names_what_there_is() {
+    let proxy = proxy();
+    for path in ["/v1/chargee", "/v1", "/json", "/"] {
+        let nothing = call(&proxy, path, &json!({}));
+        nothing.assert_status(404).assert_no_limit();
+        nothing.assert_field("content-type", "application/problem+json; charset=utf-8");
+        let detail = nothing.json()["detail"].as_str().unwrap().to_owned();
+        for named in ["/v1/charge", "/v1/standing", "/decide/nginx", "protocol: grpc"] {
+            assert!(detail.contains(named), "{path}: {detail}");
+        }
+    }
+}
+
+#[test]
 fn slot_is_held_until_it_is_released() {
     let proxy = proxy();
     let slot = receipt(&charge(&proxy, &["slots a", "peak a"]));
