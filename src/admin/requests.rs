@@ -28,6 +28,11 @@ pub(super) fn write_metrics(text: &mut Exposition, shared: &Shared) {
             text.sample(&[("policy", &total.policy), ("result", result)], *number);
         }
     }
+    let help = "Requests whose token names a tier that there is not, and have the default one.";
+    text.family("tollgate_unknown_tier_total", MetricKind::Counter, help);
+    for total in &totals {
+        text.sample(&[("policy", &total.policy)], total.unknown_tiers);
+    }
 }
 
 fn write_requests(text: &mut Exposition, totals: &[PolicyTotal]) {

@@ -61,6 +61,7 @@ mod standings;
 pub mod tally;
 mod traced;
 pub mod unfit_claims;
+mod unknown_tiers;
 mod unread_scheme;
 mod upgrade;
 
@@ -106,6 +107,7 @@ use self::{
     series::WorkerSeries,
     sound_request::SoundRequest,
     traced::TracedRequest,
+    unknown_tiers::note_unknown_tier,
 };
 
 pub use self::charge_context::keys::{
@@ -419,6 +421,7 @@ impl Gate {
         if let Some(line) = line {
             line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
             count_decisions(line.meter.series(), state, action, address, now);
+            note_unknown_tier(line.meter.series(), state, &self.shared().identifier, now);
             let denied = DeniedRequest { parts, state, action, address, request_id };
             self.shared().denials.note(&self.denials, &denied, now);
         }

@@ -87,6 +87,8 @@ pub struct PolicyTotal {
     pub sent: u64,
     /// Requests by [`AuthResult`], in the order of its keywords.
     pub auth: Vec<u64>,
+    /// Requests whose token names a tier that there is not.
+    pub unknown_tiers: u64,
     /// What the proxy itself took for a request.
     pub added: HistogramTotal,
     /// What was counted of each route.
@@ -275,6 +277,7 @@ impl PolicyNames {
             received: own.sum(|own| own.received.get()),
             sent: own.sum(|own| own.sent.get()),
             auth: (0..AuthResult::words().len()).map(auth).collect(),
+            unknown_tiers: own.sum(|own| own.unknown_tiers.get()),
             added: Histogram::total(&ADDED_SECONDS, own.0.iter().map(|own| &own.added)),
             routes: routes.collect(),
             limits: limits.collect(),

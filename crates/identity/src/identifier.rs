@@ -36,6 +36,8 @@ pub struct Identifier {
     introspection_warnings: Throttle,
     /// Bounds how often a claim that cannot be a limit's key is logged.
     pub unfit_claims: Throttle,
+    /// Bounds how often a claim is logged that names a tier which there is not.
+    pub unknown_tiers: Throttle,
 }
 
 /// Time between two log lines about such claims: often enough to be noticed, seldom enough that
@@ -48,7 +50,8 @@ impl Identifier {
         let tokens = TokenCache::new(token_cache_bytes);
         let introspection_warnings = Throttle::new(verify::INTROSPECTION_WARNING_PAUSE);
         let unfit_claims = Throttle::new(UNFIT_CLAIM_PAUSE);
-        Identifier { tokens, hasher, ring, introspection_warnings, unfit_claims }
+        let unknown_tiers = Throttle::new(UNFIT_CLAIM_PAUSE);
+        Identifier { tokens, hasher, ring, introspection_warnings, unfit_claims, unknown_tiers }
     }
 
     /// Identifies the sender of a request to a route with this `auth`, by the keys of an instant. A
@@ -238,6 +241,7 @@ impl Identifier {
             name: resolved.name_field(rules),
             value: resolved.value,
             tier: tier(rules, &caller.tier, Some(&token.claims)),
+            is_tier_unknown: is_tier_unknown(rules, &caller.tier, &token.claims),
         }))
     }
 
@@ -366,6 +370,11 @@ pub struct Client<'r> {
 
 fn base64url(json: &str) -> String {
     URL_SAFE_NO_PAD.encode(json)
+}
+
+fn is_tier_unknown(rules: &IdentityRules, source: &TierSource, claims: &Claims) -> bool {
+    let claim = source.claim().and_then(|claim| claims.lookup(claim));
+    source.is_unknown(texts(claim), &rules.tiers)
 }
 
 /// The tier of a caller. A tier name that the policy does not list counts as none.

@@ -30,4 +30,6 @@ pub(super) struct NamedCaller {
     /// The version of the secret that it was hashed under.
     pub(super) hashed_under: u32,
     pub(super) tier: usize,
+    /// Whether the token names a tier that there is not.
+    pub(super) is_tier_unknown: bool,
 }

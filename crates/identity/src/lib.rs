@@ -113,6 +113,16 @@ pub struct Identity<'p> {
 }
 
 impl Identity<'_> {
+    /// The claim of the token that names a tier which there is not, so that the caller has the
+    /// default one.
+    pub fn unknown_tier<'r>(&self, rules: &'r IdentityRules) -> Option<&'r str> {
+        let named = self.token.as_ref()?.named.as_ref().filter(|named| named.is_tier_unknown)?;
+        // The caller may be that of a certificate.
+        let rule = rules.callers.get(named.rule)?;
+        let is_it = self.caller.as_ref().is_some_and(|caller| *caller.kind == *rule.name);
+        rule.tier.claim().filter(|_| is_it)
+    }
+
     /// A hash of the caller that is the same at every proxy and after every restart, since it has
     /// no secret.
     pub fn stable_hash(&self, salt: &str) -> u128 {

@@ -36,6 +36,20 @@ impl TierSource {
         }
     }
 
+    /// Whether a claim with these values names a tier, but none that there is.
+    pub fn is_unknown<'v>(
+        &self,
+        mut values: impl Iterator<Item = &'v str> + Clone,
+        tiers: &Tiers,
+    ) -> bool {
+        let TierSource::Claim(_) = self else { return false };
+        match (values.next(), values.next()) {
+            (None, _) => false,
+            (Some(only), None) => tiers.names().all(|name| name != only),
+            (Some(_), Some(_)) => true,
+        }
+    }
+
     /// The position of the tier for a claim with these values.
     pub fn tier<'v>(&self, values: impl Iterator<Item = &'v str> + Clone, tiers: &Tiers) -> usize {
         match self {
@@ -170,5 +184,21 @@ mod tests {
         ] {
             assert_eq!(tier(&source, claim.clone()), expected, "{claim:?}");
         }
+    }
+
+    #[test]
+    fn claim_that_names_no_tier_is_told_from_one_that_is_not_there() {
+        let source = TierSource::Claim("plan".into());
+        for (claim, expected) in [
+            (None, false),
+            (Some(json!([])), false),
+            (Some(json!("pro")), false),
+            (Some(json!("platinum")), true),
+            (Some(json!(["pro", "internal"])), true),
+            (Some(json!(7)), true),
+        ] {
+            assert_eq!(source.is_unknown(texts(claim.as_ref()), &tiers()), expected, "{claim:?}");
+        }
+        assert!(!TierSource::Fixed(1).is_unknown(["platinum"].into_iter(), &tiers()));
     }
 }

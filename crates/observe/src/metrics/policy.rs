@@ -23,6 +23,8 @@ pub struct PolicyCounters {
     pub sent: Count,
     /// Requests by what their credentials are, in an order that the caller decides on.
     pub auth: Box<[Count]>,
+    /// Requests whose token names a tier that there is not.
+    pub unknown_tiers: Count,
     /// How long the proxy itself took, until it had the head of the response.
     pub added: Histogram<11>,
 }
@@ -36,6 +38,7 @@ impl PolicyCounters {
             received: Count::default(),
             sent: Count::default(),
             auth: (0..auth_results).map(|_| Count::default()).collect(),
+            unknown_tiers: Count::default(),
             added: Histogram::new(&ADDED_SECONDS),
         }
     }
