@@ -51,6 +51,12 @@ keywords! {
         OverrideNotPerCaller = "override-not-per-caller",
         /// A limit by what clients choose freely.
         UnverifiedKey = "unverified-key",
+        /// A limit by what clients may leave out.
+        SkippableKey = "skippable-key",
+        /// A limit by a claim, on a route that reads no token.
+        ClaimWithoutToken = "claim-without-token",
+        /// A limit of which no request costs anything.
+        NeverCounts = "never-counts",
         /// Two callers are one to an upstream.
         SharedSubject = "shared-subject",
         /// Every address is exempt, or trusted.
@@ -112,6 +118,9 @@ impl Rule {
                 "The override is for one caller, but the limit does not count per caller."
             }
             Rule::UnverifiedKey => "Clients can choose the key of this limit freely.",
+            Rule::SkippableKey => "Clients can leave out the key of this limit.",
+            Rule::ClaimWithoutToken => "The route reads no token, but its limit needs a claim.",
+            Rule::NeverCounts => "No request costs anything of this limit.",
             Rule::SharedSubject => "An upstream may take one caller for another.",
             Rule::WholeInternet => "Every address is exempt, or trusted.",
             Rule::ExemptBalancer => "All clients may appear to come from an exempt network.",

@@ -1,7 +1,8 @@
 //! What a policy says that is surely not meant: routes that no request takes, names that nothing
-//! uses, keys that clients choose, networks that hold everybody.
+//! uses, keys that clients choose or leave out, networks that hold everybody.
 
 mod exempt;
+mod holes;
 mod keys;
 mod overrides;
 mod routes;
@@ -34,6 +35,9 @@ impl Compiler<'_> {
         self.warn_of_unused_tiers(raw, policy);
         self.warn_of_free_keys(raw, policy);
         self.warn_of_unsaid_keys(raw, policy);
+        self.warn_of_skippable_keys(raw, policy);
+        self.warn_of_claims_without_token(raw, policy);
+        self.warn_of_limits_that_never_count(raw, policy);
         self.warn_of_exempt_networks(raw);
         self.warn_of_shared_subjects(raw, policy);
     }

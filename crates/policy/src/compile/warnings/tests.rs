@@ -307,3 +307,53 @@ fn cost_must_fit_what_callers_of_its_route_can_have() {
         assert_eq!(said(&policy(caller, route)), expected, "{caller} {route}");
     }
 }
+
+/// The rules alone, of one limit with these fields on a route with these.
+fn warned_of(limit: &str, route: &str) -> Vec<String> {
+    let lines = warned(&format!(
+        "limits: {{ core: {{ rate: 9/hour, {limit} }}, addr: {{ per: client.ip, rate: 9/hour }} }}\n\
+         routes: [{{ match: {{ path: /a{route}, limits: [core, addr] }}]"
+    ));
+    lines.into_iter().map(|line| line.split(' ').next_back().unwrap().to_owned()).collect()
+}
+
+#[test]
+fn key_that_the_client_may_leave_out_is_a_warning() {
+    for (limit, expected) in [
+        ("per: [client.ip, header.x-user]", &["skippable-key"][..]),
+        ("per: cookie.session", &["skippable-key"]),
+        ("per: cookie.session, on_missing: deny", &[]),
+        ("per: cookie.session, on_missing: skip", &[]),
+        ("per: [client.ip, path, method]", &[]),
+    ] {
+        assert_eq!(warned_of(limit, " }"), expected, "{limit}");
+    }
+}
+
+#[test]
+fn limit_by_a_claim_on_a_route_without_tokens_is_a_warning() {
+    for (limit, route, expected) in [
+        ("per: jwt.org, on_missing: skip", " }, auth: none", &["claim-without-token"][..]),
+        ("per: jwt.org, on_missing: deny", " }, auth: none", &["claim-without-token"]),
+        ("per: jwt.org", " }", &[]),
+        ("per: client.ip", " }, auth: none", &[]),
+    ] {
+        assert_eq!(warned_of(limit, route), expected, "{limit}{route}");
+    }
+}
+
+#[test]
+fn limit_that_can_never_count_is_a_warning() {
+    let cost = "per: client.ip, cost: { GET: 0, POST: 1, default: 0 }";
+    for (limit, route, expected) in [
+        (cost, ", methods: [GET] }", &["never-counts"][..]),
+        (cost, ", methods: [GET, POST] }", &[]),
+        (cost, " }", &[]),
+        (cost, ", methods: [GET] }, cost: 2", &[]),
+        ("per: client.ip, cost: 0", " }", &["never-counts"]),
+        ("per: client.ip, cost: { reserve: 0, from_response_header: x-cost }", " }", &[]),
+        ("per: client.ip", ", methods: [GET] }", &[]),
+    ] {
+        assert_eq!(warned_of(limit, route), expected, "{limit}{route}");
+    }
+}
