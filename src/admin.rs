@@ -48,7 +48,7 @@ use tollgate_gate::Shared;
 use tollgate_identity::RemoteStatus;
 use tollgate_keyword::keywords;
 use tollgate_observe::access_log::AccessLog;
-use tollgate_settings::{AdminSettings, ListenerSettings, ReadyStore};
+use tollgate_settings::{AdminSettings, ListenerSettings, ReadyRule, ReadyRules};
 
 use self::{
     admin_request::AdminRequest,
@@ -90,8 +90,8 @@ pub struct Context {
     pub started: Timestamp,
     /// Describes the proxy to others.
     pub describer: Arc<Describer>,
-    /// What the store has to do with whether it is ready.
-    pub ready_store: ReadyStore,
+    /// When it is ready.
+    pub ready: ReadyRules,
 }
 
 /// What the process is in the middle of.
@@ -270,7 +270,7 @@ impl Context {
     fn ready(&self, may_read: bool) -> Response<Full<Bytes>> {
         let mut reasons = self.reasons_not_ready();
         if !may_read && self.phase.get() == Phase::Serving && !reasons.is_empty() {
-            reasons = vec!["the store does not decide about some callers: see /status".into()];
+            reasons = vec!["something that it needs is away: see /status".into()];
         }
         let status = match reasons.is_empty() {
             true => StatusCode::OK,
@@ -284,16 +284,28 @@ impl Context {
         match self.phase.get() {
             Phase::Starting => vec!["it does not take requests yet".into()],
             Phase::Draining => vec!["it is about to end".into()],
-            Phase::Serving => match self.ready_store {
-                ReadyStore::Ignore => Vec::new(),
-                ReadyStore::Require => {
-                    let degradations = self.shared.stores.degradations().into_iter();
-                    let lasting = degradations.filter(|degradation| !degradation.is_transient());
-                    let disk = self.shared.stores.disk().filter(|disk| disk.is_failing());
-                    let failing = disk.map(|_| "counters cannot be written to disk".to_owned());
-                    lasting.map(|degradation| degradation.to_string()).chain(failing).collect()
+            Phase::Serving => {
+                let mut reasons = Vec::new();
+                if self.ready.store == ReadyRule::Require {
+                    self.add_reasons_of_store(&mut reasons);
                 }
-            },
+                if self.ready.keys == ReadyRule::Require {
+                    let missing = self.remote_keys().into_iter().filter(RemoteStatus::are_missing);
+                    reasons.extend(
+                        missing.map(|own| format!("the keys of {} were never fetched", own.url)),
+                    );
+                }
+                reasons
+            }
+        }
+    }
+
+    fn add_reasons_of_store(&self, reasons: &mut Vec<String>) {
+        let degradations = self.shared.stores.degradations().into_iter();
+        let lasting = degradations.filter(|degradation| !degradation.is_transient());
+        reasons.extend(lasting.map(|degradation| degradation.to_string()));
+        if self.shared.stores.disk().is_some_and(|disk| disk.is_failing()) {
+            reasons.push("counters cannot be written to disk".to_owned());
         }
     }
 

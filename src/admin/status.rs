@@ -185,6 +185,10 @@ pub struct RemoteKeysStatus {
     pub last_error: Option<String>,
     /// How many fetches were begun.
     pub fetches: u64,
+    /// What is wrong with them: why the latest fetch failed, or that there never were any, so that
+    /// requests with tokens of the issuer get 503.
+    #[serde(default)]
+    pub problem: Option<String>,
 }
 
 impl Status {
@@ -290,8 +294,9 @@ impl From<Rival> for RivalStatus {
 
 impl From<RemoteStatus> for RemoteKeysStatus {
     fn from(status: RemoteStatus) -> Self {
+        let problem = status.problem();
         let RemoteStatus { url, keys, fetched, last_error, fetches } = status;
         let fetched = fetched.map(|fetched| fetched.to_string());
-        RemoteKeysStatus { url, keys, fetched, last_error, fetches }
+        RemoteKeysStatus { url, keys, fetched, last_error, fetches, problem }
     }
 }

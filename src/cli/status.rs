@@ -67,10 +67,10 @@ fn write_summary(output: &mut dyn Write, status: &Status) -> std::io::Result<()>
     }
     write_store(output, &status.store)?;
     for keys in &status.remote_keys {
-        let RemoteKeysStatus { url, keys, fetched, last_error, .. } = keys;
+        let RemoteKeysStatus { url, keys, fetched, last_error, problem, .. } = keys;
         let fetched = fetched.as_deref().unwrap_or("never");
         write!(output, "keys of {url}: {keys}, fetched {fetched}")?;
-        match last_error {
+        match problem.as_ref().or(last_error.as_ref()) {
             Some(error) => writeln!(output, "; {error}")?,
             None => writeln!(output)?,
         }

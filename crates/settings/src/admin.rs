@@ -38,23 +38,32 @@ pub struct AdminSettings {
     pub hosts: Vec<String>,
     /// The tokens that clients need. None: they need none.
     pub tokens: Option<Arc<CurrentTokens>>,
-    /// What the store has to do with whether the proxy is ready.
-    pub ready_store: ReadyStore,
+    /// When the proxy is ready.
+    pub ready: ReadyRules,
 }
 
-/// What the store has to do with whether the proxy is ready.
+/// What the proxy needs to be ready, besides that it serves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum ReadyStore {
-    /// The proxy is not ready while Redis does not decide.
+pub struct ReadyRules {
+    /// That Redis decides, and counters can be written to disk.
+    pub store: ReadyRule,
+    /// That the keys of each issuer were fetched at least once.
+    pub keys: ReadyRule,
+}
+
+/// Whether the proxy is not ready without something.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ReadyRule {
+    /// It is not ready.
     Require,
-    /// Nothing: each limit has its own rule for the time when Redis does not decide. All proxies of
-    /// a fleet share a store, and when it is away a load balancer would have no proxy left to send
-    /// to.
+    /// It is all the same: each limit has its own rule for the time when Redis does not decide, and
+    /// routes that need no token go on without keys. All proxies of a fleet share a store and
+    /// issuers, and when they are away a load balancer would have no proxy left to send to.
     #[default]
     Ignore,
 }
 
-keywords! { ReadyStore { Require = "require", Ignore = "ignore" } }
+keywords! { ReadyRule { Require = "require", Ignore = "ignore" } }
 
 /// The admin listener for operators: status, metrics and reload.
 #[derive(Deserialize, JsonSchema)]
@@ -135,7 +144,10 @@ struct RawReady {
     /// `require`: not while Redis does not decide about some callers; for limits that are `closed`
     /// then, and a load balancer with somewhere else to send to. `ignore`: limits do as their
     /// `on_store_error` says. Default: ignore.
-    store: Option<Spanned<Choice<ReadyStore>>>,
+    store: Option<Spanned<Choice<ReadyRule>>>,
+    /// `require`: not while the keys of an issuer that publishes them were never fetched, so that
+    /// all its tokens get 503. Default: ignore.
+    keys: Option<Spanned<Choice<ReadyRule>>>,
 }
 
 /// Only this user: unless there are tokens, every process that can connect to a Unix socket may
@@ -145,7 +157,8 @@ const DEFAULT_MODE: u32 = 0o600;
 impl Checker<'_> {
     pub(super) fn admin(&mut self, raw: Option<&RawAdmin>) -> Option<AdminSettings> {
         let raw = raw?;
-        let ready_store = raw.ready.store.as_ref().and_then(|raw| self.keyword(raw));
+        let [store, keys] = [&raw.ready.store, &raw.ready.keys]
+            .map(|rule| rule.as_ref().and_then(|raw| self.keyword(raw)).unwrap_or_default());
         let address = self.listen_address(&raw.address);
         if let (Some(ListenAddress::Tcp(_)), Some(mode)) = (&address, &raw.mode) {
             self.refuse(mode, "only a Unix socket has this", "remove it");
@@ -167,8 +180,8 @@ impl Checker<'_> {
             ),
             _ => self.warn_of_public_admin(&raw.address, &address, tokens.is_some()),
         }
-        let ready_store = ready_store.unwrap_or_default();
-        Some(AdminSettings { address, mode, metrics, hosts, tokens, ready_store })
+        let ready = ReadyRules { store, keys };
+        Some(AdminSettings { address, mode, metrics, hosts, tokens, ready })
     }
 
     /// The address of Prometheus and probes, which speak TCP.

@@ -51,8 +51,8 @@ use tollgate_yaml::{
 
 pub use self::{
     admin::{
-        AdminPlace, AdminSettings, CurrentTokens, MAX_TOKEN_FILE_BYTES, Permission, ReadyStore,
-        admin_place, token_in,
+        AdminPlace, AdminSettings, CurrentTokens, MAX_TOKEN_FILE_BYTES, Permission, ReadyRule,
+        ReadyRules, admin_place, token_in,
     },
     askers::{AskProtocol, AskedHere, Askers},
     configuration::{Configuration, read_policies, read_policies_of, read_text},

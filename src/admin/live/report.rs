@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{Shared, Snapshot};
+use tollgate_identity::RemoteStatus;
 use tollgate_observe::sketch::LimitRef;
 use tollgate_policy::{Allowances, Enforcement, Limit, Override, Policy};
 use tollgate_preview::diff::words;
@@ -59,7 +60,7 @@ pub(in crate::admin) struct LiveReport {
     store_problems: Vec<String>,
     /// Where requests are forwarded to.
     upstreams: Vec<UpstreamStatus>,
-    /// Why keys of issuers could not be fetched the last time.
+    /// Why keys of issuers could not be fetched the last time, or that there never were any.
     key_problems: Vec<KeyProblem>,
     /// The number of the latest denial: ask `/denials` when it has changed.
     latest_denial: u64,
@@ -208,7 +209,7 @@ impl LiveReport {
         let (seconds, earlier) = recent.earlier();
         let keys = context.remote_keys().into_iter();
         let key_problem =
-            |url, problem: Option<String>| Some(KeyProblem { url, problem: problem? });
+            |own: RemoteStatus| Some(KeyProblem { problem: own.problem()?, url: own.url });
         let snapshot = shared.snapshot();
         LiveReport {
             time: now.to_string(),
@@ -229,7 +230,7 @@ impl LiveReport {
             store: shared.stores.settings().current.name().into(),
             store_problems: shared.stores.degradations().iter().map(ToString::to_string).collect(),
             upstreams: upstreams::all(shared).into_iter().map(Into::into).collect(),
-            key_problems: keys.filter_map(|own| key_problem(own.url, own.last_error)).collect(),
+            key_problems: keys.filter_map(key_problem).collect(),
             latest_denial: shared.denials.latest(),
         }
     }

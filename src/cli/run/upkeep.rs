@@ -65,7 +65,7 @@ impl Upkeep {
                 phase: Arc::clone(&phase),
                 started,
                 describer: Arc::clone(&describer),
-                ready_store: settings.ready_store,
+                ready: settings.ready,
             };
             let addresses = AdminAddresses {
                 all: all.address()?,

@@ -117,6 +117,26 @@ fn what_is_asked_for_wrongly_is_refused() {
 }
 
 #[test]
+fn keys_that_were_never_fetched_are_told_and_may_make_it_not_ready() {
+    let upstream = Upstream::start();
+    for (ready, expected) in [("", 200), (", ready: { keys: require }", 503)] {
+        let admin = format!("admin: {{ address: 127.0.0.1:0{ready} }}");
+        let folder = Folder::with_settings(&upstream, &admin);
+        let file = folder.path().join("policies/api.yaml");
+        let policy = std::fs::read_to_string(&file).unwrap().replace("HS256", "EdDSA");
+        let dead = "jwks_url: \"https://127.0.0.1:1/jwks\"";
+        std::fs::write(file, policy.replace("secret_file: ../secret", dead)).unwrap();
+        let (_folder, _running, _, admin) = serve_folder(folder);
+        let answer = send(admin, local(get("/readyz")));
+        answer.assert_status(expected);
+        assert_eq!(answer.text().contains("/jwks were never fetched"), expected == 503);
+        let status = send(admin, local(get("/status"))).json();
+        let problem = status["remote_keys"][0]["problem"].as_str().unwrap();
+        assert!(problem.starts_with("there never were any: requests with tokens"), "{problem}");
+    }
+}
+
+#[test]
 fn who_drains_is_alive_and_not_ready() {
     let asked = Signal::default();
     let go = Signal::default();

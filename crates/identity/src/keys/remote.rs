@@ -148,6 +148,23 @@ pub struct RemoteStatus {
     pub fetches: u64,
 }
 
+impl RemoteStatus {
+    /// Whether no keys were ever fetched, so that nothing can verify the tokens of the issuer.
+    pub fn are_missing(&self) -> bool {
+        self.fetched.is_none()
+    }
+
+    /// What is wrong with them.
+    pub fn problem(&self) -> Option<String> {
+        const MISSING: &str = "there never were any: requests with tokens of the issuer get 503";
+        match (self.are_missing(), &self.last_error) {
+            (true, Some(error)) => Some(format!("{MISSING}; {error}")),
+            (true, None) => Some(MISSING.to_owned()),
+            (false, error) => error.clone(),
+        }
+    }
+}
+
 impl RemoteKeys {
     /// Starts the first fetch, and uses the keys of `known` until it ends.
     fn start(
