@@ -32,7 +32,7 @@ pub(in crate::decisions) enum ReceiptError {
     #[error("the receipt has ended, with the window that was charged")]
     Ended,
     /// It was shown before.
-    #[error("the receipt was used before, or a part of what this is about")]
+    #[error("the receipt was used before")]
     Used,
     /// A counter was reset since.
     #[error("the receipt has ended, as its counter was reset")]
