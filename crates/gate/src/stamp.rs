@@ -94,8 +94,17 @@ fn stamp_seconds(headers: &mut HeaderMap, tally: &Tally<'_>, shared: &Shared, na
     }
 }
 
+/// Of the limit that denied, or else of the window with the least left, as Envoy, Kong and APISIX
+/// choose it.
 fn seconds_headers(tally: &Tally<'_>, shared: &Shared) -> Option<SecondsHeaders> {
-    let (_, standing) = reported(tally)?;
+    let windows = tally.enforced().filter(|own| own.planned.allowance.window_secs.is_some());
+    let tightest = windows
+        .map(|own| *own.standing())
+        .min_by_key(|standing| (standing.remaining, std::cmp::Reverse(standing.reported_reset())));
+    let standing = match (tally.denied_by(), tightest) {
+        (None, Some(tightest)) => tightest,
+        _ => reported(tally)?.1,
+    };
     // A duration begins with the response.
     let now = shared.clock.now();
     let retry_after = tally.retry_after(now, Duration::ZERO);

@@ -212,7 +212,7 @@ impl<'p> Tally<'p> {
 
     /// The charge that denied the request; of several, the one with the longest wait, so that the
     /// limit headers agree with `Retry-After`.
-    fn denied_by(&self) -> Option<DecidedCharge<'_, 'p>> {
+    pub(super) fn denied_by(&self) -> Option<DecidedCharge<'_, 'p>> {
         let denying = self.enforced().filter(|own| !own.outcome.fits());
         denying.reduce(
             |longest, own| {
