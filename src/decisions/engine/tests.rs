@@ -137,7 +137,7 @@ fn clients_get_what_they_ask_for_when_they_connect() {
         ("CLIENT GETNAME", r"$6\r\nworker"),
         ("CLIENT ID", ":5"),
         ("CLIENT KILL", "-ERR unknown subcommand 'KILL' of CLIENT"),
-        ("COMMAND COUNT", ":25"),
+        ("COMMAND COUNT", ":29"),
         ("CONFIG GET save", r"*2\r\n$4\r\nsave\r\n$0\r\n"),
         ("CONFIG GET maxmemory", "*0"),
         ("HELLO 4", "-NOPROTO unsupported protocol version"),
@@ -152,7 +152,7 @@ fn clients_get_what_they_ask_for_when_they_connect() {
     talk.expect(&[("CONFIG GET appendonly", r"%1\r\n$10\r\nappendonly\r\n$2\r\nno")]);
     assert!(talk.say("HELLO 2").starts_with(r"*14\r\n"));
     assert!(talk.say("INFO persistence").contains(r"\r\nloading:0\r\n"));
-    assert!(talk.say("COMMAND DOCS").starts_with(r"*50\r\n"));
+    assert!(talk.say("COMMAND DOCS").starts_with(r"*58\r\n"));
     talk.expect(&[("HELLO 3 SETNAME", "-ERR Syntax error in HELLO option 'SETNAME'")]);
     talk.expect(&[("RESET", "+RESET"), ("CLIENT GETNAME", "$-1")]);
     assert_eq!(talk.send(&encoded("QUIT")), (r"+OK\r\n".to_owned(), true));
