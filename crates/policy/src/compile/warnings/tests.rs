@@ -196,7 +196,11 @@ fn limit_by_what_clients_choose_freely_is_a_warning() {
         ("[client.ip, header.x-device]", "/a"),
         ("[client.ip, cookie.session]", "/a"),
     ] {
-        assert_eq!(warned_of_limit(&format!("per: {per}"), path), ["unverified-key"], "{per}");
+        assert_eq!(
+            warned_of_limit(&format!("per: {per}, on_missing: skip"), path),
+            ["unverified-key"],
+            "{per}"
+        );
     }
     for (per, path) in [
         ("caller", "/a"),
@@ -207,7 +211,11 @@ fn limit_by_what_clients_choose_freely_is_a_warning() {
         ("method", "/a"),
         ("path.id", "/{id}"),
     ] {
-        assert_eq!(warned_of_limit(&format!("per: {per}"), path), [""; 0], "{per} {path}");
+        assert_eq!(
+            warned_of_limit(&format!("per: {per}, on_missing: skip"), path),
+            [""; 0],
+            "{per} {path}"
+        );
     }
 }
 
@@ -226,7 +234,7 @@ fn limit_by_client_that_stands_beside_on_every_route_bounds_one_by_what_clients_
     ] {
         let [one, other] = lists;
         let lines = warned(&format!(
-            "limits:\n  core: {{ per: header.x-device, rate: 9/hour }}\n\
+            "limits:\n  core: {{ per: header.x-device, rate: 9/hour, on_missing: skip }}\n\
              \x20 beside: {{ {beside}, rate: 9/hour }}\n\
              routes:\n  - {{ match: {{ path: /a/* }}, auth: {auth}, limits: {one} }}\n\
              \x20 - {{ match: {{ path: /b/* }}, auth: {auth}, limits: {other} }}"
