@@ -300,8 +300,7 @@ fn details_of_readiness_are_for_those_who_may_read() {
         let ready = send(admin, local(get("/readyz")));
         ready.assert_status(503);
         let reasons = ready.json()["reasons"].clone();
-        let without =
-            serde_json::json!(["the store does not decide about some callers: see /status"]);
+        let without = serde_json::json!(["something that it needs is away: see /status"]);
         assert_eq!(reasons != without, has_details, "{reasons}");
     }
 }

@@ -91,12 +91,14 @@ fn token_that_the_policy_would_refuse_exits_with_1() {
 
 #[test]
 fn issuer_is_asked_for_where_there_are_several_or_no_policy() {
-    let folder = Folder::before(&Upstream::start());
     let token = ["token", "--secret-file", "secret", "--sub", "42"];
-    let output = folder.run(&token);
+    let empty = Folder(tempfile::tempdir().unwrap());
+    empty.write("secret", crate::support::SECRET);
+    let output = empty.run(&token);
     assert_exit(&output, 1);
     assert!(text(&output.stderr).contains("give --policy, or --issuer"), "{output:#?}");
 
+    let folder = Folder::before(&Upstream::start());
     let partner = "\n    - { name: partner, issuer: partner.test, algorithms: [HS256], secret_file: ../secret }\n  callers:";
     let policy = POLICY.replace("UPSTREAM", "http://127.0.0.1:9000");
     let policy = policy.replace("- issuer:", "- name: main\n      issuer:");
