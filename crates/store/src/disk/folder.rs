@@ -107,7 +107,7 @@ impl OpenError {
 pub(super) struct Folder {
     pub(super) path: PathBuf,
     /// Held as long as the folder is open.
-    _lock: File,
+    lock: File,
 }
 
 impl Folder {
@@ -130,7 +130,7 @@ impl Folder {
             }
         }
         let lock = lock(path, now)?;
-        Ok(Folder { path: path.to_owned(), _lock: lock })
+        Ok(Folder { path: path.to_owned(), lock })
     }
 
     pub(super) fn tables(&self) -> PathBuf {
@@ -215,6 +215,16 @@ fn is_empty(folder: &Path) -> io::Result<bool> {
     }
 }
 
+/// A process that is started meanwhile has the file, too, until its program runs: to close it here
+/// would leave the folder locked for so long.
+impl Drop for Folder {
+    fn drop(&mut self) {
+        if let Err(error) = self.lock.unlock() {
+            tracing::debug!(%error, "the folder is unlocked when its file is closed");
+        }
+    }
+}
+
 /// Without the file `counters` of a folder, its counters are of no use.
 fn no_secret(folder: &Path, reason: &str) -> OpenError {
     let lost =
@@ -276,6 +286,17 @@ mod tests {
         assert!(error.contains(&process) && error.contains("2026"), "{error}");
         drop(folder);
         assert_eq!(Folder::open(&path, false, NOW).unwrap().secret().unwrap(), Some([7; 16]));
+    }
+
+    #[test]
+    fn folder_that_was_given_up_is_free_while_another_has_its_lock_file() {
+        let parent = tempfile::tempdir().unwrap();
+        let folder = Folder::open(parent.path(), true, NOW).unwrap();
+        // As a process has it that is being started.
+        let inherited = folder.lock.try_clone().unwrap();
+        drop(folder);
+        Folder::open(parent.path(), true, NOW).unwrap();
+        drop(inherited);
     }
 
     #[test]
