@@ -85,6 +85,39 @@ fn given_back(proxy: &Proxy, text: &str, hits: u64) -> u64 {
 }
 
 #[test]
+fn filter_is_told_the_headers_that_it_does_not_write_itself() {
+    for (profile, expected) in [
+        ("github", &[][..]),
+        ("envoy", &[]),
+        ("apisix", &[]),
+        ("ietf", &["ratelimit", "ratelimit-policy"]),
+        (
+            "draft-03",
+            &["ratelimit-limit", "ratelimit-policy", "ratelimit-remaining", "ratelimit-reset"],
+        ),
+        (
+            "kong",
+            &[
+                "ratelimit-limit",
+                "ratelimit-remaining",
+                "ratelimit-reset",
+                "x-ratelimit-limit-minute",
+                "x-ratelimit-remaining-minute",
+            ],
+        ),
+    ] {
+        let headers = format!("headers: {profile}");
+        let proxy = Proxy::with_settings(ASKABLE, &[&policy().responses(&[&headers])]);
+        let body = asked(&proxy, &[descriptor("user=7", json!({}))]).json();
+        let fields = body["responseHeadersToAdd"].as_array().cloned().unwrap_or_default();
+        let mut names: Vec<&str> =
+            fields.iter().map(|field| field["key"].as_str().unwrap()).collect();
+        names.sort_unstable();
+        assert_eq!(names, expected, "{profile}: {body}");
+    }
+}
+
+#[test]
 fn all_descriptors_are_charged_or_none() {
     let proxy = proxy();
     let both = [descriptor("user=7", json!({})), descriptor("user=7 path=/a", json!({}))];

@@ -39,6 +39,9 @@ const GROUP_TIME: Duration = Duration::from_secs(60);
 /// How long a worker keeps entries before it hands them over.
 const QUEUE_TIME: Duration = Duration::from_secs(1);
 
+/// Requests that a half of a worker's queue counts before it is handed over.
+const MAX_COUNTED: u64 = 1_000;
+
 /// Entries in a half of a worker's queue, and how many of one caller.
 const MAX_QUEUED: usize = 200;
 const MAX_QUEUED_OF_A_CALLER: usize = 16;
@@ -219,15 +222,19 @@ impl Denials {
             Action::Refuse(_) => worker.denied.increment(),
             _ => worker.would_be_denied.increment(),
         }
-        let noted = self.noted(request.entry(now));
         // With one reader at a time, there always is a half.
         let half = worker.queue.iter().find_map(Mutex::try_lock);
         let Some(mut queue) = half else { return worker.left_out.increment() };
-        if !enqueue(&mut queue, noted) {
-            worker.left_out.increment();
-        }
         let oldest = queue.first().map(|noted| noted.entry.time);
         let is_due = oldest.is_some_and(|oldest| now.saturating_since(oldest) >= QUEUE_TIME);
+        let counted: u64 = queue.iter().map(|noted| noted.entry.count).sum();
+        // To make an entry costs more than to deny a request, and a storm is to cost little.
+        if counted >= MAX_COUNTED && !is_due {
+            return worker.left_out.increment();
+        }
+        if !enqueue(&mut queue, self.noted(request.entry(now))) {
+            worker.left_out.increment();
+        }
         if is_due && let Some(mut ring) = self.ring.try_lock() {
             queue.drain(..).for_each(|noted| ring.add(noted));
         }

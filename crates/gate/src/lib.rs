@@ -123,7 +123,7 @@ pub use self::{
     series::{LimitTotal, PolicyTotal, RouteTotal, SeriesBook, candidate_name},
     shared::{NoRandomness, Shared},
     snapshot::Snapshot,
-    stamp::rate_limit_fields,
+    stamp::{rate_limit_fields, stamp_family},
     unread_scheme::UnreadSchemes,
 };
 

@@ -26,31 +26,7 @@ pub(super) fn stamp(headers: &mut HeaderMap, state: &RequestState<'_>, shared: &
     let Some(tally) = &state.tally else { return };
     let responses = state.responses();
     for family in responses.headers.families() {
-        match family {
-            HeaderFamily::Github => {
-                if let Some(fields) = limit_headers(tally) {
-                    fields.stamp(headers);
-                }
-            }
-            HeaderFamily::Ietf => {
-                if let Some(fields) = rate_limit_fields(tally, shared) {
-                    fields.stamp(headers);
-                }
-            }
-            HeaderFamily::Draft03 => stamp_seconds(headers, tally, shared, SecondsNames::Plain),
-            HeaderFamily::Envoy => stamp_seconds(headers, tally, shared, SecondsNames::Prefixed),
-            HeaderFamily::Kong => {
-                if let Some(fields) = seconds_headers(tally, shared) {
-                    fields.stamp(headers, SecondsNames::Plain, iter::empty());
-                    windows(tally).for_each(|window| window.stamp(headers));
-                }
-            }
-            HeaderFamily::Apisix => {
-                if let Some(fields) = seconds_headers(tally, shared) {
-                    fields.stamp(headers, SecondsNames::Prefixed, iter::empty());
-                }
-            }
-        }
+        stamp_family(headers, *family, tally, shared);
     }
     if responses.shadow_header
         && let Some(names) = tally.would_deny_names()
@@ -60,6 +36,50 @@ pub(super) fn stamp(headers: &mut HeaderMap, state: &RequestState<'_>, shared: &
     }
     if let Some(decider) = tally.fallback().filter(|_| shared.stores.reports_fallback()) {
         headers.append(X_TOLLGATE_STORE.clone(), fallback_value(decider));
+    }
+}
+
+/// Puts the limit headers of a family among those of a response, from which the upstream's own were
+/// removed.
+pub fn stamp_family(
+    headers: &mut HeaderMap,
+    family: HeaderFamily,
+    tally: &Tally<'_>,
+    shared: &Shared,
+) {
+    match family {
+        HeaderFamily::Github => {
+            if let Some(fields) = limit_headers(tally) {
+                fields.stamp(headers);
+            }
+        }
+        HeaderFamily::Ietf => {
+            if let Some(fields) = rate_limit_fields(tally, shared) {
+                fields.stamp(headers);
+            }
+        }
+        HeaderFamily::Draft03 => {
+            if let Some(fields) = seconds_headers(tally, shared) {
+                fields.stamp(headers, SecondsNames::Plain, iter::empty());
+                QuotaWindow::stamp_policies(headers, windows(tally));
+            }
+        }
+        HeaderFamily::Envoy => {
+            if let Some(fields) = seconds_headers(tally, shared) {
+                fields.stamp(headers, SecondsNames::Prefixed, windows(tally));
+            }
+        }
+        HeaderFamily::Kong => {
+            if let Some(fields) = seconds_headers(tally, shared) {
+                fields.stamp(headers, SecondsNames::Plain, iter::empty());
+                windows(tally).for_each(|window| window.stamp(headers));
+            }
+        }
+        HeaderFamily::Apisix => {
+            if let Some(fields) = seconds_headers(tally, shared) {
+                fields.stamp(headers, SecondsNames::Prefixed, iter::empty());
+            }
+        }
     }
 }
 
@@ -86,12 +106,6 @@ fn reported<'t, 'p>(tally: &'t Tally<'p>) -> Option<(&'t PlannedLimit<'p>, Stand
         standing = Standing { remaining: 0, next: retry, ..standing };
     }
     Some((planned, standing))
-}
-
-fn stamp_seconds(headers: &mut HeaderMap, tally: &Tally<'_>, shared: &Shared, names: SecondsNames) {
-    if let Some(fields) = seconds_headers(tally, shared) {
-        fields.stamp(headers, names, windows(tally));
-    }
 }
 
 /// Of the limit that denied, or else of the window with the least left, as Envoy, Kong and APISIX

@@ -187,7 +187,7 @@ impl<'p> Tally<'p> {
     }
 
     /// The limits of [`Tally::would_deny`] by name: `core, search;candidate`. None: there are none.
-    pub(super) fn would_deny_names(&self) -> Option<String> {
+    pub fn would_deny_names(&self) -> Option<String> {
         let mut names: Vec<String> = Vec::new();
         for own in self.would_deny() {
             let name = &own.planned.limit.name;

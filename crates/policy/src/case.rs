@@ -68,6 +68,9 @@ pub struct Expect {
     pub status: Option<StatusCode>,
     /// The limit that denies it.
     pub limit: Option<Box<str>>,
+    /// The limits that would have denied it if they were enforced, each by its name, in
+    /// alphabetical order: `core`, `search;candidate`.
+    pub would_deny: Option<Vec<Box<str>>>,
     /// The path pattern of its route.
     pub route: Option<Box<str>>,
     /// Who is charged.

@@ -10,10 +10,11 @@ keywords! {
         Github = "github",
         /// `RateLimit` and `RateLimit-Policy` (draft-ietf-httpapi-ratelimit-headers-10).
         Ietf = "ietf",
-        /// `RateLimit-Limit` with all windows, `RateLimit-Remaining` and `RateLimit-Reset` in
-        /// seconds (draft-ietf-httpapi-ratelimit-headers-03).
+        /// `RateLimit-Limit`, `RateLimit-Remaining`, `RateLimit-Reset` in seconds, and
+        /// `RateLimit-Policy` with all windows (draft-ietf-httpapi-ratelimit-headers-03 to -06).
         Draft03 = "draft-03",
-        /// The same in `X-RateLimit-*`, as Envoy's `DRAFT_VERSION_03` has it.
+        /// `X-RateLimit-Limit` with all windows behind the number, `X-RateLimit-Remaining` and
+        /// `X-RateLimit-Reset` in seconds, as Envoy's `DRAFT_VERSION_03` has them.
         Envoy = "envoy",
         /// `X-RateLimit-Limit-Minute` and `X-RateLimit-Remaining-Minute` for each window, and
         /// `RateLimit-*` of the one that is reported, as Kong has them.
@@ -74,7 +75,9 @@ impl HeaderFamily {
                  X-RateLimit-Resource"
             }
             HeaderFamily::Ietf => "RateLimit, RateLimit-Policy",
-            HeaderFamily::Draft03 => "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset",
+            HeaderFamily::Draft03 => {
+                "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, RateLimit-Policy"
+            }
             HeaderFamily::Envoy | HeaderFamily::Apisix => {
                 "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
             }

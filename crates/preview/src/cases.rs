@@ -224,6 +224,15 @@ fn differences(case: &Case, outcome: &CaseOutcome<'_>) -> Vec<Difference> {
     {
         differs("limit", limit, got.denied_by.as_ref().map(ToString::to_string));
     }
+    if let Some(limits) = &expect.would_deny {
+        let mut would = got.would_deny.clone();
+        would.sort_unstable();
+        if would != *limits {
+            let [expected, would] = [limits, &would].map(|names| names.join(", "));
+            let named = |names: String| if names.is_empty() { "none".into() } else { names };
+            differs("would_deny", &named(expected), Some(named(would)));
+        }
+    }
     if let Some(route) = &expect.route
         && got.route.is_none_or(|taken| taken.name != *route)
     {
@@ -338,6 +347,16 @@ mod tests {
              - { given: { path: /a }, repeat: 3, expect: { status: 200 } }\n",
         );
         assert_eq!(failed, [""; 0]);
+    }
+
+    #[test]
+    fn limits_that_would_deny_are_all_compared() {
+        let failed = failed(
+            "- { given: { path: /a }, expect: { would_deny: [] } }\n\
+             - { given: { path: /a }, expect: { would_deny: [slots, core] } }\n",
+        );
+        let [only] = failed.as_slice() else { panic!("{failed:?}") };
+        assert!(only.contains("would_deny: expected core, slots, got none"), "{only}");
     }
 
     #[test]

@@ -53,6 +53,8 @@ pub struct RehearsedResponse<'p> {
     pub identity: Option<Identity<'p>>,
     /// The limit that denies it.
     pub denied_by: Option<Box<str>>,
+    /// The limits that would deny it if they were enforced: `core`, `search;candidate`.
+    pub would_deny: Vec<Box<str>>,
     /// Why it is not forwarded, as a log would say it.
     pub reason: Option<String>,
 }
@@ -115,6 +117,9 @@ impl Rehearsal {
             DraftOutcome::Answered(reply) => reply,
         };
         let denied_by = reply.rejection().and_then(Rejection::limit).map(Box::from);
+        let would_deny = state.tally.as_ref().and_then(|tally| tally.would_deny_names());
+        let would_deny = would_deny.iter().flat_map(|names| names.split(", ")).map(Box::from);
+        let would_deny = would_deny.collect();
         let reason = reply.rejection().map(ToString::to_string);
         let found = Head::read(&draft.head, policies).ok();
         let found = found.as_ref().map(|(head, _)| head);
@@ -129,6 +134,7 @@ impl Rehearsal {
             route,
             identity,
             denied_by,
+            would_deny,
             reason,
         }
     }

@@ -51,7 +51,7 @@ const KONG_WINDOWS: [(u64, u64, &str, &str); 6] = [
 
 impl SecondsHeaders {
     /// Puts them on a response, from which the upstream's own were removed. `windows`: those that
-    /// `Limit` has behind the number (section 2.2 of the draft); none: only the number.
+    /// `Limit` has behind the number, as Envoy writes it; none: only the number.
     pub fn stamp(
         self,
         headers: &mut HeaderMap,
@@ -59,13 +59,7 @@ impl SecondsHeaders {
         windows: impl Iterator<Item = QuotaWindow>,
     ) {
         let SecondsHeaders { limit, remaining, reset_seconds } = self;
-        let mut whole = limit.to_string();
-        for QuotaWindow { limit, seconds, .. } in windows {
-            if let Some(seconds) = seconds {
-                // Writing to a `String` never fails.
-                let _ = write!(whole, ", {limit};w={}", seconds.max(1));
-            }
-        }
+        let whole = policies(limit.to_string(), windows);
         let limit = HeaderValue::from_maybe_shared(whole).unwrap_or_else(|_| number(limit));
         let [limit_name, remaining_name, reset_name] = names.fields();
         headers.append(HeaderName::from_static(limit_name), limit);
@@ -74,9 +68,31 @@ impl SecondsHeaders {
     }
 }
 
+/// A list with an item for each window: `100;w=60, 1000;w=3600`.
+fn policies(list: String, windows: impl Iterator<Item = QuotaWindow>) -> String {
+    windows.fold(list, |mut list, QuotaWindow { limit, seconds, .. }| {
+        if let Some(seconds) = seconds {
+            let separator = if list.is_empty() { "" } else { ", " };
+            // Writing to a `String` never fails.
+            let _ = write!(list, "{separator}{limit};w={}", seconds.max(1));
+        }
+        list
+    })
+}
+
 impl QuotaWindow {
-    /// Puts the two fields of this window on a response, as Kong has them. A length that Kong has no
-    /// word for has none.
+    /// Puts `RateLimit-Policy` with these windows on a response, if there are any.
+    pub fn stamp_policies(headers: &mut HeaderMap, windows: impl Iterator<Item = QuotaWindow>) {
+        let list = policies(String::new(), windows);
+        if !list.is_empty()
+            && let Ok(list) = HeaderValue::from_maybe_shared(list)
+        {
+            headers.append(HeaderName::from_static("ratelimit-policy"), list);
+        }
+    }
+
+    /// Puts the two fields of this window on a response, as Kong has them. A length that Kong has
+    /// no word for has none.
     pub fn stamp(self, headers: &mut HeaderMap) {
         let QuotaWindow { limit, remaining, seconds } = self;
         let is_it = |(from, to, ..): &&(u64, u64, &str, &str)| {

@@ -184,8 +184,8 @@ pub struct Curve {
     pub shares_counters: bool,
     /// What the limit allows now.
     pub present: u32,
-    /// What is suggested: the 99.9th percentile of the callers' peaks, and no more than the most of a
-    /// caller who is no outlier; rounded up to a number that people write.
+    /// What is suggested: the 99.9th percentile of the callers' peaks, and no more than the most of
+    /// a caller who is no outlier; rounded up to a number that people write.
     pub suggested: u32,
     /// What would be suggested if outliers counted: callers who used far more than all others.
     pub suggested_with_outliers: u32,

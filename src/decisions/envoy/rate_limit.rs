@@ -10,7 +10,7 @@ use tollgate_clock::Timestamp;
 use tollgate_gate::{
     Arrival, CallHead, Gate, Program,
     charge_plan::ChargePlan,
-    rate_limit_fields,
+    rate_limit_fields, stamp_family,
     tally::{DecidedCharge, Tally},
 };
 use tollgate_limit::{Charge, DecidedBy, Later, Outcome, Stance, Standing, Verdict};
@@ -163,9 +163,20 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> Rat
             let mut answer = response_of(tally, &parts, &standings, is_overdrawn, now);
             let mut fields = HeaderMap::new();
             let profile = policy.responses.headers;
-            let is_named = profile.families().contains(&HeaderFamily::Ietf)
-                || (profile != HeaderProfile::None && has_nameless_window(tally));
-            if is_named && let Some(own) = rate_limit_fields(tally, shared) {
+            for family in profile.families() {
+                match family {
+                    // The filter writes these itself, if it is told to.
+                    HeaderFamily::Github | HeaderFamily::Envoy | HeaderFamily::Apisix => {}
+                    HeaderFamily::Ietf | HeaderFamily::Draft03 | HeaderFamily::Kong => {
+                        stamp_family(&mut fields, *family, tally, shared);
+                    }
+                }
+            }
+            let is_told = !fields.is_empty() || profile == HeaderProfile::None;
+            if !is_told
+                && has_nameless_window(tally)
+                && let Some(own) = rate_limit_fields(tally, shared)
+            {
                 own.stamp(&mut fields);
             }
             if let Some(seconds) = tally.retry_after(now, std::time::Duration::ZERO) {

@@ -145,6 +145,20 @@ fn storm_of_one_request_is_counted_exactly() {
 }
 
 #[test]
+fn storm_makes_no_more_than_a_thousand_entries_a_second() {
+    let denials = Denials::default();
+    let worker = denials.notes();
+    for second in 0..3 {
+        let now = START + Duration::from_secs(second);
+        (0..5_000).for_each(|_| note(&denials, &worker, 1, "/", now));
+    }
+    let found = denials.after(0, &DenialFilter::default(), usize::MAX);
+    let counted: u64 = found.entries.iter().map(|entry| entry.count).sum();
+    assert_eq!(counted + found.left_out, 15_000);
+    assert!((3_000..=3_010).contains(&counted), "{counted}");
+}
+
+#[test]
 fn queue_and_ring_are_bounded_and_what_is_left_out_is_counted() {
     let denials = Denials::default();
     let worker = denials.notes();

@@ -325,6 +325,7 @@ impl Compiler<'_> {
         let routes = Names { kind: "route", names: routes };
         let status = raw.status.as_ref().map(|status| self.case_status(status, 100));
         let limit = raw.limit.as_ref().map(|name| self.known(name, &names.limits));
+        let would_deny = raw.would_deny.as_ref().map(|limits| self.would_deny(limits, names));
         let route = raw.route.as_ref().map(|name| self.known(name, &routes));
         let identity: &RawIdentity = &policy.identity;
         let caller = raw.caller.as_ref().map(|name| self.caller_name(name, identity, names));
@@ -332,11 +333,34 @@ impl Compiler<'_> {
         Some(Expect {
             status: optional(status)?,
             limit: optional(limit)?,
+            would_deny: optional(would_deny)?,
             route: optional(route)?,
             caller: optional(caller)?,
             admitted: raw.admitted.as_ref().map(|admitted| admitted.value),
             headers: headers?,
         })
+    }
+
+    /// The names of limits: one, or a list of them; perhaps of their candidates.
+    fn would_deny(&mut self, raw: &Node, names: &WrittenNames<'_>) -> Option<Vec<Box<str>>> {
+        let nodes = match &raw.value {
+            Value::Sequence(nodes) => nodes.as_slice(),
+            _ => std::slice::from_ref(raw),
+        };
+        let mut limits: Vec<Box<str>> = Vec::new();
+        for node in nodes {
+            let Value::String(text) = &node.value else {
+                let message = format!("expected the name of a limit, found {}", node.value.kind());
+                self.refuse(node.span, message, "write `core`, or `[core, search]`");
+                return None;
+            };
+            let name = text.strip_suffix(";candidate").unwrap_or(text);
+            let name = Spanned { value: name.to_owned(), span: node.span };
+            self.resolve(&name, &names.limits)?;
+            limits.push(text.as_str().into());
+        }
+        limits.sort_unstable();
+        Some(limits)
     }
 
     fn known(&mut self, name: &Spanned<String>, names: &Names<'_>) -> Option<Box<str>> {

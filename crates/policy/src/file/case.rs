@@ -91,6 +91,10 @@ pub(crate) struct RawExpect {
     /// The name of the limit that denies it.
     #[schemars(length(min = 1))]
     pub(crate) limit: Option<Spanned<String>>,
+    /// The limits in shadow mode, and candidates (`core;candidate`), that would have denied it: a
+    /// name, or a list of all of them; `[]`: none.
+    #[schemars(with = "Option<shape::WouldDeny>", extend("examples" = ["core"]))]
+    pub(crate) would_deny: Option<Node>,
     /// The path pattern of the route that matches it.
     #[schemars(extend("examples" = ["/search/**"]))]
     pub(crate) route: Option<Spanned<String>>,

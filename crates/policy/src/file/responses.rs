@@ -15,8 +15,8 @@ pub(crate) const DENIED_STATUSES: [u16; 2] = [429, 403];
 pub(crate) struct RawResponses {
     /// Which limit headers responses have: `github` (x-ratelimit-*), `ietf` (RateLimit and
     /// RateLimit-Policy), `both`, `none`; or with a reset in seconds `draft-03`
-    /// (RateLimit-Limit, -Remaining, -Reset), `envoy`, `kong`, `apisix` (as these write them).
-    /// Default: github.
+    /// (RateLimit-Limit, -Remaining, -Reset, -Policy), `envoy`, `kong`, `apisix` (as these write
+    /// them). Default: github.
     pub(crate) headers: Option<Spanned<Choice<HeaderProfile>>>,
     /// The status of a denial: 429, or 403 as GitHub has it. Default: 429.
     #[schemars(extend("enum" = DENIED_STATUSES))]

@@ -110,6 +110,14 @@ shapes! {
         "type": ["string", "number", "boolean", "null"],
     }), usize::MAX);
 
+    /// A limit, or a list of limits.
+    WouldDeny = "limits that would deny", |_generator| json_schema!({
+        "anyOf": [
+            { "type": "string", "minLength": 1 },
+            { "type": "array", "items": { "type": "string", "minLength": 1 } },
+        ],
+    });
+
     /// What a header is to be, or that it is not to be there.
     ExpectedHeader = "expected header", |_generator| json_schema!({
         "type": ["string", "number", "boolean", "null"],

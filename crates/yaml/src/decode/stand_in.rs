@@ -1,7 +1,8 @@
 //! A value of any type, made from nothing, in place of a required field that is missing.
 //!
 //! It keeps serde going, and what stands beside it is checked. The value does not matter, as
-//! nothing is said of its place; a type that takes none of these values only hides a second problem.
+//! nothing is said of its place; a type that takes none of these values only hides a second
+//! problem.
 
 use serde::de::value::{MapDeserializer, SeqDeserializer};
 use serde::de::{
