@@ -186,7 +186,7 @@ impl<'p> Tally<'p> {
         self.charges().filter(is_observed)
     }
 
-    /// The limits of [`Tally::would_deny`] by name: `core, search;candidate`. None: there are none.
+    /// The limits that would have denied, by name: `core, search;candidate`. None: there are none.
     pub fn would_deny_names(&self) -> Option<String> {
         let mut names: Vec<String> = Vec::new();
         for own in self.would_deny() {
