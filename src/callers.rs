@@ -128,7 +128,14 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
         let found = find(&shared.identifier, &snapshot.policies, query)?;
         let mut keys: Vec<_> = found.iter().flat_map(OwnCounters::keys).collect();
         if keys.is_empty() {
-            return Err(CallerError::NoLimits(query.caller.clone()));
+            // Those that count by more can be asked for.
+            let shared = found.iter().flat_map(SharedLimit::all).next();
+            return Err(match shared {
+                Some(SharedLimit { limit, per, name }) => {
+                    CallerError::NotAlone { limit, per, name }
+                }
+                None => CallerError::NoLimits(query.caller.clone()),
+            });
         }
         keys.sort_unstable_by_key(|key| key.entry);
         keys.dedup();

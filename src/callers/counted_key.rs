@@ -215,7 +215,7 @@ impl<'n> Beginning<'n> {
                 KeyPart::Claim(_) => text.split_once(&word)?,
                 _ => ("", text.strip_prefix(&word)?),
             };
-            let is_issuer = issuer.is_empty() || issuer.ends_with('/') && !issuer.contains(',');
+            let is_issuer = issuer.is_empty() || begins_with_an_issuer(issuer, policy);
             is_issuer.then(|| Beginning { part: part.clone(), issuer, rest })
         })
     }
@@ -240,7 +240,14 @@ impl<'p> NamedPart<'p> {
                 let (issuer, _) = rules.claims_issuer(&format!("{issuer}{part}:{value}"))?;
                 NamedValue::Claim { issuer, value: claim_of(value) }
             }
-            _ => NamedValue::Text(value.to_owned()),
+            KeyPart::Host => NamedValue::Text(value.to_ascii_lowercase()),
+            KeyPart::Method => NamedValue::Text(value.to_ascii_uppercase()),
+            KeyPart::Path
+            | KeyPart::PathParameter(_)
+            | KeyPart::Header(_)
+            | KeyPart::Cookie(_)
+            | KeyPart::Key
+            | KeyPart::Descriptor(_) => NamedValue::Text(value.to_owned()),
         };
         Ok(NamedPart { part, value })
     }
@@ -258,8 +265,6 @@ impl<'p> NamedPart<'p> {
             }
             (NamedValue::Text(text), KeyPart::Path) => without_final_slash(&fold(text)).to_owned(),
             (NamedValue::Text(text), KeyPart::PathParameter(_)) => fold(text),
-            (NamedValue::Text(text), KeyPart::Host) => text.to_ascii_lowercase(),
-            (NamedValue::Text(text), KeyPart::Method) => text.to_ascii_uppercase(),
             (NamedValue::Text(text), _) => text.clone(),
         };
         text.into_bytes()
@@ -272,7 +277,12 @@ impl<'p> NamedPart<'p> {
             (Wanted::Host(pattern), NamedValue::Text(host)) => pattern.matches(host),
             (Wanted::Path(pattern), NamedValue::Text(path)) => pattern.matches(path),
             (Wanted::Claim { value, .. }, NamedValue::Claim { value: own, .. }) => value == own,
-            (Wanted::Text(text), NamedValue::Text(own)) => **text == **own,
+            (Wanted::Text(text), NamedValue::Text(own)) => match self.part {
+                KeyPart::Cookie(_) => {
+                    unescaped_cookie(text.as_bytes()) == unescaped_cookie(own.as_bytes())
+                }
+                _ => **text == **own,
+            },
             _ => false,
         }
     }
@@ -291,6 +301,14 @@ impl<'p> NamedPart<'p> {
             NamedValue::Text(text) => text.clone(),
         }
     }
+}
+
+/// Whether a text is `main/` or `main/TENANT/`, of an issuer of the policy.
+fn begins_with_an_issuer(text: &str, policy: &Policy) -> bool {
+    let rules = &policy.identity;
+    let mut names = (0..rules.api_keys_position()).filter_map(|at| rules.issuer_name(at));
+    text.ends_with('/')
+        && names.any(|name| text.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')))
 }
 
 /// A claim as a name has it: a number, a truth value or a text in quotes as JSON writes them, or

@@ -117,7 +117,8 @@ pub struct SharedLimit {
 }
 
 impl SharedLimit {
-    fn all(own: &OwnCounters<'_>) -> Vec<SharedLimit> {
+    /// The limits that count by the key's values and by something else.
+    pub(super) fn all(own: &OwnCounters<'_>) -> Vec<SharedLimit> {
         let shared = own.shared.iter().map(|limit| SharedLimit {
             limit: limit.name.to_string(),
             per: per_in_words(limit),

@@ -50,7 +50,7 @@ pub(super) fn find_settings(given: Option<&Path>) -> Result<PathBuf, Failure> {
 }
 
 /// The settings in the first usual place that has them. A file that the variable names need not
-/// exist: whoever reads it says so.
+/// exist: the reader reports that.
 pub(super) fn usual_settings() -> Option<PathBuf> {
     let named = Sources::system().variable(VARIABLE).map(PathBuf::from);
     named.or_else(|| PLACES.iter().map(PathBuf::from).find(|file| file.is_file()))

@@ -33,7 +33,7 @@ fn full(owner: &str) -> Request {
     get(&format!("/repos/{owner}/x/"))
         .host("API.Example.com:8080")
         .token(&token)
-        .field("x-login", "bob, path=1")
+        .field("x-login", "bob, path=1/jwt.org=x")
         .field("cookie", "tenant=%41b")
 }
 
@@ -44,7 +44,7 @@ const NAMES: [(&str, &str); 8] = [
     ("owner", "path.owner:one"),
     ("host", "host:api.example.com"),
     ("cookie", "cookie.tenant:Ab"),
-    ("login", "client.ip=127.0.0.1,header.x-login=bob, path=1"),
+    ("login", "client.ip=127.0.0.1,header.x-login=bob, path=1/jwt.org=x"),
     ("mixed", "path.owner=one,caller=user:42,jwt.org=acme"),
     ("paths", "path=/repos/one/x,method=GET"),
 ];
@@ -115,6 +115,10 @@ fn name_without_all_values_is_told_how_to_ask() {
     let report = proxy.look("jwt.org:acme").unwrap();
     let shared: Vec<_> = report.shared.iter().map(|own| (&*own.limit, &*own.name)).collect();
     assert_eq!(shared, [("mixed", "path.owner=VALUE,caller=VALUE,jwt.org=acme")]);
+    let error = proxy.try_reset("client.ip:127.0.0.1").unwrap_err().to_string();
+    let expected = "limit `login` counts by client.ip and header.x-login: name all values, as in \
+                    client.ip=127.0.0.1,header.x-login=VALUE";
+    assert_eq!(error, expected);
     for (name, expected) in [
         ("jwt.orgs:1", "`jwt.orgs` is no entry of `callers`, and no limit counts by it"),
         ("client.ip=nowhere,header.x-login=bob", "callers of kind `client.ip` are addresses"),

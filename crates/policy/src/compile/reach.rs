@@ -75,7 +75,8 @@ impl<'r> Reach<'r> {
     }
 }
 
-/// Whether each credential that is accepted names a caller: whoever has one is not an address.
+/// Whether each credential that is accepted names a caller, so that no caller with one is an
+/// address.
 fn names_all_tokens(rules: &IdentityRules) -> bool {
     let names =
         |is_kind: fn(&CallerKey) -> bool| rules.callers.iter().any(|caller| is_kind(&caller.key));

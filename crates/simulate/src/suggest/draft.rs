@@ -122,8 +122,7 @@ impl Draft {
     ) -> std::fmt::Result {
         let key = yaml_name(name);
         let Some(Measured { report, names }) = measured else {
-            let rates = format!("[{PLENTY}/minute, {PLENTY}/hour]");
-            return writeln!(text, "  {key}: {{ per: caller, rate: {rates}, mode: shadow }}");
+            return write_measuring(text, &key, "per: caller");
         };
         let tiers = &self.callers.tiers;
         writeln!(text, "  # {about}.")?;
@@ -180,10 +179,9 @@ fn write_login(
     measured: Option<&Measured>,
 ) -> std::fmt::Result {
     let key = yaml_name(name);
-    let counted = "per: client.ip, count_when: { status: [401, 403] }";
     let Some(Measured { report, names }) = measured else {
-        let rates = format!("[{PLENTY}/minute, {PLENTY}/hour]");
-        return writeln!(text, "  {key}: {{ {counted}, rate: {rates}, mode: shadow }}");
+        let failures = "per: client.ip, count_when: { status: [401, 403] }";
+        return write_measuring(text, &key, failures);
     };
     let curves = || report.curves.iter().filter(|curve| curve.limit == name);
     writeln!(text, "  # {about}.")?;
@@ -196,6 +194,12 @@ fn write_login(
     writeln!(text, "    rate: {}", logins::rates(curves()))?;
     writeln!(text, "    count_when: {{ status: [401, 403] }}")?;
     writeln!(text, "    mode: shadow")
+}
+
+/// Writes a limit that only measures what is `counted`.
+fn write_measuring(text: &mut String, key: &str, counted: &str) -> std::fmt::Result {
+    let rates = format!("[{PLENTY}/minute, {PLENTY}/hour]");
+    writeln!(text, "  {key}: {{ {counted}, rate: {rates}, mode: shadow }}")
 }
 
 /// The requests that a limit was asked about, of all tiers.

@@ -19,7 +19,7 @@ impl Compiler<'_> {
             if raw.on_missing.is_some() || routes_of(at, policy).next().is_none() {
                 continue;
             }
-            let message = format!("whoever sends no `{part}` is not counted");
+            let message = format!("requests without `{part}` are not counted");
             let help = "write `on_missing: deny`, or count by `client.ip` instead; if that is \
                         meant, write `on_missing: skip`";
             self.warn(Rule::SkippableKey, raw.per.span, message, help);
