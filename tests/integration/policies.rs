@@ -280,6 +280,20 @@ fn files_that_mistakes_are_made_in_have_none() {
 }
 
 #[test]
+fn a_single_value_stands_for_a_list_of_one() {
+    let text = fs::read_to_string(root().join("tests/mistakes/saas.yaml")).unwrap();
+    let lists: Vec<&str> = text
+        .split('[')
+        .filter_map(|rest| Some(rest.split_once(']')?.0))
+        .filter(|inner| !inner.is_empty() && !inner.contains([',', '{', '[']))
+        .collect();
+    assert!(lists.len() > 8, "{lists:?}");
+    let text = lists.iter().fold(text.clone(), |text, one| text.replace(&format!("[{one}]"), one));
+    let single = Mistake { base: "saas.yaml".into(), text, expected: String::new() };
+    assert_eq!(written(&single.problems()), "");
+}
+
+#[test]
 fn mistakes_of_newcomers_are_shown_where_they_are_with_what_to_write() {
     let mut differences = String::new();
     for file in files(Path::new("tests/mistakes"), "txt") {

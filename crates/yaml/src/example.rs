@@ -74,16 +74,26 @@ impl Document {
         }
     }
 
-    /// What to write where a list is wanted and `node` is a single value.
+    /// What to write where a list is wanted and `node` is something else.
     pub(super) fn help_for_list(&self, node: &Node) -> String {
-        let field = self.field(node.span);
-        if let Some(field) = &field
-            && field.shapes.iter().any(|shape| field.holds_sections(shape))
+        if self.is_list_of_sections(node)
+            && let Some(field) = self.field(node.span)
             && let Some(example) = field.example_of_all()
         {
             return field.written(&example);
         }
-        self.quote(node).map_or(String::new(), |text| format!("write [{text}]"))
+        let items = match &node.value {
+            Value::String(text) => text.split([',', ' ']).filter(|item| !item.is_empty()),
+            _ => return String::new(),
+        };
+        let list = flow(&Json::Array(items.map(Json::from).collect()));
+        if list.len() <= LONGEST_QUOTE { format!("write {list}") } else { String::new() }
+    }
+
+    /// Whether a list is wanted at `node` whose items cannot be written as single values.
+    pub(super) fn is_list_of_sections(&self, node: &Node) -> bool {
+        self.field(node.span)
+            .is_some_and(|field| field.shapes.iter().any(|shape| field.holds_sections(shape)))
     }
 
     /// What to write where a section is wanted and `node` is something else.

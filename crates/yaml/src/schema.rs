@@ -27,6 +27,8 @@ pub fn schema_of<T: JsonSchema>(title: &str) -> Schema {
             .map(|(name, part)| (name.replace(' ', "_"), part))
             .collect();
     }
+    let parts = schema.get("$defs").cloned().unwrap_or_default();
+    allow_single_items(&mut schema, &parts);
     schema
 }
 
@@ -149,6 +151,34 @@ fn allow_variables(schema: &mut Schema) {
     }
     if let Some(words) = schema.remove("enum") {
         schema.insert("anyOf".to_owned(), json!([{ "enum": words }, { "pattern": VARIABLE }]));
+    }
+}
+
+/// A list of single values may be one of them alone.
+fn allow_single_items(schema: &mut Schema, parts: &Json) {
+    transform_subschemas(&mut |inner: &mut Schema| allow_single_items(inner, parts), schema);
+    let is_list = schema.get("type").is_some_and(|kind| kind == "array");
+    let Some(fields) = schema.as_object_mut().filter(|_| is_list) else { return };
+    let Some(item) = fields.get("items").filter(|item| is_single(item, parts)).cloned() else {
+        return;
+    };
+    let is_of_list = |name: &str| ["type", "items", "minItems", "maxItems"].contains(&name);
+    let names: Vec<String> = fields.keys().filter(|name| is_of_list(name)).cloned().collect();
+    let list = names.into_iter().filter_map(|name| fields.remove_entry(&name));
+    let list = Json::Object(list.collect());
+    fields.insert("anyOf".to_owned(), json!([item, list]));
+}
+
+/// Whether values are neither sections nor lists.
+fn is_single(schema: &Json, parts: &Json) -> bool {
+    let target = schema["$ref"].as_str().and_then(|at| parts.get(at.rsplit('/').next()?));
+    let schema = target.unwrap_or(schema);
+    let is_one = |kind: &Json| kind != "object" && kind != "array";
+    match (&schema["type"], schema["anyOf"].as_array().or(schema["oneOf"].as_array())) {
+        (Json::String(_), _) => is_one(&schema["type"]),
+        (Json::Array(kinds), _) => kinds.iter().all(is_one),
+        (_, Some(choices)) => choices.iter().any(|choice| is_single(choice, parts)),
+        _ => false,
     }
 }
 

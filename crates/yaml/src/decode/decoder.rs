@@ -118,12 +118,17 @@ impl<'a, 'de> Decoder<'a, 'de> {
         }
     }
 
+    /// The items of the list; a single value stands for a list of one.
     pub(super) fn items(self) -> Result<&'de [Node], Failure> {
-        match &self.node.value {
+        let Self { session, node, .. } = self;
+        match &node.value {
             Value::Sequence(items) => Ok(items),
             Value::Null => Err(self.expected("a list", "write [] for an empty list")),
             Value::Mapping(_) => Err(self.expected("a list", "start each item with `- `")),
-            _ => Err(self.expected("a list", self.session.document.help_for_list(self.node))),
+            value if is_single(value) && !session.document.is_list_of_sections(node) => {
+                Ok(std::slice::from_ref(node))
+            }
+            _ => Err(self.expected("a list", session.document.help_for_list(node))),
         }
     }
 
@@ -155,5 +160,13 @@ impl<'a, 'de> Decoder<'a, 'de> {
             }
         }
         if self.session.note_missing(self.node, field) { Failure::Again } else { Failure::Hollow }
+    }
+}
+
+/// Whether it is surely one value, and no list that lacks its brackets (`GET, POST`).
+fn is_single(value: &Value) -> bool {
+    match value {
+        Value::String(text) => !text.is_empty() && !text.contains([',', ' ', '\t', '\n']),
+        _ => true,
     }
 }

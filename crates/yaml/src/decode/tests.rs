@@ -306,7 +306,7 @@ upstreams:
   three:
     port: "80"
     servers:
-      http://x
+      http://x, http://y
 "#;
     let expected = r#"
 f.yaml:3:3: missing field `name` in an upstream
@@ -343,10 +343,24 @@ f.yaml:6:11: expected a whole number from 0 to 65535, found text
   |           ^^^^ write 80 without quotes
 f.yaml:8:7: expected a list, found text
   |
-8 |       http://x
-  |       ^^^^^^^^ write [http://x]
+8 |       http://x, http://y
+  |       ^^^^^^^^^^^^^^^^^^ write [http://x, http://y]
 "#;
     decodes_in_part(text, expected);
+}
+
+#[test]
+fn a_single_value_is_a_list_of_one() {
+    let one = "version: 1\nhosts: a\nupstreams: { one: { servers: b, port: 1, name: c } }\n";
+    let lists = one.replace("hosts: a", "hosts: [a]").replace("servers: b", "servers: [b]");
+    for text in [one, &lists] {
+        let (policy, problems) = decode(text);
+        assert_eq!(shown(&problems), "", "{text}");
+        let Policy { hosts, upstreams, .. } = policy.unwrap();
+        let hosts: Vec<&str> = hosts.iter().map(|host| host.as_str()).collect();
+        let servers: Vec<_> = upstreams.into_values().flat_map(|one| one.servers).collect();
+        assert_eq!((hosts, servers), (vec!["a"], vec!["b".to_owned()]), "{text}");
+    }
 }
 
 #[test]
