@@ -4,7 +4,6 @@
 //! A name that has not all values that a limit counts by finds none of its counters: which ones
 //! there are is not known.
 
-mod counted_key;
 mod denied;
 mod found;
 mod report;

@@ -1,11 +1,12 @@
 //! Which counters a key has: the policies that know it, and their limits.
 
 use tollgate_clock::Timestamp;
+use tollgate_gate::CountedKey;
 use tollgate_identity::{Identifier, NameError};
 use tollgate_limit::{Charge, Key, Later, Origin, Stance};
-use tollgate_policy::{Allowance, CallerList, Limit, Override, Policies, Policy};
+use tollgate_policy::{Allowance, Limit, Override, Policies, Policy, are_alike};
 
-use super::{CallerError, CallerQuery, counted_key::CountedKey};
+use super::{CallerError, CallerQuery};
 
 /// The counters of a key under one policy.
 pub(super) struct OwnCounters<'p> {
@@ -116,12 +117,6 @@ fn only<'p>(
     })
 }
 
-/// Whether the rates of two tiers are equal.
-fn is_alike(one: &[Allowance], other: &[Allowance]) -> bool {
-    let as_counted = |allowance: &Allowance| (allowance.id, allowance.quota.clone());
-    one.iter().map(as_counted).eq(other.iter().map(as_counted))
-}
-
 /// What a limit counts by, as policies write it.
 pub(super) fn per_in_words(limit: &Limit) -> String {
     let parts: Vec<String> = limit.per.parts.iter().map(ToString::to_string).collect();
@@ -149,15 +144,10 @@ impl<'p> OwnCounters<'p> {
 
     /// Whether the caller is charged nothing, or refused; as policies call that.
     pub(super) fn listed_as(&self) -> Option<&'static str> {
-        let has = |listed: &CallerList| {
-            let caller = self.key.caller();
-            caller.is_some_and(|caller| listed.callers.iter().any(|name| name.is_of(caller)))
-                || self.key.address().is_some_and(|address| listed.contains_address(address))
-        };
-        if has(&self.policy.deny) {
+        if self.key.is_on(&self.policy.deny) {
             Some("deny")
         } else {
-            has(&self.policy.exempt).then_some("exempt")
+            self.key.is_on(&self.policy.exempt).then_some("exempt")
         }
     }
 
@@ -198,7 +188,7 @@ impl<'p> OwnCounters<'p> {
             for (rates, is_candidate) in [(&limit.rates, false), (&limit.candidate, true)] {
                 let of_tier = |tier: usize| rates.get(tier).map_or([].as_slice(), Vec::as_slice);
                 let tiers = 0..self.policy.identity.tiers.len();
-                let is_for_all = tiers.clone().all(|tier| is_alike(of_tier(tier), of_tier(0)));
+                let is_for_all = tiers.clone().all(|tier| are_alike(of_tier(tier), of_tier(0)));
                 let tiers = match self.tier() {
                     Some(tier) => tier..tier + 1,
                     None if is_for_all => 0..1,

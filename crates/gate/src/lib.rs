@@ -22,6 +22,7 @@ mod built_in_limits;
 pub mod charge_context;
 pub mod charge_plan;
 mod cors;
+mod counted_key;
 mod counting;
 mod denials;
 mod distrust;
@@ -110,10 +111,9 @@ use self::{
     unknown_tiers::note_unknown_tier,
 };
 
-pub use self::charge_context::keys::{
-    KeyTuple, hash_descriptor, hash_named_key, scalar, without_final_slash,
-};
+pub use self::charge_context::keys::{hash_descriptor, hash_named_key};
 pub use self::{
+    counted_key::CountedKey,
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS, KEPT_OF_A_CALLER},
     forward_auth::Undecided,
     head_changes::HeadChanges,

@@ -7,6 +7,12 @@ use tollgate_limit::{LimitId, Quota};
 /// longest window is last, and is the one in the headers of responses.
 pub type Allowances = Vec<Allowance>;
 
+/// Whether two tiers have the same windows and rates.
+pub fn are_alike(one: &[Allowance], other: &[Allowance]) -> bool {
+    let as_counted = |allowance: &Allowance| (allowance.id, allowance.quota.clone());
+    one.iter().map(as_counted).eq(other.iter().map(as_counted))
+}
+
 /// How much, in one window.
 #[derive(Clone, Debug)]
 pub struct Allowance {

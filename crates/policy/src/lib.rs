@@ -42,7 +42,7 @@ use tollgate_wire::{method_override::MethodOverride, target::EncodedSlash};
 use tollgate_yaml::warning::Warning;
 
 pub use self::{
-    allowance::{Allowance, Allowances, RefundBound},
+    allowance::{Allowance, Allowances, RefundBound, are_alike},
     callers::{CallerList, CallerName},
     case::{Begin, Case, Expect, Given, MAX_REQUESTS},
     compile::load,

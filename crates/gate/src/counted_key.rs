@@ -4,14 +4,15 @@
 use std::net::IpAddr;
 
 use serde_json::Value;
-use tollgate_gate::{KeyTuple, scalar, without_final_slash};
 use tollgate_identity::{
     CallerByName, Identifier, NameError, Prefixes, ResolvedCaller, unescaped_cookie,
 };
-use tollgate_policy::{KeyPart, KeyValue, Limit, Policy, Wanted};
+use tollgate_policy::{CallerList, KeyPart, KeyValue, Limit, Policy, Wanted};
+
+use super::charge_context::keys::{KeyTuple, scalar, without_final_slash};
 
 /// Values of what limits count by.
-pub(super) struct CountedKey<'p>(Vec<NamedPart<'p>>);
+pub struct CountedKey<'p>(Vec<NamedPart<'p>>);
 
 /// A value of one thing that limits count by.
 struct NamedPart<'p> {
@@ -44,7 +45,7 @@ impl<'p> CountedKey<'p> {
     ///
     /// # Errors
     /// [`NameError`].
-    pub(super) fn find(
+    pub fn find(
         identifier: &Identifier,
         policy: &'p Policy,
         name: &str,
@@ -79,23 +80,18 @@ impl<'p> CountedKey<'p> {
     }
 
     /// Whether a limit counts by these values, and by nothing else.
-    pub(super) fn is_whole(&self, limit: &Limit) -> bool {
+    pub fn is_whole(&self, limit: &Limit) -> bool {
         self.is_of(limit) && limit.per.parts.iter().all(|part| self.values(part).next().is_some())
     }
 
     /// Whether a limit counts by these values, and perhaps by more.
-    pub(super) fn is_of(&self, limit: &Limit) -> bool {
+    pub fn is_of(&self, limit: &Limit) -> bool {
         self.0.iter().all(|own| limit.per.parts.contains(&own.part))
     }
 
     /// Owner and entry of a limit's counters, as requests have them
-    /// (`crates/gate/src/charge_context/keys.rs`).
-    pub(super) fn hash(
-        &self,
-        identifier: &Identifier,
-        policy: &Policy,
-        limit: &Limit,
-    ) -> (u128, u128) {
+    /// (`charge_context/keys.rs`).
+    pub fn hash(&self, identifier: &Identifier, policy: &Policy, limit: &Limit) -> (u128, u128) {
         let caller = self.caller().map(|caller| caller.hash);
         let address = self.address().map(|address| {
             let prefixes = Prefixes { ipv4: limit.per.ipv4_prefix, ipv6: limit.per.ipv6_prefix };
@@ -126,7 +122,7 @@ impl<'p> CountedKey<'p> {
     }
 
     /// The caller, if it is one of the values.
-    pub(super) fn caller(&self) -> Option<&ResolvedCaller<'p>> {
+    pub fn caller(&self) -> Option<&ResolvedCaller<'p>> {
         self.0.iter().find_map(|own| match &own.value {
             NamedValue::Caller(named) => Some(&named.caller),
             _ => None,
@@ -134,7 +130,7 @@ impl<'p> CountedKey<'p> {
     }
 
     /// The address, if it is one of the values.
-    pub(super) fn address(&self) -> Option<IpAddr> {
+    pub fn address(&self) -> Option<IpAddr> {
         self.0.iter().find_map(|own| match own.value {
             NamedValue::Address(address) => Some(address),
             _ => None,
@@ -142,7 +138,7 @@ impl<'p> CountedKey<'p> {
     }
 
     /// Who has signed the claims, if there are any.
-    pub(super) fn claims_issuer(&self) -> Option<&str> {
+    pub fn claims_issuer(&self) -> Option<&str> {
         self.0.iter().find_map(|own| match &own.value {
             NamedValue::Claim { issuer, .. } => Some(issuer.as_str()),
             _ => None,
@@ -151,7 +147,7 @@ impl<'p> CountedKey<'p> {
 
     /// The position of the tier whose rates its counters have. None: it is not known, or callers of
     /// every tier share the counters.
-    pub(super) fn tier(&self, policy: &Policy) -> Option<usize> {
+    pub fn tier(&self, policy: &Policy) -> Option<usize> {
         let mut all = self.0.iter();
         let named = self.0.iter().find_map(|own| match &own.value {
             NamedValue::Caller(named) => Some(named.tier),
@@ -163,13 +159,20 @@ impl<'p> CountedKey<'p> {
         named.unwrap_or_else(|| all.all(is_program).then_some(default))
     }
 
+    /// Whether its caller or its address is on a list.
+    pub fn is_on(&self, list: &CallerList) -> bool {
+        let caller = self.caller();
+        caller.is_some_and(|caller| list.callers.iter().any(|name| name.is_of(caller)))
+            || self.address().is_some_and(|address| list.contains_address(address))
+    }
+
     /// Whether an override is for it, whatever else a request has.
-    pub(super) fn has(&self, wanted: &[KeyValue]) -> bool {
+    pub fn has(&self, wanted: &[KeyValue]) -> bool {
         wanted.iter().all(|own| self.values(&own.part).any(|named| named.is(own)))
     }
 
     /// As policies and commands write it.
-    pub(super) fn name(&self) -> String {
+    pub fn name(&self) -> String {
         match self.0.as_slice() {
             [only] => match &only.value {
                 NamedValue::Caller(_) => only.text(),
@@ -184,7 +187,7 @@ impl<'p> CountedKey<'p> {
 
     /// How to ask for the counters of a limit that counts by more:
     /// `caller=user:42,path.owner=VALUE`.
-    pub(super) fn name_with_more(&self, limit: &Limit) -> String {
+    pub fn name_with_more(&self, limit: &Limit) -> String {
         if let [only] = limit.per.parts.as_slice()
             && *only != KeyPart::Caller
         {
