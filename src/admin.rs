@@ -3,9 +3,8 @@
 //!
 //! It has a thread of its own, so that admin requests and traffic do not slow each other down. What
 //! it answers is a table of endpoints (`endpoint.rs`); before that, a request passes the guard
-//! against pages of other origins (`src/guard.rs`) and the check of its token (`access.rs`).
+//! against pages of other origins (`src/guard.rs`) and the check of its token (`CurrentTokens`).
 
-mod access;
 mod admin_request;
 mod callers;
 mod certificates;
@@ -14,7 +13,6 @@ mod disk;
 mod endpoint;
 mod explain;
 mod exposition;
-mod failures;
 mod fleet;
 mod guests;
 mod live;

@@ -139,12 +139,14 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
         keys.sort_unstable_by_key(|key| key.entry);
         keys.dedup();
         let now = shared.clock.now();
-        let rows = found.iter().flat_map(|own| own.rows(now));
-        let named: Vec<_> = rows.filter(|row| row.limit.is_named()).collect();
-        let named: Vec<Charge<'_>> = named.iter().map(|row| row.charge).collect();
-        keys.extend(named.iter().map(|charge| of_reset(charge.key)));
+        // Programs may have receipts of them.
+        let rows: Vec<_> = found.iter().flat_map(|own| own.rows(now)).collect();
+        let mut charges: Vec<Charge<'_>> = rows.iter().map(|row| row.charge).collect();
+        charges.sort_unstable_by_key(|charge| charge.key.entry);
+        charges.dedup_by_key(|charge| charge.key);
+        keys.extend(charges.iter().map(|charge| of_reset(charge.key)));
         store.reset(&keys).await?;
-        note_reset(&named, store, now).await?;
+        note_reset(&charges, store, now).await?;
         Ok(ResetReport::of(&found))
     })?;
     shared.forget_standings();

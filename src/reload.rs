@@ -271,8 +271,8 @@ impl Reloader {
         if self.origin.settings.store.renew_access(&settings.store) {
             tracing::info!("new connections to redis use other credentials from now on");
         }
-        if settings.renew_admin_tokens(&self.origin.settings) {
-            tracing::info!("the admin listener takes other tokens from now on");
+        for listener in settings.renew_tokens(&self.origin.settings) {
+            tracing::info!(%listener, "other tokens are good from now on");
         }
         for (listener, renewed) in settings.renew_certificates(&self.origin.settings) {
             if renewed.certificates {

@@ -2,17 +2,16 @@
 //! from, which costs least and tells a foreign page nothing; then whether there is such an
 //! endpoint; then the token; and only then is a body read.
 
-use std::{convert::Infallible, net::IpAddr, time::Instant};
+use std::{convert::Infallible, net::IpAddr, sync::Arc, time::Instant};
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response, StatusCode, header, request::Parts};
 use http_body_util::{BodyExt, Either, LengthLimitError, Limited};
 use hyper::body::Incoming;
-use tollgate_settings::{AdminSettings, Permission};
+use tollgate_settings::{AdminSettings, CurrentTokens, Permission, TokenRefusal};
 
 use super::{
     AnswerBody, Context,
-    access::{Access, Refusal},
     admin_request::AdminRequest,
     endpoint::{Endpoint, Verb},
     live::Live,
@@ -26,7 +25,8 @@ pub(super) struct Reception {
     live: Live,
     /// The names by which it may be asked.
     hosts: Vec<String>,
-    access: Access,
+    /// None: clients need none.
+    tokens: Option<Arc<CurrentTokens>>,
 }
 
 /// Where a connection comes from, and where it has come in.
@@ -61,7 +61,7 @@ enum Refused {
     /// The endpoints of the path are asked by these methods.
     Method(String),
     /// The token is not there, or does not allow it.
-    Token(Refusal),
+    Token(TokenRefusal),
     BodyTooLarge,
     BodyUnreadable,
 }
@@ -74,9 +74,9 @@ static RESOURCE_POLICY: HeaderName = HeaderName::from_static("cross-origin-resou
 impl Reception {
     pub(super) fn new(settings: &AdminSettings, context: Context) -> Reception {
         let hosts = settings.hosts.clone();
-        let access = Access::new(settings.tokens.clone());
+        let tokens = settings.tokens.clone();
         let live = Live::new(&context);
-        Reception { context, live, hosts, access }
+        Reception { context, live, hosts, tokens }
     }
 
     /// Observes what the dashboard shows.
@@ -110,10 +110,11 @@ impl Reception {
         if endpoint.verb == Verb::Post {
             check_action(&parts.headers).map_err(Refused::Suspicion)?;
         }
-        let is_closed = ends.offer == Offer::All && self.access.has_tokens();
-        if let Some(needed) = endpoint.needs.filter(|_| is_closed) {
-            let checked = self.access.check(needed, &parts.headers, ends.peer, Instant::now());
-            if checked == Err(Refusal::WrongToken) {
+        let tokens = self.tokens.as_ref().filter(|_| ends.offer == Offer::All);
+        let is_closed = tokens.is_some();
+        if let (Some(needed), Some(tokens)) = (endpoint.needs, tokens) {
+            let checked = tokens.check(needed, &parts.headers, ends.peer, Instant::now());
+            if checked == Err(TokenRefusal::WrongToken) {
                 tracing::warn!(peer = %ends.peer, "a wrong token was sent to the admin listener");
             }
             checked.map_err(Refused::Token)?;
@@ -169,32 +170,16 @@ impl From<Refused> for Answer {
                 let answer = message(StatusCode::METHOD_NOT_ALLOWED, &text);
                 with_field(answer, header::ALLOW, &methods)
             }
-            Refused::Token(refusal) => refusal.into(),
+            Refused::Token(refusal) => {
+                let (status, name, value) = refusal.answer();
+                with_field(message(status, &refusal.to_string()), name, value)
+            }
             Refused::BodyTooLarge => {
                 let text = format!("send at most {MAX_BODY_BYTES} bytes");
                 message(StatusCode::PAYLOAD_TOO_LARGE, &text)
             }
             Refused::BodyUnreadable => message(StatusCode::BAD_REQUEST, "the body cannot be read"),
         }
-    }
-}
-
-/// With the fields of RFC 6750, section 3.
-impl From<Refusal> for Answer {
-    fn from(refusal: Refusal) -> Answer {
-        let (status, name, value) = match refusal {
-            Refusal::NoToken => (StatusCode::UNAUTHORIZED, header::WWW_AUTHENTICATE, "Bearer"),
-            Refusal::WrongToken => {
-                let value = "Bearer error=\"invalid_token\"";
-                (StatusCode::UNAUTHORIZED, header::WWW_AUTHENTICATE, value)
-            }
-            Refusal::OnlyReads => {
-                let value = "Bearer error=\"insufficient_scope\"";
-                (StatusCode::FORBIDDEN, header::WWW_AUTHENTICATE, value)
-            }
-            Refusal::TooManyTries => (StatusCode::TOO_MANY_REQUESTS, header::RETRY_AFTER, "1"),
-        };
-        with_field(message(status, &refusal.to_string()).map(Either::Left), name, value)
     }
 }
 

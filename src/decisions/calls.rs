@@ -51,8 +51,8 @@ async fn carry_out(call: Call<'_>, head: &CallHead<'_, '_>) -> Result<CallAnswer
             let plan = NamedPlan::of(policies, asker, charges, time.at(), now)?;
             charge(head, plan, time).await
         }
-        Call::Standing(limit, key, at) => {
-            let query = [NamedCharge { limit, key, cost: Some(0) }];
+        Call::Standing(of, at) => {
+            let query = [NamedCharge { cost: Some(0), ..of }];
             let plan = NamedPlan::of(policies, asker, &query, at, now)?;
             peek(head, plan, at).await
         }
@@ -64,10 +64,11 @@ async fn carry_out(call: Call<'_>, head: &CallHead<'_, '_>) -> Result<CallAnswer
             let request = RedeemRequest { receipt, part: Part::Slots, limit: None, cost: 0 };
             correct(head, request).await?
         }
-        Call::Reset(limit, key, why) => {
-            let counters = [NamedCharge { limit, key, cost: Some(0) }];
+        Call::Reset(of, why) => {
+            let counters = [NamedCharge { cost: Some(0), ..of }];
             let plan = NamedPlan::of(policies, asker, &counters, None, now)?;
-            let answer = reset::reset(head, &plan, limit, why).await;
+            plan.check_reset(of.limit)?;
+            let answer = reset::reset(head, &plan, of.limit, why).await;
             end_uncharged(head, Some(plan.policy), answer)
         }
     })

@@ -19,6 +19,7 @@ pub(super) enum NamedCommand {
         limit: String,
         key: Vec<u8>,
         cost: Option<u32>,
+        tier: Option<String>,
         time: ChargeTime,
     },
     GiveBack {
@@ -27,6 +28,7 @@ pub(super) enum NamedCommand {
     Standing {
         limit: String,
         key: Vec<u8>,
+        tier: Option<String>,
         at: Option<Timestamp>,
     },
     Reset {
@@ -43,7 +45,9 @@ pub(super) enum NamedCommand {
 pub(super) enum Mistake {
     #[error("wrong number of arguments for '{0}' command")]
     Arguments(&'static str),
-    #[error("syntax error: write COST and a number, WAIT and milliseconds, or AT and an instant")]
+    #[error(
+        "syntax error: write COST and a number, TIER and a name, WAIT and milliseconds, or AT and an instant"
+    )]
     Option,
     #[error("COST is not an integer or out of range: 0 to 2147483647")]
     Cost,
@@ -88,18 +92,21 @@ impl NamedCommand {
     pub(super) async fn run(&self, gate: &Gate, address: IpAddr) -> Outcome {
         let program = Program { address, protocol: "redis", user_agent: None };
         let answer = match self {
-            NamedCommand::Charge { limit, key, cost, time } => {
-                let charges = [NamedCharge { limit, key, cost: *cost }];
+            NamedCommand::Charge { limit, key, cost, tier, time } => {
+                let tier = tier.as_deref();
+                let charges = [NamedCharge { limit, key, cost: *cost, tier }];
                 answered(gate, Call::Charge(&charges, *time), program).await
             }
             NamedCommand::GiveBack { receipt } => {
                 return give_back(gate, receipt, program).await;
             }
-            NamedCommand::Standing { limit, key, at } => {
-                answered(gate, Call::Standing(limit, key, *at), program).await
+            NamedCommand::Standing { limit, key, tier, at } => {
+                let of = NamedCharge { limit, key, cost: None, tier: tier.as_deref() };
+                answered(gate, Call::Standing(of, *at), program).await
             }
             NamedCommand::Reset { limit, key, why } => {
-                answered(gate, Call::Reset(limit, key, why), program).await
+                let of = NamedCharge { limit, key, cost: None, tier: None };
+                answered(gate, Call::Reset(of, why), program).await
             }
             NamedCommand::Mistaken(mistake) => return Err(format!("ERR {mistake}")),
         };
@@ -188,12 +195,12 @@ fn message_of(error: &CallError) -> String {
     format!("{kind} {error}")
 }
 
-/// `TG.CHARGE limit key [COST n] [WAIT ms | AT instant]`.
+/// `TG.CHARGE limit key [COST n] [TIER name] [WAIT ms | AT instant]`.
 fn read_charge(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
-    if !matches!(arguments.len(), 3..=7) {
+    if !matches!(arguments.len(), 3..=9) {
         return Err(Mistake::Arguments("tg.charge"));
     }
-    let (mut cost, mut wait, mut at) = (None, None, None);
+    let (mut cost, mut tier, mut wait, mut at) = (None, None, None, None);
     let mut rest = arguments.from(3);
     while let Some(option) = rest.next() {
         let value = rest.next().ok_or(Mistake::Option)?;
@@ -201,6 +208,8 @@ fn read_charge(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
         if option.eq_ignore_ascii_case(b"cost") {
             let number = number().and_then(|number| i32::try_from(number).ok());
             cost = Some(number.ok_or(Mistake::Cost)?.unsigned_abs());
+        } else if option.eq_ignore_ascii_case(b"tier") {
+            tier = Some(text(Some(value))?);
         } else if option.eq_ignore_ascii_case(b"wait") {
             let time = number().map(Duration::from_millis).filter(|time| *time <= MAX_WAIT);
             wait = Some(time.ok_or(Mistake::Wait)?);
@@ -215,19 +224,28 @@ fn read_charge(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
         (None, Some(at)) => ChargeTime::At(at),
         (Some(_), Some(_)) => return Err(Mistake::WaitAndAt),
     };
-    Ok(NamedCommand::Charge { limit: text(arguments.at(1))?, key: key(arguments), cost, time })
+    let limit = text(arguments.at(1))?;
+    Ok(NamedCommand::Charge { limit, key: key(arguments), cost, tier, time })
 }
 
-/// `TG.STANDING limit key [AT instant]`.
+/// `TG.STANDING limit key [TIER name] [AT instant]`.
 fn read_standing(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
-    let at = match (arguments.len(), arguments.at(3), arguments.at(4)) {
-        (3, ..) => None,
-        (5, Some(option), Some(value)) if option.eq_ignore_ascii_case(b"at") => {
-            Some(instant(value)?)
+    if !matches!(arguments.len(), 3 | 5 | 7) {
+        return Err(Mistake::Arguments("tg.standing"));
+    }
+    let (mut tier, mut at) = (None, None);
+    let mut rest = arguments.from(3);
+    while let (Some(option), Some(value)) = (rest.next(), rest.next()) {
+        if option.eq_ignore_ascii_case(b"tier") {
+            tier = Some(text(Some(value))?);
+        } else if option.eq_ignore_ascii_case(b"at") {
+            at = Some(instant(value)?);
+        } else {
+            return Err(Mistake::Arguments("tg.standing"));
         }
-        _ => return Err(Mistake::Arguments("tg.standing")),
-    };
-    Ok(NamedCommand::Standing { limit: text(arguments.at(1))?, key: key(arguments), at })
+    }
+    let limit = text(arguments.at(1))?;
+    Ok(NamedCommand::Standing { limit, key: key(arguments), tier, at })
 }
 
 /// `TG.RESET limit key [WHY text]`.

@@ -1,12 +1,15 @@
-//! Charges that programs ask for by name, of limits with `per: key`.
+//! Charges that programs ask for by name: of limits with `per: key`, and of those that requests are
+//! charged to.
 //!
 //! There is no request to judge: no route, no caller. From the plan on, all is as for requests: all
 //! charges or none, shadow mode, overrides, the store and its outages, the log and the metrics.
 
 mod charges;
 mod client_time;
+mod counter;
 mod descriptors;
 mod marks;
+mod named_charge;
 mod plan;
 mod receipt;
 
@@ -21,6 +24,6 @@ pub(super) use self::{
 };
 pub(super) use self::{
     client_time::{ChargeTime, MAX_WAIT, parse_instant},
-    plan::{NamedCharge, NamedError},
+    named_charge::{NamedCharge, NamedError},
     receipt::ReceiptError,
 };

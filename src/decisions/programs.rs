@@ -1,14 +1,18 @@
 //! Calls of programs over HTTP: JSON in, JSON out, errors as problem details (RFC 9457).
 
-use std::{fmt::Display, time::Duration};
+use std::{
+    fmt::Display,
+    time::{Duration, Instant},
+};
 
-use http::{HeaderValue, Method, Response, StatusCode, header, request::Parts};
+use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Value, json};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{Gate, Program, X_REQUEST_ID};
 use tollgate_limit::Standing;
 use tollgate_response::{Body, problem};
+use tollgate_settings::{Permission, TokenRefusal};
 use tollgate_upstream::{ClientBody, downstream::Peer};
 
 use super::{
@@ -43,6 +47,7 @@ struct WrittenCharge {
     limit: String,
     key: String,
     cost: Option<u32>,
+    tier: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -72,6 +77,7 @@ struct ResetCall {
 struct StandingQuery {
     limit: String,
     key: String,
+    tier: Option<String>,
     at: Option<Timestamp>,
 }
 
@@ -79,17 +85,33 @@ struct StandingQuery {
 struct Refusal {
     status: StatusCode,
     detail: String,
+    /// What goes with it.
+    field: Option<(HeaderName, &'static str)>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, detail: String) -> Refusal {
+        Refusal { status, detail, field: None }
+    }
+}
+
+impl From<TokenRefusal> for Refusal {
+    fn from(refusal: TokenRefusal) -> Refusal {
+        let (status, name, value) = refusal.answer();
+        let detail = sentence(&refusal);
+        Refusal { status, detail, field: Some((name, value)) }
+    }
 }
 
 impl From<WholeBodyError> for Refusal {
     fn from(error: WholeBodyError) -> Refusal {
-        Refusal { status: error.status(), detail: format!("The body is no call: {error}.") }
+        Refusal::new(error.status(), format!("The body is no call: {error}."))
     }
 }
 
 impl From<Suspicion> for Refusal {
     fn from(suspicion: Suspicion) -> Refusal {
-        Refusal { status: StatusCode::FORBIDDEN, detail: suspicion.to_string() }
+        Refusal::new(StatusCode::FORBIDDEN, suspicion.to_string())
     }
 }
 
@@ -119,28 +141,35 @@ pub(super) async fn answer_program(
     };
     let answered = match decided {
         Ok(answered) => answered,
-        Err(Refusal { status, detail }) => {
+        Err(Refusal { status, detail, field }) => {
             let mut response = problem(status, &detail);
-            if status == StatusCode::METHOD_NOT_ALLOWED
-                && let Ok(allow) = HeaderValue::from_str(operation.method().as_str())
-            {
-                response.headers_mut().insert(header::ALLOW, allow);
-            }
+            let field = field.map(|(name, value)| (name, HeaderValue::from_static(value)));
+            response.headers_mut().extend(field);
             return response;
         }
     };
     respond(answered)
 }
 
-/// Refuses what a web page may have sent, and other methods than the operation's.
+/// Refuses what a web page may have sent, other methods than the operation's, and who lacks the
+/// token.
 fn admit(operation: Operation, parts: &Parts, peer: &Peer) -> Result<(), Refusal> {
     check_origin(parts, peer)?;
     if parts.method != operation.method() {
         let detail = format!("{} takes {}.", operation.path(), operation.method());
-        return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail });
+        let field = Some((header::ALLOW, operation.method_name()));
+        return Err(Refusal { status: StatusCode::METHOD_NOT_ALLOWED, detail, field });
     }
     if parts.method == Method::POST {
         check_call(&parts.headers)?;
+    }
+    let asked = peer.listener.asked.as_ref();
+    if let Some(token) = asked.and_then(|asked| asked.token.as_ref()) {
+        let checked = token.check(Permission::Write, &parts.headers, peer.address, Instant::now());
+        if checked == Err(TokenRefusal::WrongToken) {
+            tracing::warn!(peer = %peer.address, "a program has sent a wrong token");
+        }
+        checked?;
     }
     Ok(())
 }
@@ -154,9 +183,15 @@ async fn decide(
 ) -> Result<CallAnswer, Refusal> {
     Ok(match operation {
         Operation::Standing => {
-            let StandingQuery { limit, key, at } =
+            let StandingQuery { limit, key, tier, at } =
                 standing_query(parts.uri.query().unwrap_or_default())?;
-            answer(gate, Call::Standing(&limit, key.as_bytes(), at), program).await
+            let of = NamedCharge {
+                limit: &limit,
+                key: key.as_bytes(),
+                cost: None,
+                tier: tier.as_deref(),
+            };
+            answer(gate, Call::Standing(of, at), program).await
         }
         Operation::Charge => {
             let ChargeCall { charges, wait, at } = read(body).await?;
@@ -172,6 +207,7 @@ async fn decide(
                     limit: &own.limit,
                     key: own.key.as_bytes(),
                     cost: own.cost,
+                    tier: own.tier.as_deref(),
                 })
                 .collect();
             answer(gate, Call::Charge(&charges, time), program).await
@@ -193,7 +229,8 @@ async fn decide(
             let ResetCall { limit, key, why } = read(body).await?;
             let why = Reason::parse(why.as_deref().unwrap_or_default());
             let why = why.map_err(|error| bad(format!("`why`: {error}.")))?;
-            answer(gate, Call::Reset(&limit, key.as_bytes(), &why), program).await
+            let of = NamedCharge { limit: &limit, key: key.as_bytes(), cost: None, tier: None };
+            answer(gate, Call::Reset(of, &why), program).await
         }
     })
 }
@@ -263,7 +300,7 @@ fn written_standings(standings: &[WindowStanding]) -> Value {
     written.collect()
 }
 
-fn sentence(error: &CallError) -> String {
+fn sentence(error: &impl Display) -> String {
     let mut text = error.to_string();
     if let Some(first) = text.get_mut(..1) {
         first.make_ascii_uppercase();
@@ -272,7 +309,7 @@ fn sentence(error: &CallError) -> String {
 }
 
 fn bad(detail: impl Into<String>) -> Refusal {
-    Refusal { status: StatusCode::BAD_REQUEST, detail: detail.into() }
+    Refusal::new(StatusCode::BAD_REQUEST, detail.into())
 }
 
 async fn read<T: DeserializeOwned>(body: ClientBody) -> Result<T, Refusal> {
@@ -303,12 +340,13 @@ fn no_instant(at: impl Display) -> Refusal {
 
 /// From a query such as `limit=zendesk&key=acct-7`.
 fn standing_query(query: &str) -> Result<StandingQuery, Refusal> {
-    const FORM: &str = "?limit=…&key=…, and &at=… for an instant";
-    let (mut limit, mut key, mut at) = (None, None, None);
+    const FORM: &str = "?limit=…&key=…, &tier=… and &at=… for an instant";
+    let (mut limit, mut key, mut tier, mut at) = (None, None, None, None);
     for (name, value) in form_urlencoded::parse(query.as_bytes()) {
         let place = match &*name {
             "limit" => &mut limit,
             "key" => &mut key,
+            "tier" => &mut tier,
             "at" => &mut at,
             other => return Err(bad(format!("{other:?} is not known: write {FORM}."))),
         };
@@ -318,5 +356,5 @@ fn standing_query(query: &str) -> Result<StandingQuery, Refusal> {
     }
     let (limit, key) = limit.zip(key).ok_or_else(|| bad(format!("Write {FORM}.")))?;
     let at = at.map(|at| parse_instant(&at).ok_or_else(|| no_instant(format!("{at:?}"))));
-    Ok(StandingQuery { limit, key, at: at.transpose()? })
+    Ok(StandingQuery { limit, key, tier, at: at.transpose()? })
 }

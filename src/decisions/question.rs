@@ -37,10 +37,11 @@ impl Question {
     /// What a request to this path asks of a listener; none: it is a request as any other.
     pub(crate) fn of(path: &str, peer: &Peer) -> Option<Question> {
         let asked = peer.listener.asked.as_ref()?;
-        let may_ask = asked.askers.contains(peer.address);
-        if let Some(program) = Operation::of(path).filter(|_| may_ask) {
+        let may_call = asked.programs.contains(peer.address);
+        if let Some(program) = Operation::of(path).filter(|_| may_call) {
             return Some(Question::Program(program));
         }
+        let may_ask = asked.askers.contains(peer.address);
         let is_nowhere = asked.protocol == AskProtocol::Http
             && may_ask
             && ![Asker::Forward, Asker::Nginx].iter().any(|asker| asker.path() == path);

@@ -287,7 +287,7 @@ fn a_single_value_stands_for_a_list_of_one() {
         .filter_map(|rest| Some(rest.split_once(']')?.0))
         .filter(|inner| !inner.is_empty() && !inner.contains([',', '{', '[']))
         .collect();
-    assert!(lists.len() > 8, "{lists:?}");
+    assert!(lists.len() >= 8, "{lists:?}");
     let text = lists.iter().fold(text.clone(), |text, one| text.replace(&format!("[{one}]"), one));
     let single = Mistake { base: "saas.yaml".into(), text, expected: String::new() };
     assert_eq!(written(&single.problems()), "");

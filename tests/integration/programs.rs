@@ -1,6 +1,8 @@
 //! Calls of programs over HTTP: limits that are charged by name, receipts, and waiting for room.
 
 mod client_time;
+mod of_requests;
+mod tokens;
 
 use std::{io::Write, net::TcpStream, thread};
 
@@ -106,9 +108,13 @@ fn all_limits_of_a_call_are_charged_or_none() {
 fn what_cannot_be_charged_is_told() {
     let proxy = proxy();
     for (body, status, told) in [
-        (json!({ "charges": written(&["nope a"]) }), 404, "No limit `nope` counts `per: key`"),
-        (json!({ "charges": written(&["core a"]) }), 404, "No limit `core` counts `per: key`"),
-        (json!({ "charges": written(&["other/peak a"]) }), 404, "No limit `other/peak`"),
+        (json!({ "charges": written(&["nope a"]) }), 404, "No policy has a limit `nope`"),
+        (json!({ "charges": written(&["core a"]) }), 404, "`a` is not a caller"),
+        (
+            json!({ "charges": written(&["other/peak a"]) }),
+            404,
+            "No policy has a limit `other/peak`",
+        ),
         (json!({ "charges": [] }), 400, "A call has to have 1 to 8 charges."),
         (json!({ "charges": written(&["peak a", "peak a"]) }), 400, "charged twice for one key"),
         (json!({ "charges": [{ "limit": "peak", "key": "" }] }), 400, "1 to 256 bytes"),
@@ -517,7 +523,7 @@ fn calls_are_in_the_log_and_among_the_denials() {
     }
     assert_eq!((&lines[0]["limit"], &lines[0]["used"]), (&json!("peak"), &json!(3)));
     assert_eq!((&lines[1]["denied"], &lines[1]["denied_by"]), (&json!("limit"), &json!("peak")));
-    assert!(lines[2]["error"].as_str().unwrap().contains("no limit `nope`"));
+    assert!(lines[2]["error"].as_str().unwrap().contains("a limit `nope`"));
 }
 
 #[test]

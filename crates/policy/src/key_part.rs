@@ -128,6 +128,11 @@ impl fmt::Display for KeyPart {
 }
 
 impl KeyPart {
+    /// Whether somebody vouches for its values, who is not the client.
+    pub fn is_vouched_for(&self) -> bool {
+        matches!(self.chooser(), Chooser::Identity | Chooser::Issuer)
+    }
+
     /// The field of requests that it is read from; none: it is read from no field.
     pub fn field(&self) -> Option<HeaderName> {
         match self {

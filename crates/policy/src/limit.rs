@@ -6,7 +6,7 @@ use http::{HeaderName, HeaderValue, Method, StatusCode};
 use tollgate_keyword::keywords;
 use tollgate_limit::{Fallback, Scope, WhenFull};
 
-use super::{Allowances, Chooser, KeyPart, Overrides};
+use super::{Allowances, KeyPart, Overrides};
 
 /// A named rule: how much, by tier, and what it is counted per.
 #[derive(Debug)]
@@ -48,9 +48,8 @@ impl Limit {
     /// Whether the limit counts by address and needs no caller: such a limit is charged for failed
     /// authentication.
     pub fn is_by_address(&self) -> bool {
-        let needs_token =
-            |part: &KeyPart| matches!(part.chooser(), Chooser::Identity | Chooser::Issuer);
-        self.per.parts.contains(&KeyPart::ClientIp) && !self.per.parts.iter().any(needs_token)
+        let parts = &self.per.parts;
+        parts.contains(&KeyPart::ClientIp) && !parts.iter().any(KeyPart::is_vouched_for)
     }
 
     /// Whether programs charge it by name, with keys of theirs; requests never do.

@@ -3,7 +3,6 @@
 mod place;
 #[cfg(test)]
 mod tests;
-mod tokens;
 
 use std::{
     borrow::Cow,
@@ -16,12 +15,9 @@ use serde::Deserialize;
 use tollgate_keyword::{Keyword, keywords};
 use tollgate_yaml::{Check, Choice, Node, Spanned, Value};
 
-use super::{Checker, ListenAddress};
+use super::{Checker, ListenAddress, tokens::CurrentTokens};
 
-pub use self::{
-    place::{AdminPlace, admin_place},
-    tokens::{CurrentTokens, MAX_TOKEN_FILE_BYTES, Permission, token_in},
-};
+pub use self::place::{AdminPlace, admin_place};
 
 /// The admin listener for operators, who may use it, and its readiness rule.
 #[derive(Clone, Debug, PartialEq)]
@@ -233,7 +229,9 @@ impl Checker<'_> {
                 }
                 None
             }
-            files => Some(self.admin_tokens(files)),
+            RawAuth { read_token_file, write_token_file } => {
+                Some(self.admin_tokens(read_token_file.as_ref(), write_token_file.as_ref()))
+            }
         }
     }
 }

@@ -1,14 +1,20 @@
 //! Who may ask at a listener for decisions.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, sync::Arc};
 
 use ipnet::IpNet;
 
+use super::CurrentTokens;
+
 /// What makes a listener one for decisions.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct AskedHere {
     /// Who may ask.
     pub askers: Askers,
+    /// From where programs may call.
+    pub programs: Askers,
+    /// The token that programs need. None: they need none.
+    pub token: Option<Arc<CurrentTokens>>,
     /// What they ask in.
     pub protocol: AskProtocol,
     /// The names and addresses by which they may ask, beside those that are always good, in lower

@@ -1,7 +1,10 @@
 //! What of the settings differs from those that the process was started with.
 
+use std::collections::HashMap;
+
 use super::{
-    ListenAddress, ListenerSettings, MoveMode, Moving, Renewed, Settings, StoreKind, StoreSettings,
+    CurrentTokens, ListenAddress, ListenerSettings, MoveMode, Moving, Renewed, Settings, StoreKind,
+    StoreSettings,
 };
 
 impl Settings {
@@ -83,14 +86,27 @@ impl Settings {
 }
 
 impl Settings {
-    /// Gives the admin listener of `running` these tokens from now on, if both have some. Returns
-    /// whether they changed.
-    pub fn renew_admin_tokens(&self, running: &Settings) -> bool {
-        let tokens = |settings: &Settings| settings.admin.as_ref()?.tokens.clone();
-        match (tokens(self), tokens(running)) {
-            (Some(newer), Some(running)) => running.replace_by(&newer),
-            _ => false,
-        }
+    /// Gives the admin listener of `running`, and its listeners for programs whose address is
+    /// unchanged, these tokens from now on, where both have some. Returns the listeners at which
+    /// that changed them.
+    pub fn renew_tokens<'r>(&self, running: &'r Settings) -> Vec<&'r ListenAddress> {
+        let newer: HashMap<&ListenAddress, &CurrentTokens> = self.tokens().collect();
+        let renewed = running.tokens().filter(|(address, tokens)| {
+            newer.get(address).is_some_and(|newer| tokens.replace_by(newer))
+        });
+        renewed.map(|(address, _)| address).collect()
+    }
+
+    /// The listeners that need tokens, with these.
+    fn tokens(&self) -> impl Iterator<Item = (&ListenAddress, &CurrentTokens)> {
+        let admin =
+            self.admin.iter().filter_map(|own| Some((&own.address, own.tokens.as_deref()?)));
+        let programs = self
+            .decisions
+            .http
+            .iter()
+            .filter_map(|own| Some((&own.address, own.asked.as_ref()?.token.as_deref()?)));
+        admin.chain(programs)
     }
 }
 

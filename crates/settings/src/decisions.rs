@@ -75,6 +75,14 @@ pub(super) struct RawDecisions {
     /// of clients, every client that has one.
     #[schemars(length(min = 1), extend("examples" = [["127.0.0.0/8", "10.0.0.0/8"]]))]
     askers: Option<Spanned<Vec<Spanned<String>>>>,
+    /// A file with the token that programs must send (`authorization: Bearer …`) with calls at
+    /// `/v1/`, of `http` only. With it they may call from any address, unless `askers` is written,
+    /// too. Left out: they need none.
+    #[schemars(length(min = 1), extend("examples" = ["secrets/decisions-token"]))]
+    token_file: Option<Spanned<String>>,
+    /// An environment variable with the token, in place of the file.
+    #[schemars(length(min = 1), extend("examples" = ["DECISIONS_TOKEN"]))]
+    token_env: Option<Spanned<String>>,
     /// Names and addresses by which programs may ask (the `Host` of a request), of `http` and
     /// `grpc`, beside loopback, the listener's own address and names without a dot: a web page
     /// cannot have its own name lead here. With `tls` the certificate sees to that. Left out: no
@@ -102,6 +110,10 @@ const REACHABLE: &str =
     "other machines reach this address, and an asker can claim to be any client";
 
 impl RawDecisions {
+    fn has_token(&self) -> bool {
+        self.token_file.is_some() || self.token_env.is_some()
+    }
+
     /// Whether only those may connect who show a certificate.
     fn requires_certificate(&self) -> bool {
         self.tls.as_ref().is_some_and(|tls| tls.value.requires_certificate())
@@ -166,15 +178,30 @@ impl Checker<'_> {
         for span in texts.chain(numbers.map(|raw| raw.span)) {
             self.refuse(span, "only `protocol: redis` has this", "remove it");
         }
-        let requires_certificate = raw.requires_certificate();
-        if !is_loopback(address) && raw.askers.is_none() && !requires_certificate {
+        if protocol == AskProtocol::Grpc {
+            self.refuse_token(raw);
+        }
+        let is_closed = raw.requires_certificate() || raw.has_token();
+        if !is_loopback(address) && raw.askers.is_none() && !is_closed {
             let help = "add `askers` with the addresses of those who ask, such as [10.0.0.0/8]";
             self.refuse(&raw.address, REACHABLE, help);
         }
         let hosts = raw.hosts.iter().filter_map(|raw| self.host_name(raw)).collect();
-        let asked = AskedHere { askers: self.askers(raw), protocol, hosts };
+        let askers = self.askers(raw);
+        let programs = match raw.has_token() && raw.askers.is_none() {
+            true => Askers::everybody(),
+            false => askers.clone(),
+        };
+        let token = self.program_token(raw.token_env.as_ref(), raw.token_file.as_ref());
+        let asked = AskedHere { askers, programs, token, protocol, hosts };
         let listener = self.decision_listener(raw, address)?;
         Some(ListenerSettings { asked: Some(asked), ..listener })
+    }
+
+    fn refuse_token(&mut self, raw: &RawDecisions) {
+        for token in [&raw.token_file, &raw.token_env].into_iter().flatten() {
+            self.refuse(token, "only `protocol: http` has this", "remove it");
+        }
     }
 
     fn decision_listener(
@@ -201,6 +228,7 @@ impl Checker<'_> {
             let help = "remove it: no browser can send commands of that protocol";
             self.refuse(host, "`protocol: redis` has no hosts", help);
         }
+        self.refuse_token(raw);
         let password = self.secret(raw.password_env.as_ref(), raw.password_file.as_ref());
         let has_password = raw.password_env.is_some() || raw.password_file.is_some();
         if !is_loopback(address) && !has_password && !raw.requires_certificate() {
@@ -290,6 +318,39 @@ mod tests {
             ["3:62 `protocol: redis` has no hosts: remove it: no browser can send commands of \
                  that protocol"]
         );
+    }
+
+    #[test]
+    fn token_opens_an_address_to_programs_alone() {
+        let parse = |fields: &str| {
+            let text = format!(
+                "version: 1\nlisteners: [{{ address: 127.0.0.1:0 }}]\ndecisions: [{{ {fields} }}]\n"
+            );
+            let sources = Sources::system().with_file("config/token", "sixteen-or-more-bytes\n");
+            let sources = sources.with_file("config/short", "short");
+            let settings = Settings::parse(Path::new(FILE), &text, &sources);
+            let asked = |settings: Settings| settings.decisions.http[0].asked.clone().unwrap();
+            settings.map(asked).map_err(|problems| rendered(&problems))
+        };
+        let anybody = parse("address: 0.0.0.0:80, protocol: http, token_file: token").unwrap();
+        let elsewhere = [192, 0, 2, 1].into();
+        assert!(anybody.token.is_some() && anybody.programs.contains(elsewhere));
+        assert!(!anybody.askers.contains(elsewhere));
+        let some = "address: 0.0.0.0:80, protocol: http, token_file: token, askers: 10.0.0.0/8";
+        assert!(!parse(some).unwrap().programs.contains(elsewhere));
+        for (fields, expected) in [
+            (
+                "address: 127.0.0.1:1, protocol: grpc, token_file: token",
+                "3:65 only `protocol: http` has this: remove it",
+            ),
+            (
+                "address: 127.0.0.1:1, protocol: http, token_file: short",
+                "3:65 `short` contains a token of fewer than 16 characters: make one: openssl rand \
+                 -hex 32",
+            ),
+        ] {
+            assert_eq!(parse(fields).unwrap_err(), [expected], "{fields}");
+        }
     }
 
     #[test]

@@ -26,6 +26,7 @@ mod reload;
 mod secret;
 mod store;
 mod timeouts;
+mod tokens;
 mod traces;
 mod unverified;
 mod warnings;
@@ -50,10 +51,7 @@ use tollgate_yaml::{
 };
 
 pub use self::{
-    admin::{
-        AdminPlace, AdminSettings, CurrentTokens, MAX_TOKEN_FILE_BYTES, Permission, ReadyRule,
-        ReadyRules, admin_place, token_in,
-    },
+    admin::{AdminPlace, AdminSettings, ReadyRule, ReadyRules, admin_place},
     askers::{AskProtocol, AskedHere, Askers},
     configuration::{Configuration, read_policies, read_policies_of, read_text},
     decisions::{DecisionSettings, Decisions},
@@ -70,6 +68,7 @@ pub use self::{
     secret::Secret,
     store::{MoveMode, Moving, StoreKind, StoreSettings},
     timeouts::Timeouts,
+    tokens::{CurrentTokens, MAX_TOKEN_FILE_BYTES, Permission, TokenRefusal, token_in},
 };
 
 use self::{

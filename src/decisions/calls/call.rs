@@ -20,10 +20,10 @@ pub(in crate::decisions) enum Call<'r> {
     Settle(&'r str, Option<&'r str>, u32),
     /// Give the slots back that a receipt is for.
     Release(&'r str),
-    /// How this limit stands for this key; at the program's instant, if there is one.
-    Standing(&'r str, &'r [u8], Option<Timestamp>),
-    /// Make the counters of this limit and this key as never used, for this reason.
-    Reset(&'r str, &'r [u8], &'r Reason),
+    /// How what this would charge stands; at the program's instant, if there is one.
+    Standing(NamedCharge<'r>, Option<Timestamp>),
+    /// Make the counters that this would charge as never used, for this reason.
+    Reset(NamedCharge<'r>, &'r Reason),
 }
 
 /// What a program gets.
@@ -135,6 +135,10 @@ impl Operation {
             }
         }
     }
+
+    pub(in crate::decisions) fn method_name(self) -> &'static str {
+        if self.method() == Method::GET { "GET" } else { "POST" }
+    }
 }
 
 impl Call<'_> {
@@ -153,7 +157,9 @@ impl CallError {
     /// The status of a response with this error.
     pub(in crate::decisions) fn status(&self) -> StatusCode {
         match self {
-            CallError::Named(NamedError::NoLimit(_)) => StatusCode::NOT_FOUND,
+            CallError::Named(NamedError::NoLimit(_) | NamedError::Name { .. }) => {
+                StatusCode::NOT_FOUND
+            }
             CallError::Receipt(ReceiptError::Used) => StatusCode::CONFLICT,
             CallError::Receipt(ReceiptError::Ended | ReceiptError::Reset | ReceiptError::Gone) => {
                 StatusCode::GONE

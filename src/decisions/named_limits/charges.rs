@@ -13,6 +13,10 @@ use tollgate_policy::{Allowance, Enforcement, KeyPart, KeyValue, Limit};
 pub(super) struct ChargeTerms {
     /// Hash of whose counters.
     pub(super) owner: u128,
+    /// Hash of the counters.
+    pub(super) entry: u128,
+    /// The position of the tier whose rates hold.
+    pub(super) tier: usize,
     /// Units.
     pub(super) cost: u32,
     /// When.
@@ -80,12 +84,13 @@ impl<'a> Asker<'a> {
 pub(super) fn add<'p>(
     plan: &mut ChargePlan<'p>,
     limit: &'p Limit,
-    ChargeTerms { owner, cost, now, origin }: ChargeTerms,
+    terms: ChargeTerms,
     is_for: impl Fn(&KeyValue) -> bool,
 ) {
+    let ChargeTerms { owner, entry, tier, cost, now, origin } = terms;
     let mut overrides = limit.overrides.0.iter();
     let own = overrides.find(|own| own.is_in_force(now) && own.of.iter().all(&is_for));
-    let of_tier = || limit.rates.get(plan.tier).map_or(&[][..], Vec::as_slice);
+    let of_tier = || limit.rates.get(tier).map_or(&[][..], Vec::as_slice);
     let allowances: &'p [Allowance] = own.map_or_else(of_tier, |own| &own.allowances);
     let role = match limit.enforcement {
         Enforcement::Shadow => ChargeRole::Shadow,
@@ -95,7 +100,7 @@ pub(super) fn add<'p>(
     };
     for allowance in allowances {
         let planned = PlannedLimit { limit, allowance, cost: &limit.cost, role };
-        let key = Key::new(owner, owner, allowance.id);
+        let key = Key::new(owner, entry, allowance.id);
         // A slot is held or not.
         let units = if allowance.quota.holds_leases() { cost.min(1) } else { cost };
         plan.add(planned, planned.charge(key, units, origin));

@@ -160,7 +160,8 @@ impl<'p> DescriptorPlan<'p> {
                         _ => false,
                     };
                     let origin = asker.origin_of_descriptor(limit, pairs(descriptor));
-                    let terms = ChargeTerms { owner, cost, now, origin };
+                    let tier = self.plan.tier;
+                    let terms = ChargeTerms { owner, entry: owner, tier, cost, now, origin };
                     add(&mut self.plan, limit, terms, is_for);
                     let charges = first..self.plan.charges.len();
                     if has_happened {

@@ -2,62 +2,15 @@
 
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
-use tollgate_gate::{charge_plan::ChargePlan, hash_named_key};
-use tollgate_policy::{KeyValue, Limit, Policies, Policy, Wanted};
+use tollgate_gate::charge_plan::ChargePlan;
+use tollgate_policy::{Limit, Policies, Policy};
 
 use super::{
-    charges::{Asker, ChargeTerms, add},
+    charges::Asker,
     client_time::MAX_AHEAD,
+    counter::NamedCounter,
+    named_charge::{NamedCharge, NamedError},
 };
-
-/// A limit with `per: key` that a program charges.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::decisions) struct NamedCharge<'r> {
-    /// The limit's name; where several policies have such a limit, with the policy's and a slash
-    /// before it.
-    pub(in crate::decisions) limit: &'r str,
-    /// Whose counter.
-    pub(in crate::decisions) key: &'r [u8],
-    /// Units; none: what the policy says, one if it says nothing.
-    pub(in crate::decisions) cost: Option<u32>,
-}
-
-/// Why a program's charges cannot be planned: it has to ask otherwise.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(in crate::decisions) enum NamedError {
-    /// No policy has such a limit.
-    #[error("no limit `{0}` counts `per: key`, as limits that programs charge have to")]
-    NoLimit(String),
-    /// Several policies have one.
-    #[error("several policies have a limit `{0}`: write whose, as {1}")]
-    SeveralLimits(String, String),
-    /// The charges are of several policies.
-    #[error("limit `{0}` is of another policy than the others: charge it by a call of its own")]
-    SeveralPolicies(String),
-    /// A key is empty or too long.
-    #[error("the key for limit `{0}` has to have 1 to 256 bytes")]
-    Key(String),
-    /// One counter is charged twice.
-    #[error("limit `{0}` is charged twice for one key: write one charge with the sum")]
-    Twice(String),
-    /// A cost is out of range.
-    #[error("the cost for limit `{0}` has to be 0 to 2147483647")]
-    Cost(String),
-    /// The program's clock is ahead of this proxy's.
-    #[error("`at` is {at}, more than a minute ahead of the clock of this proxy, which has {now}")]
-    Ahead {
-        /// The instant that it gives.
-        at: Timestamp,
-        /// The clock.
-        now: Timestamp,
-    },
-    /// A slot is charged at the program's time.
-    #[error("limit `{0}` has `concurrent`, whose slots are held now: leave out `at`")]
-    SlotAt(String),
-    /// There are none, or too many.
-    #[error("a call has to have 1 to 8 charges")]
-    Number,
-}
 
 /// Charges of a call.
 const MAX_CHARGES: usize = 8;
@@ -97,6 +50,7 @@ impl<'p> NamedPlan<'p> {
         }
         let (policy, _) = find(policies, first.limit)?;
         let mut plan = ChargePlan::of_tier(policy.identity.tiers.default);
+        let mut who = None;
         let mut seen: SmallVec<[(usize, u128); 8]> = SmallVec::new();
         for charge in charges {
             let name = || charge.limit.to_owned();
@@ -110,22 +64,28 @@ impl<'p> NamedPlan<'p> {
             if charge.cost.is_some_and(|cost| cost > MAX_COST) {
                 return Err(NamedError::Cost(name()));
             }
-            let owner = hash_named_key(asker.hasher(), charge.key);
-            if seen.contains(&(limit.position, owner)) {
+            let counter = NamedCounter::of(charge, limit, policy, asker)?;
+            if at.is_some() && !limit.is_named() {
+                return Err(NamedError::RequestsAt(name()));
+            }
+            if seen.contains(&(limit.position, counter.entry)) {
                 return Err(NamedError::Twice(name()));
             }
-            seen.push((limit.position, owner));
-            let cost = charge.cost.unwrap_or(limit.cost.default);
-            let is_for = |own: &KeyValue| matches!(&own.value, Wanted::Text(key) if key.as_bytes() == charge.key);
-            let origin = asker.origin_of_key(limit);
-            let terms = ChargeTerms { owner, cost, now: at.unwrap_or(now), origin };
-            add(&mut plan, limit, terms, is_for);
+            seen.push((limit.position, counter.entry));
+            counter.charge(&mut plan, charge, limit, at.unwrap_or(now), asker);
+            who.get_or_insert(counter.who);
             if at.is_some() && plan.charges.iter().any(|charge| charge.quota.holds_leases()) {
                 return Err(NamedError::SlotAt(name()));
             }
         }
-        let who = format!("key {}", String::from_utf8_lossy(first.key));
-        Ok(NamedPlan { policy, plan, who })
+        Ok(NamedPlan { policy, plan, who: who.unwrap_or_default() })
+    }
+
+    /// # Errors
+    /// [`NamedError::ResetOfRequests`].
+    pub(in crate::decisions) fn check_reset(&self, limit: &str) -> Result<(), NamedError> {
+        let is_of_requests = self.plan.limits.iter().any(|planned| !planned.limit.is_named());
+        if is_of_requests { Err(NamedError::ResetOfRequests(limit.to_owned())) } else { Ok(()) }
     }
 }
 
@@ -136,10 +96,19 @@ fn find<'p>(policies: &'p Policies, name: &str) -> Result<(&'p Policy, &'p Limit
         None => (None, name),
     };
     let is_asked = |policy: &&Policy| of.is_none_or(|name| name == &*policy.name);
-    let mut found = policies.iter().filter(is_asked).filter_map(|policy| {
-        let is_it = |limit: &&Limit| limit.is_named() && *limit.name == *short;
-        policy.limits.iter().find(is_it).map(|limit| (policy, limit))
-    });
+    let all = |is_named: bool| {
+        policies.iter().filter(is_asked).filter_map(move |policy| {
+            let is_it = |limit: &&Limit| {
+                *limit.name == *short && limit.is_named() == is_named && !limit.is_of_descriptors()
+            };
+            policy.limits.iter().find(is_it).map(|limit| (policy, limit))
+        })
+    };
+    // What only programs charge is meant first.
+    let mut found = all(true).peekable();
+    let mut of_requests = all(false);
+    let found: &mut dyn Iterator<Item = _> =
+        if found.peek().is_some() { &mut found } else { &mut of_requests };
     let first = found.next().ok_or_else(|| NamedError::NoLimit(name.to_owned()))?;
     match found.next() {
         None => Ok(first),

@@ -83,6 +83,9 @@ struct ReceiptEntry {
     /// The owner of the counter, and its entry.
     o: u128,
     k: u128,
+    /// What the entry is of, without the window; none: the owner.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    h: Option<u128>,
     /// The cost.
     c: u32,
     /// The algorithm's receipt.
@@ -172,10 +175,14 @@ pub(in crate::decisions) fn sign(
 
 fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<ReceiptEntry> {
     let receipt = own.outcome.receipt?;
+    let Key { owner, entry } = own.charge.key;
+    // The limit's id is taken out as it was put in.
+    let of_tuple = Key::new(owner, entry, own.planned.allowance.id).entry;
     Some(ReceiptEntry {
         l: own.planned.limit.name.clone(),
-        o: own.charge.key.owner,
-        k: own.charge.key.entry,
+        o: owner,
+        k: entry,
+        h: (of_tuple != owner).then_some(of_tuple),
         c: own.charge.cost,
         a: receipt.at.as_micros(),
         i: receipt.number,
@@ -305,10 +312,12 @@ fn redeemed<'p>(
     policy: &'p Policy,
     asker: Asker<'_>,
 ) -> Option<ReceiptCharge<'p>> {
-    let limit = policy.limits.iter().find(|limit| limit.name == taken.l && limit.is_named())?;
+    let is_it = |limit: &&Limit| limit.name == taken.l && !limit.is_of_descriptors();
+    let limit = policy.limits.iter().find(is_it)?;
+    let of_tuple = taken.h.unwrap_or(taken.o);
     let of_overrides = limit.overrides.0.iter().map(|own| &own.allowances);
     let mut allowances = limit.rates.iter().chain(of_overrides).flatten();
-    let is_it = |allowance: &&Allowance| Key::new(taken.o, taken.o, allowance.id).entry == taken.k;
+    let is_it = |allowance: &&Allowance| Key::new(taken.o, of_tuple, allowance.id).entry == taken.k;
     let allowance = allowances.find(is_it)?;
     let key = Key { owner: taken.o, entry: taken.k };
     let charge = Charge {

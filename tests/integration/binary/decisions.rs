@@ -237,7 +237,7 @@ fn limits_of_the_policy_are_charged_by_name() {
     for (command, told) in [
         (
             "TG.CHARGE core a",
-            "-ERR no limit `core` counts `per: key`, as limits that programs charge have to",
+            "-ERR the key for limit `core`: `a` is not a caller: write an entry of `callers` and a value, such as user:42",
         ),
         ("TG.CHARGE mail", "-ERR wrong number of arguments for 'tg.charge' command"),
         (
@@ -250,7 +250,7 @@ fn limits_of_the_policy_are_charged_by_name() {
         ),
         (
             "TG.CHARGE mail a NOW",
-            "-ERR syntax error: write COST and a number, WAIT and milliseconds, or AT and an instant",
+            "-ERR syntax error: write COST and a number, TIER and a name, WAIT and milliseconds, or AT and an instant",
         ),
         (
             "TG.CHARGE mail a AT yesterday",

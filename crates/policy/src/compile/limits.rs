@@ -49,8 +49,11 @@ impl Compiler<'_> {
         let asked = |part: &KeyPart| matches!(part, KeyPart::Key | KeyPart::Descriptor(_));
         if let Some(part) = per.as_ref().and_then(|per| per.parts.iter().find(|part| asked(part))) {
             self.refuse_what_programs_ignore(raw, part, cost.as_ref());
-        } else if let (Some(verified), Some(_)) = (&raw.verified, &per) {
-            let message = "`verified` goes with `per: key` and `descriptor.<key>`";
+        } else if let (Some(verified), Some(per)) = (&raw.verified, &per)
+            && !per.parts.iter().all(KeyPart::is_vouched_for)
+        {
+            let message = "`verified` goes with keys that programs name: `key`, `descriptor.<key>`, \
+                           `caller` and claims";
             let help = "remove it; who chooses other keys is known";
             self.refuse(verified.span, message, help);
         }

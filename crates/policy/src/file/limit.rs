@@ -34,8 +34,8 @@ with_measure! {
         /// How a request is treated that lacks one of the keys, such as the header: `skip` does not
         /// count it, `deny` refuses it. Default: skip.
         pub(crate) on_missing: Option<Spanned<Choice<OnMissing>>>,
-        /// For `key` and `descriptor.<key>`: whether there are only so many values as programs or
-        /// Envoy vouch for. `false`: clients may have chosen them, so that their counters have the
+        /// For keys that programs or Envoy name (`key`, `descriptor.<key>`, `caller` and claims):
+        /// whether there are only so many values as they vouch for. `false`: clients may have chosen them, so that their counters have the
         /// room of `unverified_keys` (`store` in the settings). Default: false.
         pub(crate) verified: Option<Spanned<bool>>,
     }

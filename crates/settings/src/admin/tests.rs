@@ -6,7 +6,7 @@ use tollgate_yaml::{Problem, Sources};
 
 use super::*;
 use crate::{
-    Settings,
+    Permission, Settings,
     tests::{FILE, rendered},
 };
 
@@ -104,15 +104,15 @@ fn tokens_are_replaced_while_the_process_runs() {
     let running = parse(admin).unwrap();
     let newer = parse_with(admin, READ, "another-token-to-act").unwrap();
     assert_eq!(newer.needing_restart(&running), [""; 0]);
-    assert!(newer.renew_admin_tokens(&running));
-    assert!(!newer.renew_admin_tokens(&running));
+    assert_eq!(newer.renew_tokens(&running).len(), 1);
+    assert_eq!(newer.renew_tokens(&running).len(), 0);
     let tokens = running.admin.as_ref().unwrap().tokens.as_ref().unwrap();
     assert_eq!(tokens.permission(WRITE.as_bytes()), None);
     assert_eq!(tokens.permission(b"another-token-to-act"), Some(Permission::Write));
 
     let off = parse("{ address: 127.0.0.1:1 }").unwrap();
     assert_eq!(off.needing_restart(&running), ["admin"]);
-    assert!(!off.renew_admin_tokens(&running));
+    assert_eq!(off.renew_tokens(&running).len(), 0);
 }
 
 #[test]

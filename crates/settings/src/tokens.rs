@@ -1,4 +1,8 @@
-//! The tokens of the admin listener. They are replaced while the process runs.
+//! The tokens that clients of a listener need: of the admin listener, and of one for programs. They
+//! are replaced while the process runs.
+
+mod access;
+mod failures;
 
 use std::{fmt, sync::Arc};
 
@@ -9,8 +13,10 @@ use aws_lc_rs::{
 };
 use tollgate_yaml::{Check, Spanned};
 
-use super::RawAuth;
-use crate::Checker;
+use super::Checker;
+
+pub use self::access::TokenRefusal;
+use self::failures::Failures;
 
 /// What a token allows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,9 +27,13 @@ pub enum Permission {
     Write,
 }
 
-/// The tokens that are good now, as their hashes.
-pub struct CurrentTokens(ArcSwap<Tokens>);
+/// The tokens that are good now, and the addresses that have sent wrong ones.
+pub struct CurrentTokens {
+    good: ArcSwap<Tokens>,
+    failures: Failures,
+}
 
+/// Their hashes.
 #[derive(Clone, PartialEq, Eq)]
 struct Tokens {
     read: Option<TokenHash>,
@@ -62,9 +72,14 @@ pub fn token_in(content: &[u8]) -> Result<&str, &'static str> {
 }
 
 impl CurrentTokens {
+    fn new(good: Tokens) -> Arc<CurrentTokens> {
+        let good = ArcSwap::from_pointee(good);
+        Arc::new(CurrentTokens { good, failures: Failures::default() })
+    }
+
     /// What the token allows that a client sends. None: it is not one of these.
-    pub fn permission(&self, sent: &[u8]) -> Option<Permission> {
-        let tokens = self.0.load();
+    pub(super) fn permission(&self, sent: &[u8]) -> Option<Permission> {
+        let tokens = self.good.load();
         let sent = TokenHash::of(sent);
         // Both are always compared.
         let is_write = tokens.write.is_some_and(|token| token.is(&sent));
@@ -78,10 +93,10 @@ impl CurrentTokens {
 
     /// Takes over what `newer` has. Returns whether that is something else.
     pub fn replace_by(&self, newer: &CurrentTokens) -> bool {
-        let newer = newer.0.load_full();
-        let is_other = *self.0.load_full() != *newer;
+        let newer = newer.good.load_full();
+        let is_other = *self.good.load_full() != *newer;
         if is_other {
-            self.0.store(newer);
+            self.good.store(newer);
         }
         is_other
     }
@@ -116,27 +131,44 @@ impl TokenHash {
 
 impl Checker<'_> {
     /// The tokens in the files. One that cannot be used is left out, and reported.
-    pub(super) fn admin_tokens(&mut self, files: &RawAuth) -> Arc<CurrentTokens> {
-        let RawAuth { read_token_file, write_token_file } = files;
-        let read = read_token_file.as_ref().map(|file| self.admin_token(file));
-        let write = write_token_file.as_ref().map(|file| self.admin_token(file));
-        if let (Some(Some(read)), Some(Some(write)), Some(place)) = (read, write, read_token_file)
+    pub(super) fn admin_tokens(
+        &mut self,
+        read_file: Option<&Spanned<String>>,
+        write_file: Option<&Spanned<String>>,
+    ) -> Arc<CurrentTokens> {
+        let read = read_file.map(|file| self.admin_token(file));
+        let write = write_file.map(|file| self.admin_token(file));
+        if let (Some(Some(read)), Some(Some(write)), Some(place)) = (read, write, read_file)
             && read == write
         {
             let message = format!("`{}` contains the token that also acts", place.value);
             self.refuse(place, message, "write another token into it, or remove this field");
         }
-        let tokens = Tokens { read: read.flatten(), write: write.flatten() };
-        Arc::new(CurrentTokens(ArcSwap::from_pointee(tokens)))
+        CurrentTokens::new(Tokens { read: read.flatten(), write: write.flatten() })
     }
 
     fn admin_token(&mut self, file: &Spanned<String>) -> Option<TokenHash> {
         let content = self.secret_file(file, MAX_TOKEN_FILE_BYTES)?;
-        match token_in(&content) {
+        self.token(file, &content)
+    }
+
+    /// The token that programs need, in the variable or the file that is named.
+    pub(super) fn program_token(
+        &mut self,
+        variable: Option<&Spanned<String>>,
+        file: Option<&Spanned<String>>,
+    ) -> Option<Arc<CurrentTokens>> {
+        let secret = self.secret(variable, file)?;
+        let token = self.token(variable.or(file)?, secret.reveal().as_bytes())?;
+        Some(CurrentTokens::new(Tokens { read: None, write: Some(token) }))
+    }
+
+    fn token(&mut self, named: &Spanned<String>, content: &[u8]) -> Option<TokenHash> {
+        match token_in(content) {
             Ok(token) => Some(TokenHash::of(token.as_bytes())),
             Err(why) => {
                 let help = "make one: openssl rand -hex 32";
-                self.refuse(file, format!("`{}` {why}", file.value), help);
+                self.refuse(named, format!("`{}` {why}", named.value), help);
                 None
             }
         }
