@@ -80,9 +80,13 @@ fn is_as_expected(actual: &str, expected: &str) -> bool {
 }
 
 /// A file of `tests/mistakes`: what is written in place of what, and all that is said about it.
+#[derive(Default)]
 struct Mistake {
     /// The file that it is made in.
     base: String,
+    old: String,
+    new: String,
+    /// The file with it.
     text: String,
     expected: String,
 }
@@ -94,14 +98,28 @@ impl Mistake {
             let (base, rest) = whole.strip_prefix("In ")?.split_once(", in place of:\n")?;
             let (old, rest) = rest.split_once("\n---- somebody writes:\n")?;
             let (new, expected) = rest.split_once("\n---- and reads:\n")?;
-            Some((base, old, new, expected))
+            Some([base, old, new, expected].map(str::to_owned))
         };
-        let (base, old, new, expected) = parts().unwrap_or_else(|| panic!("{}", file.display()));
-        let sound = fs::read_to_string(root().join("tests/mistakes").join(base)).unwrap();
-        assert!(sound.contains(old), "{}: not in {base}: {old}", file.display());
+        let [base, old, new, expected] = parts().unwrap_or_else(|| panic!("{}", file.display()));
+        let sound = fs::read_to_string(root().join("tests/mistakes").join(&base)).unwrap();
+        assert!(sound.contains(&old), "{}: not in {base}: {old}", file.display());
         // In place of nothing: of all.
-        let text = if old.is_empty() { new.into() } else { sound.replace(old, new) };
-        Mistake { base: base.into(), text, expected: expected.into() }
+        let text = if old.is_empty() { new.clone() } else { sound.replace(&old, &new) };
+        Mistake { base, old, new, text, expected }
+    }
+
+    /// This one and another; none: they are about the same words.
+    fn and(&self, other: &Mistake) -> Option<Mistake> {
+        let is_possible = !other.old.is_empty() && self.text.contains(&other.old);
+        let text = self.text.replace(&other.old, &other.new);
+        let both = is_possible && text.contains(&self.new);
+        both.then(|| Mistake { text, base: self.base.clone(), ..Mistake::default() })
+    }
+
+    /// What it says first, without the place.
+    fn message(&self) -> &str {
+        let line = self.expected.lines().next().unwrap_or_default();
+        line.splitn(4, ':').last().unwrap_or_default().trim_end_matches('…')
     }
 
     fn problems(&self) -> Vec<Problem> {
@@ -274,7 +292,7 @@ fn problems_of_bad_policies_say_what_is_wrong_and_what_to_write() {
 fn files_that_mistakes_are_made_in_have_none() {
     for base in ["saas.yaml", "tollgate.yaml"] {
         let text = fs::read_to_string(root().join("tests/mistakes").join(base)).unwrap();
-        let sound = Mistake { base: base.into(), text, expected: String::new() };
+        let sound = Mistake { base: base.into(), text, ..Mistake::default() };
         assert_eq!(written(&sound.problems()), "", "{base}");
     }
 }
@@ -289,7 +307,7 @@ fn a_single_value_stands_for_a_list_of_one() {
         .collect();
     assert!(lists.len() >= 8, "{lists:?}");
     let text = lists.iter().fold(text.clone(), |text, one| text.replace(&format!("[{one}]"), one));
-    let single = Mistake { base: "saas.yaml".into(), text, expected: String::new() };
+    let single = Mistake { base: "saas.yaml".into(), text, ..Mistake::default() };
     assert_eq!(written(&single.problems()), "");
 }
 
@@ -306,4 +324,24 @@ fn mistakes_of_newcomers_are_shown_where_they_are_with_what_to_write() {
         }
     }
     assert!(differences.is_empty(), "\n{differences}");
+}
+
+#[test]
+fn mistake_in_settings_hides_no_other() {
+    let all = files(Path::new("tests/mistakes"), "txt");
+    let all: Vec<Mistake> = all.iter().map(|file| Mistake::read(file)).collect();
+    let all: Vec<&Mistake> = all.iter().filter(|own| own.base == "tollgate.yaml").collect();
+    let (mut pairs, mut hidden) = (0, String::new());
+    for (position, one) in all.iter().enumerate() {
+        for other in &all[position + 1..] {
+            let Some(both) = one.and(other) else { continue };
+            pairs += 1;
+            let found = written(&both.problems());
+            for missing in [one, other].iter().filter(|own| !found.contains(own.message())) {
+                hidden += &format!("{}\n  in\n{}\n", missing.message(), both.text);
+            }
+        }
+    }
+    assert!(pairs > 100, "{pairs}");
+    assert_eq!(hidden, "", "of {pairs}");
 }

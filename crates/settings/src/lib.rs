@@ -236,7 +236,8 @@ impl Settings {
         let shown = file.display().to_string();
         let document = Document::parse_with(&shown, text, sources)
             .map_err(|problem| vec![problem])?
-            .with_schema(schema());
+            .with_schema(schema())
+            .with_stand_ins();
         let mut problems = Vec::new();
         let raw = document.decode::<RawSettings>(&[], &mut problems);
         let inspection = Inspection::new(&document, file, sources, problems);
