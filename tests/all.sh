@@ -3,6 +3,7 @@
 #
 #   the black-box scripts against the release binary, with testssl.sh and slowhttptest
 #   all drills with Redis; kill -9 200 times; 100,000 requests to an upstream that fails
+#   10,000 requests in each form of log, written by the programs themselves where they are installed
 #   each property with 10,000 cases
 #   what a request costs, beside what was kept (tests/bench/instructions.sh); it warns only
 #   each fuzz target for a minute, where there is cargo-fuzz with a nightly toolchain
@@ -32,6 +33,9 @@ main() {
         || true
     part 'tests/edge/faults.py' counted \
         env REQUESTS=100000 "$python" -Bu tests/edge/faults.py --tollgate "$binary" || true
+    command -v apache2 >/dev/null || part 'apt-get install apache2' apt_install apache2 || true
+    part 'tests/simulate/forms.py' counted \
+        "$python" -Bu tests/simulate/forms.py --tollgate "$binary" || true
     part properties env PROPTEST_CASES=10000 \
         cargo test --profile gate --workspace --no-fail-fast --lib -- --quiet prop_ || true
     part costs tests/bench/instructions.sh || true

@@ -88,8 +88,10 @@ http://127.0.0.1:{port} {{
     reverse_proxy 127.0.0.1:{api}
 }}
 """
+# With several threads, one that finds standard output in use drops its line.
 HAPROXY = """
 global
+    nbthread 1
     log stdout format {format} local0
 defaults
     mode http
