@@ -133,10 +133,12 @@ impl Access {
             Role::Server => (login.or(self.login.as_ref()), server.database),
             Role::Sentinel => (login, 0),
         };
+        // The name of a library would need a right (`client|setinfo`) that older servers, which do
+        // not know the command, take for a mistake.
         let session = RedisConnectionInfo::default()
             .set_db(database.into())
             .set_protocol(ProtocolVersion::RESP3)
-            .set_lib_name(env!("CARGO_PKG_NAME"), env!("CARGO_PKG_VERSION"));
+            .set_skip_set_lib_name();
         let Some(Login { username, password }) = login else { return session };
         let session = session.set_password(password.reveal());
         match username {
