@@ -150,18 +150,47 @@ fn folded(text: &str) -> Cow<'_, str> {
         let (piece, tail) = rest.split_at_checked(escapes.max(1)).unwrap_or((rest, ""));
         rest = tail;
         match percent_decoded(piece).filter(|_| escapes > 0) {
-            None => folded.push_str(&piece.to_ascii_lowercase()),
-            Some(letters) => {
-                for byte in letters.to_lowercase().bytes() {
-                    match byte.is_ascii() {
-                        true => folded.push(char::from(byte)),
-                        false => folded.push_str(&format!("%{byte:02x}")),
-                    }
-                }
-            }
+            None => fold_each(piece, &mut folded),
+            Some(letters) => fold_letters(&letters, &mut folded),
         }
     }
     Cow::Owned(folded)
+}
+
+/// Of escapes some of which stand for no text, those that do.
+fn fold_each(escapes: &str, folded: &mut String) {
+    let mut rest = escapes;
+    while !rest.is_empty() {
+        // Those of one letter are two to four.
+        let letter = [6, 9, 12].into_iter().find_map(|len| {
+            let (letter, rest) = rest.split_at_checked(len)?;
+            Some((percent_decoded(letter)?, rest))
+        });
+        rest = match letter {
+            Some((letter, after)) => {
+                fold_letters(&letter, folded);
+                after
+            }
+            None => {
+                let (escape, after) = rest.split_at_checked(3).unwrap_or((rest, ""));
+                folded.push_str(&escape.to_ascii_lowercase());
+                after
+            }
+        };
+    }
+}
+
+/// Each on its own: the sigma that ends a word is folded as any other.
+fn fold_letters(letters: &str, folded: &mut String) {
+    for letter in letters.chars().flat_map(char::to_lowercase) {
+        let letter = if letter == '\u{3c2}' { '\u{3c3}' } else { letter };
+        for byte in letter.encode_utf8(&mut [0; 4]).bytes() {
+            match byte.is_ascii() {
+                true => folded.push(char::from(byte)),
+                false => folded.push_str(&format!("%{byte:02x}")),
+            }
+        }
+    }
 }
 
 /// The length of the escapes of what is not ASCII that a text begins with.
@@ -240,6 +269,7 @@ fn until_dot(path: &str, find: fn(&str, char) -> Option<usize>) -> Option<String
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
     use tollgate_keyword::Keyword;
 
     use super::*;
@@ -270,6 +300,22 @@ mod tests {
             ("django", "/Login;x.json/y.php/z", "/Login;x.json/y.php/z"),
         ] {
             assert_eq!(reading(framework).counted(path), expected, "{framework} {path}");
+        }
+    }
+
+    /// Sigmas, a sign that is the letter K in lower case, and what is no text.
+    fn piece() -> impl Strategy<Value = String> {
+        let letters = vec!["a", "B", "%20", "%CE%91", "%CE%A3", "%CF%82", "%E2%84%AA", "%FF"];
+        prop::collection::vec(prop::sample::select(letters), 0..5).prop_map(|own| own.concat())
+    }
+
+    proptest! {
+        /// Or a path that begins as a pattern does would not when it is folded.
+        #[test]
+        fn prop_letter_is_folded_whatever_is_beside_it(before in piece(), after in piece()) {
+            let [before_folded, after_folded] = [&before, &after].map(|part| folded(part));
+            let whole = format!("{before}{after}");
+            prop_assert_eq!(folded(&whole), format!("{before_folded}{after_folded}"));
         }
     }
 
