@@ -136,6 +136,15 @@ const PROMISES: &[Promise] = &[
     },
     Promise {
         page: "docs/policy.md",
+        words: "**It stands for any text within that segment, and for none**",
+        at: &[
+            (FRONT, By("promises::bad_paths::part_of_a_segment_is_guarded_at_every_door")),
+            (ASKERS, By("promises::bad_paths::part_of_a_segment_is_guarded_at_every_door")),
+            NO_PATH,
+        ],
+    },
+    Promise {
+        page: "docs/policy.md",
         words: "and routes and counters read paths as it does",
         at: &[
             (

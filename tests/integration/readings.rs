@@ -2,21 +2,23 @@
 
 use crate::support::{Policy, Proxy, Upstream, get, http2};
 
-/// `/admin/**` and `/login` are for tokens only, `/health` and the rest are open, before servers that
-/// read paths so.
+/// `/admin/**`, `/login` and parts of segments are for tokens only, `/health` and the rest are
+/// open, before servers that read paths so.
 fn policy(upstream: &Upstream, paths: &str) -> Policy {
     Policy::before(upstream).upstream(upstream, &format!("paths: {paths}")).routes(&[
         "{ match: { path: /admin/** }, auth: required }",
         "{ match: { path: /login }, auth: required }",
         "{ match: { path: /health }, auth: none }",
         "{ match: { path: /health.json }, auth: required }",
+        "{ match: { path: \"/report-*\" }, auth: required }",
+        "{ match: { path: \"/files/*.php\" }, auth: required }",
         "{ match: { path: /** }, auth: none }",
     ])
 }
 
-/// How paths are read, a spelling of `/admin/users` or `/login` to servers that read them so, and
-/// what they get.
-const SPELLINGS: [(&str, &str, &str); 12] = [
+/// How paths are read, a spelling of a path for tokens to servers that read them so, and what they
+/// get.
+const SPELLINGS: [(&str, &str, &str); 19] = [
     ("express", "/ADMIN/users", "/ADMIN/users"),
     ("express", "/%41dmin/users/", "/Admin/users/"),
     ("koa", "/LOGIN", "/LOGIN"),
@@ -29,6 +31,13 @@ const SPELLINGS: [(&str, &str, &str); 12] = [
     ("{ framework: express, suffix: ignore }", "/LOGIN.xml", "/LOGIN.xml"),
     ("php", "/index.php/admin/users", "/index.php/admin/users"),
     ("{ path_info: strip }", "/admin/index.php/x", "/admin/index.php/x"),
+    ("express", "/REPORT-x", "/REPORT-x"),
+    ("aspnet", "/Files/X.PHP", "/Files/X.PHP"),
+    ("fastify", "/report-7;x/y", "/report-7?x/y"),
+    ("spring", "/report-;a=b", "/report-;a=b"),
+    ("rails", "/report-7.json", "/report-7.json"),
+    ("php", "/files/x.php/y", "/files/x.php/y"),
+    ("php", "/index.php/report-7", "/index.php/report-7"),
 ];
 
 #[test]

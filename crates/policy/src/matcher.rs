@@ -1,12 +1,13 @@
 //! Which route a request takes: the first, in the order of the file, whose host, path, methods and
 //! client addresses match.
 //!
-//! Patterns match whole segments: `/repos/{owner}/*` two segments after `repos`, `/search/**`
-//! `search` itself and everything below it. A slash at the end of a path makes no difference, so
-//! that `/login/` is not a way around the limits of `/login`. Candidates are found by their first
-//! segment, so a thousand routes cost no more than a few. What the servers behind a route take for
-//! the same path, it takes as well: see [`PathReading`].
+//! Patterns match segment by segment: `/repos/{owner}/*` two segments after `repos`, `/search/**`
+//! `search` itself and everything below it, `/report-*` one segment that begins so. A slash at the
+//! end of a path makes no difference, so that `/login/` is not a way around the limits of `/login`.
+//! Candidates are found by their first segment, so a thousand routes cost no more than a few. What
+//! the servers behind a route take for the same path, it takes as well: see [`PathReading`].
 
+mod affix;
 mod overlap;
 mod reading;
 mod router;
@@ -18,6 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form};
 
+use self::affix::Affix;
 pub use self::{reading::RequestPath, router::Router};
 use super::{Networks, PathReading};
 
@@ -32,6 +34,8 @@ pub struct PathPattern {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
     Literal(Box<str>),
+    /// A text of which the beginning and the end are known: `report-*`.
+    Affix(Affix),
     /// Any text: `*`, or `{name}`.
     Any(Option<Box<str>>),
 }
@@ -48,9 +52,12 @@ pub enum PatternError {
     /// `**` somewhere else.
     #[error("`**` stands for the rest of a path and comes last")]
     RestNotLast,
-    /// `a*b`, `{a}-{b}`, `{}`.
-    #[error("`{0}`: `*` and `{{name}}` stand for a whole segment")]
-    PartialSegment(String),
+    /// `a*b*`, `a**`.
+    #[error("`{0}`: a segment has one `*` at most, and `**` stands alone")]
+    SeveralStars(String),
+    /// `{a}-{b}`, `{a}.json`, `{}`.
+    #[error("`{0}`: `{{name}}` stands for a whole segment, and only `*` for a part of one")]
+    PartialParameter(String),
     /// `/{a}/{a}`.
     #[error("`{{{0}}}` appears twice")]
     ParameterTwice(String),
@@ -70,6 +77,10 @@ impl PathPattern {
     pub fn parse(text: &str) -> Result<Self, PatternError> {
         let path = text.strip_prefix('/').ok_or(PatternError::NoSlash)?;
         let literal = |segment: &str| literal(segment).map_err(|error| error.about(text));
+        let affix = |segment: &str| match Affix::parse(segment) {
+            Ok(affix) => Ok(Segment::Affix(affix)),
+            Err(error) => Err(error.about(text)),
+        };
         let mut pattern = PathPattern { segments: Vec::new(), open_ended: false };
         if path.is_empty() {
             return Ok(pattern);
@@ -82,15 +93,19 @@ impl PathPattern {
                 "**" if segments.peek().is_some() => return Err(PatternError::RestNotLast),
                 "**" => pattern.open_ended = true,
                 "*" => pattern.segments.push(Segment::Any(None)),
-                _ if segment.contains(['*', '{', '}']) => {
+                _ if segment.contains(['{', '}']) => {
                     let name = parameter_name(segment)
-                        .ok_or_else(|| PatternError::PartialSegment(segment.to_owned()))?;
+                        .ok_or_else(|| PatternError::PartialParameter(segment.to_owned()))?;
                     if pattern.has_parameter(name) {
                         return Err(PatternError::ParameterTwice(name.to_owned()));
                     }
                     pattern.segments.push(Segment::Any(Some(name.into())));
                 }
-                _ => pattern.segments.push(literal(segment)?),
+                _ => match segment.matches('*').count() {
+                    0 => pattern.segments.push(literal(segment)?),
+                    1 => pattern.segments.push(affix(segment)?),
+                    _ => return Err(PatternError::SeveralStars(segment.to_owned())),
+                },
             }
         }
         Ok(pattern)
@@ -98,15 +113,15 @@ impl PathPattern {
 
     /// Whether `path`, in its plain form, matches.
     pub fn matches(&self, path: &str) -> bool {
-        self.matches_by(path, |literal, segment| literal == segment)
+        self.matches_read(path, &PathReading::default())
     }
 
-    fn matches_by(&self, path: &str, is_same: impl Fn(&str, &str) -> bool) -> bool {
+    /// Whether a path matches, or one form of it, where letters may differ by case.
+    fn matches_read(&self, path: &str, reading: &PathReading) -> bool {
         let mut rest = segments(path);
         for expected in &self.segments {
-            match (expected, rest.next()) {
-                (Segment::Any(_), Some(_)) => {}
-                (Segment::Literal(literal), Some(segment)) if is_same(literal, segment) => {}
+            match rest.next() {
+                Some(segment) if expected.matches(segment, reading) => {}
                 _ => return false,
             }
         }
@@ -133,6 +148,15 @@ impl PathPattern {
 }
 
 impl Segment {
+    /// Whether it matches a segment of a path, or of one form of it.
+    fn matches(&self, text: &str, reading: &PathReading) -> bool {
+        match self {
+            Segment::Literal(literal) => reading.is_same(literal, text),
+            Segment::Affix(affix) => affix.matches(text, reading),
+            Segment::Any(_) => true,
+        }
+    }
+
     fn is_parameter(&self, name: &str) -> bool {
         matches!(self, Segment::Any(Some(own)) if **own == *name)
     }

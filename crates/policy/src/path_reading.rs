@@ -10,7 +10,7 @@ use std::fmt;
 
 use tollgate_keyword::{Keyword, keywords};
 
-pub(crate) use self::forms::{is_index, split_query};
+pub(crate) use self::forms::{is_index, is_script, split_query};
 
 /// How the servers of an upstream read a path, beyond what all of them do.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -107,6 +107,7 @@ fn asker_is_refused_an_escape_in_what_a_route_spells_out() {
         "{ match: { path: /users/@me }, auth: none, limits: [] }",
         "{ match: { path: /caf%C3%A9 }, auth: none, limits: [] }",
         "{ match: { path: \"/shops/{id}/open\" }, auth: none, limits: [] }",
+        "{ match: { path: \"/report-*\" }, auth: none, limits: [] }",
         "{ match: { path: /** }, auth: required, limits: [] }",
     ]);
     let proxy = Proxy::with_settings(Door::LISTENERS, &[&policy]);
@@ -122,6 +123,8 @@ fn asker_is_refused_an_escape_in_what_a_route_spells_out() {
         ("/shops/%61/open", 200),
         ("/shops/a%40b/open", 200),
         ("/shops/a/%6fpen", 400),
+        ("/report-%61", 200),
+        ("/%72eport-a", 400),
         ("/elsewhere/%61", 401),
     ] {
         for door in Door::ASKERS {

@@ -68,6 +68,29 @@ fn spelling_of_a_guarded_path_is_guarded_at_every_door() {
     assert_eq!(upstream.count(), 0);
 }
 
+#[test]
+fn part_of_a_segment_is_guarded_at_every_door() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).routes(&[
+        "{ match: { path: \"/report-*\" }, auth: required, limits: [] }",
+        "{ match: { path: \"/@*/*.php\" }, auth: required, limits: [] }",
+        "{ match: { path: \"/**\" }, auth: none, limits: [] }",
+    ]);
+    let proxy = Proxy::with_settings(Door::LISTENERS, &[&policy]);
+    for door in Door::ALL {
+        let status = |target: &str| door.judge(&proxy, &get(target), "203.0.113.9").status;
+        for target in ["/report-1", "/report-", "/report-/", "/report-%20", "/%72eport-1"] {
+            assert!([400, 401].contains(&status(target)), "{door:?} {target}");
+        }
+        for target in ["/@a/x.php", "/%40/.php", "/@/x%2Ephp", "/x/../@/.php/"] {
+            assert!([400, 401].contains(&status(target)), "{door:?} {target}");
+        }
+        for target in ["/report", "/my-report-1", "/report-1/x", "/@a/x.php5", "/@a/x.php/y"] {
+            assert_eq!(status(target), 200, "{door:?} {target}");
+        }
+    }
+}
+
 /// Routes and counters take a character and its escape for one.
 #[test]
 fn character_is_its_escape_at_every_door() {

@@ -184,7 +184,7 @@ impl Compiler<'_> {
                 self.refuse(
                     raw.span,
                     error.to_string(),
-                    "write a path such as /login, /repos/{owner}/* or /search/**",
+                    "write a path such as /login, /repos/{owner}/*, /report-* or /search/**",
                 );
                 None
             }

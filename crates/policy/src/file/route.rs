@@ -108,7 +108,8 @@ pub(crate) struct RawMatch {
     #[schemars(extend("examples" = ["api.example.com"]))]
     pub(crate) host: Option<Spanned<String>>,
     /// The path: literal (`/login`), with a parameter for a segment (`/repos/{owner}`), with `*`
-    /// for any segment or `**` at its end for all paths below.
+    /// for any segment or for any text within one (`/report-*`), or `**` at its end for all paths
+    /// below.
     #[schemars(extend("examples" = ["/repos/{owner}/**"]))]
     pub(crate) path: Spanned<String>,
     /// The methods, in capitals. Left out: all.

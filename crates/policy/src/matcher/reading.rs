@@ -128,8 +128,10 @@ impl PathPattern {
             return decoded(path);
         }
         // The piece before the first slash is empty.
-        let is_spelled = |at: usize| at.checked_sub(1).is_some_and(|at| self.spells(at));
-        let spelled = |(at, piece): (usize, &'p str)| match is_spelled(at) {
+        let is_hidden = |at: usize, piece: &str| {
+            at.checked_sub(1).is_some_and(|at| self.is_hidden_by(piece, at, reading))
+        };
+        let spelled = |(at, piece): (usize, &'p str)| match is_hidden(at, piece) {
             true => decoded(piece),
             false => Cow::Borrowed(piece),
         };
@@ -163,7 +165,16 @@ impl PathPattern {
         let reserved = reserved_in(&reading);
         let mut escaped =
             segments(raw).enumerate().filter(|(_, own)| escapes_needlessly(own, reserved));
-        !escaped.any(|(at, _)| !is_in_place || self.spells(at))
+        !escaped.any(|(at, own)| !is_in_place || self.is_hidden_by(own, at, &reading))
+    }
+
+    /// Whether escapes in a segment of a path may hide what the pattern spells out there.
+    fn is_hidden_by(&self, escaped: &str, at: usize, reading: &PathReading) -> bool {
+        match self.segments.get(at) {
+            Some(Segment::Literal(_)) => true,
+            Some(Segment::Affix(affix)) => !affix.matches(&reading.fold(escaped), reading),
+            Some(Segment::Any(_)) | None => false,
+        }
     }
 
     /// Whether each segment of the form by which the pattern takes a path is the beginning of that
@@ -182,13 +193,13 @@ impl PathPattern {
 
     /// Whether one form of a path matches.
     pub(super) fn matches_form(&self, form: &str, reading: &PathReading) -> bool {
-        self.matches_by(form, |literal, segment| reading.is_same(literal, segment))
-            && (!reading.has_path_info(form) || self.spells_script(form, reading))
+        self.matches_read(form, reading)
+            && (!reading.has_path_info(form) || self.is_for_script(form, reading))
     }
 
     /// Whether a path, as the servers surely read it, matches without being read as another one.
     pub(super) fn matches_as_it_is(&self, path: &str, reading: &PathReading) -> bool {
-        self.matches(path) && (!reading.has_path_info(path) || self.spells_script(path, reading))
+        self.matches(path) && (!reading.has_path_info(path) || self.is_for_script(path, reading))
     }
 
     /// Whether the script in a path has a segment of its own in the pattern.
@@ -196,18 +207,31 @@ impl PathPattern {
         reading.script_at(path).is_some_and(|at| self.spells(at))
     }
 
-    /// Whether the pattern spells out this segment of a path.
+    /// Whether the script in a path has a segment in the pattern that matches names of scripts, and
+    /// not any text: it spells it out, or says how the names end (`*.php`).
+    pub(super) fn is_for_script(&self, path: &str, reading: &PathReading) -> bool {
+        let of_scripts = |at: usize| match self.segments.get(at) {
+            Some(Segment::Affix(affix)) => affix.is_of_scripts(),
+            Some(Segment::Literal(_)) => true,
+            Some(Segment::Any(_)) | None => false,
+        };
+        reading.script_at(path).is_some_and(of_scripts)
+    }
+
+    /// Whether the pattern spells out this segment of a path, all of it.
     fn spells(&self, at: usize) -> bool {
         matches!(self.segments.get(at), Some(Segment::Literal(_)))
     }
 
-    /// How many segments of a path the pattern spells out, beside scripts that stand for folders.
-    pub(super) fn spelled(&self) -> usize {
-        let is_spelled = |segment: &&Segment| match segment {
-            Segment::Literal(literal) => !is_index(literal),
-            Segment::Any(_) => false,
-        };
-        self.segments.iter().filter(is_spelled).count()
+    /// How many segments of a form, which it matches, the pattern spells out, and of how many it
+    /// spells out a part: beside scripts that stand for folders.
+    pub(super) fn spelled(&self, form: &str) -> (usize, usize) {
+        let own = self.segments.iter().zip(segments(form)).filter(|(_, text)| !is_index(text));
+        own.fold((0, 0), |(whole, parts), (segment, _)| match segment {
+            Segment::Literal(_) => (whole + 1, parts),
+            Segment::Affix(_) => (whole, parts + 1),
+            Segment::Any(_) => (whole, parts),
+        })
     }
 
     /// Whether the pattern spells out every segment of `path`, which it matches, that `other` reads
@@ -216,11 +240,10 @@ impl PathPattern {
         &self,
         other: &PathPattern,
         path: &str,
-        is_same: impl Fn(&str, &str) -> bool,
+        reading: &PathReading,
     ) -> bool {
         let is_read_otherwise = |at: usize, segment: &str| match other.segments.get(at) {
-            Some(Segment::Any(_)) => false,
-            Some(Segment::Literal(literal)) => !is_same(literal, segment),
+            Some(own) => !own.matches(segment, reading),
             None => !other.open_ended,
         };
         segments(path)

@@ -172,31 +172,32 @@ impl Router {
         let firsts: Vec<Option<usize>> = forms.iter().map(first_of).collect();
         let first = firsts.iter().flatten().min().copied()?;
         let own = &self.matchers.get(first)?.path;
-        let is_closer = |at: usize, form: &str, is_same: &dyn Fn(&str, &str) -> bool| {
-            self.is_at(at, |other| other.path.spells_out_what(own, form, is_same))
+        let is_closer = |at: usize, form: &str, reading: &PathReading| {
+            self.is_at(at, |other| other.path.spells_out_what(own, form, reading))
         };
-        if literal.is_some_and(|literal| is_closer(literal, path, &is_equal)) {
+        if literal.is_some_and(|literal| is_closer(literal, path, &PathReading::default())) {
             return None;
         }
         // So does a route that takes a form for which less is left out.
-        let is_same = |literal: &str, segment: &str| reading.is_same(literal, segment);
         let mut candidates = forms.iter().zip(firsts);
         candidates
-            .find_map(|(form, at)| at.filter(|at| *at == first || is_closer(*at, form, &is_same)))
+            .find_map(|(form, at)| at.filter(|at| *at == first || is_closer(*at, form, &reading)))
     }
 
     /// The route that takes a path which asks a script for something: one that spells out the
-    /// script; or else the one that spells out most, first of what follows `index.php`, then of
-    /// what is before.
+    /// script; or else the one that spells out most segments, or parts of them, first of what
+    /// follows `index.php`, then of what is before.
     fn closest(&self, reading: PathReading, path: &str, request: Request<'_>) -> Option<usize> {
         let forms = reading.forms(path);
         let all = forms.iter().enumerate().flat_map(|(left_out, form)| {
             let rank = move |at: &usize| {
                 let own = self.matchers.get(*at).filter(|own| own.reading == reading)?;
-                let spelled = own.takes_form(form, request).then(|| own.path.spelled())?;
+                let spelled = own.takes_form(form, request).then(|| own.path.spelled(form))?;
                 let is_itself = left_out == 0;
                 let is_script = is_itself && own.path.spells_script(path, &reading);
-                Some((!is_script, Reverse(spelled), is_itself, left_out, *at))
+                // Such as `/*.php/**`, that goes before `/*.php`.
+                let is_for_scripts = is_itself && own.path.is_for_script(path, &reading);
+                Some((!is_script, Reverse(spelled), !is_for_scripts, is_itself, left_out, *at))
             };
             self.readers.candidates(&PathReading::any_case(form)).iter().filter_map(rank)
         });
@@ -229,10 +230,6 @@ impl Router {
     fn is_at(&self, at: usize, is_it: impl Fn(&Matcher) -> bool) -> bool {
         self.matchers.get(at).is_some_and(is_it)
     }
-}
-
-fn is_equal(literal: &str, segment: &str) -> bool {
-    literal == segment
 }
 
 impl Index {

@@ -8,7 +8,7 @@ use super::*;
 use crate::{Framework, Suffix};
 
 #[test]
-fn patterns_match_whole_segments() {
+fn patterns_match_segment_by_segment() {
     for (pattern, path, expected) in [
         ("/", "/", true),
         ("/", "/a", false),
@@ -35,6 +35,32 @@ fn patterns_match_whole_segments() {
         ("/a%2Ab%7Bc%7D", "/a*b{c}", true),
         ("/%2A", "/b", false),
         ("/%2A%2A", "/b", false),
+        ("/report-*", "/report-1", true),
+        ("/report-*", "/report-", true),
+        ("/report-*", "/report-/", true),
+        ("/report-*", "/report", false),
+        ("/report-*", "/report-1/x", false),
+        ("/report-*", "/my-report-1", false),
+        ("/report-*/**", "/report-1/x/y", true),
+        ("/*.php", "/a.php", true),
+        ("/*.php", "/.php", true),
+        ("/*.php", "/a.php5", false),
+        ("/*.php", "/b/a.php", false),
+        ("/*/*.php", "/b/a.php", true),
+        ("/a-*-b", "/a-x-b", true),
+        ("/a-*-b", "/a--b", true),
+        ("/a-*-b", "/a-b", false),
+        ("/.*", "/.well-known", true),
+        ("/a*", "/A", false),
+        ("/@*", "/@me", true),
+        ("/%2A*%7D", "/*x}", true),
+        ("/%2A*%7D", "/x}", false),
+        ("/caf%C3%A9*", "/caf%C3%A9s", true),
+        // The end of an escape is no character.
+        ("/*9", "/caf%C3%A9", false),
+        ("/*A9", "/caf%C3%A9", false),
+        ("/*%A9", "/caf%C3%A9", true),
+        ("/*41", "/%2541", true),
     ] {
         assert_eq!(
             PathPattern::parse(pattern).unwrap().matches(path),
@@ -52,9 +78,18 @@ fn patterns_that_could_mislead_are_refused() {
         ("", NoSlash),
         ("/a//b", EmptySegment),
         ("/**/a", RestNotLast),
-        ("/a*", PartialSegment("a*".into())),
-        ("/{a}-{b}", PartialSegment("{a}-{b}".into())),
-        ("/{}", PartialSegment("{}".into())),
+        ("/a*b*", SeveralStars("a*b*".into())),
+        ("/a**", SeveralStars("a**".into())),
+        ("/***", SeveralStars("***".into())),
+        ("/{a}-{b}", PartialParameter("{a}-{b}".into())),
+        ("/{a}.json", PartialParameter("{a}.json".into())),
+        ("/{a*}", PartialParameter("{a*}".into())),
+        ("/{}", PartialParameter("{}".into())),
+        ("/%61*", NotNormal("/a*".into())),
+        ("/x/*%40", NotNormal("/x/*@".into())),
+        ("/..;*", NotNormal("/".into())),
+        ("/%4*1", Invalid(TargetError::InvalidEscape)),
+        ("/*%0A", Invalid(TargetError::EscapedControl)),
         ("/{a}/b/{a}", ParameterTwice("a".into())),
         ("/%61", NotNormal("/a".into())),
         ("/users/%40me", NotNormal("/users/@me".into())),
@@ -103,6 +138,10 @@ fn what_a_pattern_spells_out_is_forwarded_so() {
         // Not all of those that look for parameters do it first.
         (Framework::Spring, "/users/{id}", "/users/7%3Bx/", "/users/7;x/"),
         (Framework::Spring, "/users/@me", "/;x/users/%40me;y", "/;x/users/@me;y"),
+        (Framework::Go, "/@*", "/%40me", "/@me"),
+        (Framework::Go, "/@*", "/@me%40home", "/@me%40home"),
+        (Framework::Go, "/*:cancel/{x}", "/jobs%3Acancel/%40", "/jobs:cancel/%40"),
+        (Framework::Express, "/@x*", "/%40Xy", "/@Xy"),
     ] {
         let pattern = PathPattern::parse(pattern).unwrap();
         let spelled = pattern.spell(path, PathReading::of(framework));
@@ -221,6 +260,38 @@ fn what_servers_take_for_the_path_of_a_route_takes_it() {
         (Framework::Php, &["/admin/**", "/**"], "/index.php/admin/x", 0),
         (Framework::Php, &["/admin", "/**"], "/admin/index.php", 0),
         (Framework::Php, &["/index.php/{id}", "/**"], "/index.php/7", 0),
+        // Of a part of a segment, as of the whole.
+        (Framework::Express, &["/admin/*.php", "/**"], "/ADMIN/x.PHP", 0),
+        (Framework::Express, &["/Report-*", "/**"], "/rEPORT-x", 0),
+        (Framework::Express, &["/caf%C3%A9-*", "/**"], "/CAF%C3%89-X", 0),
+        (Framework::Express, &["/*-caf%C3%89", "/**"], "/X-CAF%C3%A9", 0),
+        (Framework::Express, &["/k*k", "/**"], "/%E2%84%AA%E2%84%AA", 0),
+        (Framework::Express, &["/k*k", "/**"], "/%E2%84%AA", 1),
+        (Framework::Express, &["/*9", "/**"], "/%C3%89", 1),
+        (Framework::Django, &["/admin/*.php", "/**"], "/admin/x.PHP", 1),
+        (Framework::Spring, &["/*.do", "/**"], "/a.do;x=1", 0),
+        (Framework::Spring, &["/report-*/x", "/**"], "/report-;a/x;b", 0),
+        (Framework::Spring, &["/report-*", "/**"], "/;x/report-1;y", 0),
+        (Framework::Fastify, &["/report-*", "/**"], "/report-1;a/b", 0),
+        (Framework::Fastify, &["/users/*0", "/users"], "/users/", 1),
+        (Framework::Rails, &["/report-*", "/**"], "/report-x.json", 0),
+        (Framework::Rails, &["/report-*", "/**"], "/report-.json", 0),
+        (Framework::Rails, &["/*-report", "/**"], "/x-report.json", 0),
+        (Framework::Rails, &["/*-report", "/**"], "/x-report", 0),
+        (Framework::Php, &["/*.php", "/**"], "/x.php/y", 0),
+        (Framework::Php, &["/*.php", "/**"], "/x.PHP/y", 1),
+        (Framework::Php, &["/admin/*.php", "/**"], "/admin/x.php/y/z", 0),
+        (Framework::Php, &["/report-*", "/**"], "/index.php/report-1", 0),
+        (Framework::Php, &["/report-*", "/**"], "/report-1/index.php", 0),
+        (Framework::Php, &["/*.php/**", "/**"], "/x.php/y", 0),
+        (Framework::Php, &["/*.php", "/*.php/**"], "/x.php/y", 1),
+        (Framework::Php, &["/*.php/**", "/*.php"], "/x.php/y", 0),
+        (Framework::Php, &["/login.php", "/*.php/**"], "/login.php/y", 0),
+        (Framework::Php, &["/*.php/**", "/login.php"], "/login.php/y", 1),
+        (Framework::Php, &["/{page}", "/*.php"], "/x.php/y", 1),
+        (Framework::Php, &["/{page}", "/rep-*"], "/index.php/rep-1", 1),
+        (Framework::Php, &["/*.php", "/{page}"], "/index.php/about", 1),
+        (Framework::Php, &["/adm*/status", "/**"], "/admin.php/status", 1),
         // Whatever else these paths match, the servers take them for nothing else.
         (Framework::Fastify, &["/orders/{id}", "/orders/{id}/status"], "/orders/7;/status", 0),
         (Framework::Fastify, &["/orders/{id}/status", "/orders/{id}"], "/orders/7;/status", 1),
@@ -265,6 +336,16 @@ fn route_that_spells_a_path_out_goes_before_one_that_reads_it_otherwise() {
         (Framework::Php, &["/a.php", "/a.php/b"], "/a.php/b", 1, true),
         (Framework::Php, &["/a.php", "/a.php/**"], "/a.php/b", 1, true),
         (Framework::Go, &["/health", "/health.json"], "/health.json", 1, false),
+        // A part of a segment goes before nothing: `/admin.json` is answered by what `/admin` is.
+        (Framework::Rails, &["/admin", "/*.json"], "/admin.json", 0, false),
+        (Framework::Rails, &["/admin", "/adm*"], "/admin.json", 0, false),
+        (Framework::Rails, &["/*-report", "/*.json"], "/x-report.json", 0, false),
+        (Framework::Rails, &["/*-report", "/x-report.json"], "/x-report.json", 1, true),
+        (Framework::Rails, &["/*-report", "/x-report.json"], "/y-report.json", 0, true),
+        (Framework::Express, &["/rep-*", "/REP-x"], "/REP-x", 1, true),
+        (Framework::Express, &["/rep-*", "/REP-x"], "/REP-X", 0, true),
+        (Framework::Express, &["/admin/a*", "/ADMIN/*b"], "/ADMIN/ab", 1, true),
+        (Framework::Express, &["/admin/a*", "/ADMIN/*b"], "/Admin/ab", 0, true),
     ] {
         let router = router_before(framework, patterns);
         let request = from(path, &Method::GET, HERE);
@@ -289,6 +370,8 @@ fn parameter_is_counted_as_the_servers_read_it() {
         (Framework::Fastify, "/users/{id}", "/users/;x", "%00"),
         (Framework::Fastify, "/users/{id}", "/users/7;x", "7"),
         (Framework::Fastify, "/users/{id}", "/users/7/", "7"),
+        (Framework::Express, "/a-*/{id}", "/A-x/Bob", "bob"),
+        (Framework::Php, "/*.php/{id}", "/x.php/7", "7"),
     ] {
         let pattern = PathPattern::parse(pattern).unwrap();
         let reading = PathReading::of(framework);
@@ -317,6 +400,25 @@ fn route_of_one_path_has_one_counter() {
     }
 }
 
+/// A forward-auth proxy forwards the path as the client wrote it.
+#[test]
+fn escapes_hide_nothing_of_what_a_pattern_spells_out() {
+    for (framework, pattern, raw, path, expected) in [
+        (Framework::Go, "/report-*", "/%72eport-1", "/report-1", false),
+        (Framework::Go, "/report-*", "/report-%31", "/report-1", true),
+        (Framework::Go, "/*.php", "/%61.php", "/a.php", true),
+        (Framework::Go, "/*.php", "/a%2Ephp", "/a.php", false),
+        (Framework::Go, "/*A1", "/%41xA1", "/AxA1", true),
+        (Framework::Go, "/*1", "/%41%31", "/A1", false),
+        (Framework::Express, "/report-*", "/REPORT-%41", "/REPORT-A", true),
+        (Framework::Express, "/report-*", "/REPORT%2D%41", "/REPORT-A", false),
+    ] {
+        let reading = PathReading::of(framework);
+        let pattern = PathPattern::parse(pattern).unwrap();
+        assert_eq!(pattern.is_spelled_out_by(raw, path, reading), expected, "{pattern} {raw}");
+    }
+}
+
 /// Forms of which less is left out are closer.
 #[test]
 fn route_that_spells_a_path_out_takes_its_other_spellings_too() {
@@ -332,11 +434,20 @@ fn route_that_spells_a_path_out_takes_its_other_spellings_too() {
 
 /// Texts over a small alphabet, so that patterns and paths meet.
 fn segment() -> impl Strategy<Value = &'static str> {
-    prop::sample::select(vec!["a", "b", "c"])
+    prop::sample::select(vec!["a", "b", "c", "ab", "aba", "abc"])
+}
+
+fn affix() -> impl Strategy<Value = &'static str> {
+    prop::sample::select(vec!["a*", "*a", "ab*", "*bc", "a*c", "ab*ba"])
 }
 
 fn pattern() -> impl Strategy<Value = String> {
-    let piece = prop_oneof![3 => segment().prop_map(str::to_owned), 1 => Just("*".to_owned()), 1 => Just("{p".to_owned())];
+    let piece = prop_oneof![
+        3 => segment().prop_map(str::to_owned),
+        1 => Just("*".to_owned()),
+        1 => Just("{p".to_owned()),
+        2 => affix().prop_map(str::to_owned),
+    ];
     (prop::collection::vec(piece, 0..4), any::<bool>()).prop_map(|(mut pieces, rest)| {
         for (position, piece) in pieces.iter_mut().enumerate() {
             if piece.starts_with('{') {
@@ -356,7 +467,13 @@ fn reference(pattern: &[&str], path: &[&str]) -> bool {
         (["**"], _) => true,
         ([], []) => true,
         ([first, pattern @ ..], [segment, path @ ..]) => {
-            (first == segment || *first == "*" || first.starts_with('{'))
+            let has_affix = |(before, after): (&str, &str)| {
+                let rest = segment.strip_prefix(before);
+                rest.is_some_and(|rest| rest.ends_with(after))
+            };
+            (first == segment
+                || first.split_once('*').is_some_and(has_affix)
+                || first.starts_with('{'))
                 && reference(pattern, path)
         }
         _ => false,

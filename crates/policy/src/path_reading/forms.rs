@@ -70,6 +70,34 @@ impl PathReading {
         literal == segment || (self.case == LetterCase::Ignore && is_folded())
     }
 
+    /// What follows a text of a pattern, with which a segment of a form begins.
+    pub(crate) fn after_beginning<'s>(&self, segment: &'s str, text: &str) -> Option<&'s str> {
+        match self.case {
+            LetterCase::Exact => segment.strip_prefix(text),
+            LetterCase::Ignore => {
+                let text = with_folded_escapes(text);
+                let (start, rest) = segment.split_at_checked(text.len())?;
+                start.eq_ignore_ascii_case(&text).then_some(rest)
+            }
+        }
+    }
+
+    /// What is before a text of a pattern, with which a segment of a form ends: no part of an
+    /// escape (`9` is not the end of `%C3%A9`).
+    pub(crate) fn before_end<'s>(&self, segment: &'s str, text: &str) -> Option<&'s str> {
+        let rest = match self.case {
+            LetterCase::Exact => segment.strip_suffix(text)?,
+            LetterCase::Ignore => {
+                let text = with_folded_escapes(text);
+                let start = segment.len().checked_sub(text.len())?;
+                let (rest, end) = segment.split_at_checked(start)?;
+                end.eq_ignore_ascii_case(&text).then_some(rest)?
+            }
+        };
+        let is_cut = !text.is_empty() && rest.bytes().rev().take(2).any(|byte| byte == b'%');
+        (!is_cut).then_some(rest)
+    }
+
     /// A path in normal form as the servers surely read it, in its plain form: without its
     /// parameters, where they are none of its segments. An escaped semicolon is data to those who
     /// take one for the start of the query. Where it starts parameters, it goes on as itself, as
@@ -136,6 +164,11 @@ impl PathReading {
         // A script that is left may be the one that stands for its folder.
         [index, script, index, suffix]
     }
+}
+
+/// A text without what case makes of letters that it escapes. The others may be in either.
+fn with_folded_escapes(text: &str) -> Cow<'_, str> {
+    if text.contains('%') { folded(text) } else { Cow::Borrowed(text) }
 }
 
 /// A text in lower case, the letters that it escapes included.
@@ -236,7 +269,8 @@ fn without_index(path: &str) -> Option<String> {
     })
 }
 
-fn is_script(segment: &str) -> bool {
+/// Whether a text ends as the names of scripts do.
+pub(crate) fn is_script(segment: &str) -> bool {
     SCRIPTS.iter().any(|ending| {
         let start = segment.len().checked_sub(ending.len());
         let end = start.and_then(|start| segment.get(start..));

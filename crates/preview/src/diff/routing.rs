@@ -109,7 +109,7 @@ impl<'p> Sides<'p> {
         self.new.routes.get(key.1?)
     }
 
-    /// One path for each overlap of two patterns, of each depth up to one below all patterns.
+    /// Paths for each overlap of two patterns, of each depth up to one below all patterns.
     fn paths(&self) -> Vec<String> {
         let mut patterns: Vec<_> = Vec::new();
         let mut seen = HashSet::new();
@@ -128,9 +128,9 @@ impl<'p> Sides<'p> {
                     if known.insert(path.clone()) {
                         paths.push(path);
                     }
-                }
-                if paths.len() > MAX_SAMPLES {
-                    return paths;
+                    if paths.len() > MAX_SAMPLES {
+                        return paths;
+                    }
                 }
             }
         }

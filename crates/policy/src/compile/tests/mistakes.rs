@@ -51,7 +51,7 @@ const MISTAKES: [(&str, &str); 39] = [
     ("default: free", "default: fre"),
     ("http://127.0.0.1:27390", "htp://127.0.0.1:27390"),
     ("hosts: [a.example]", "hosts: [\"a b\"]"),
-    ("path: \"/a\"", "path: \"/a*\""),
+    ("path: \"/a\"", "path: \"/a**\""),
     ("[core, addr]", "[core, adr]"),
     ("auth: required", "auth: maybe"),
     ("headers: github", "headers: githb"),
