@@ -13,6 +13,7 @@ mod retries;
 mod shares;
 mod slow_clients;
 mod tls;
+mod unread;
 
 use crate::support::{Policy, Upstream, eventually};
 

@@ -205,6 +205,8 @@ pub struct Bounds {
     pub queue_timeout: Duration,
     /// How connections are divided among clients when they get scarce.
     pub shares: Sharing,
+    /// Bytes of responses that may be held for clients that do not read them.
+    pub max_unread: u64,
 }
 
 /// How connections to a server are divided among clients when they get scarce.
@@ -259,7 +261,7 @@ impl Upstream {
 
 impl Upstream {
     /// Its fields and what they are, as people read them.
-    pub fn in_words(&self) -> [(&'static str, String); 17] {
+    pub fn in_words(&self) -> [(&'static str, String); 18] {
         // Named one by one, so that a new field cannot be forgotten here.
         let Upstream {
             name: _,        // the same: upstreams are found by their names
@@ -271,7 +273,7 @@ impl Upstream {
             balance,
             health_check,
             ejection,
-            bounds: Bounds { max_connections, queue, queue_timeout, shares },
+            bounds: Bounds { max_connections, queue, queue_timeout, shares, max_unread },
             retries,
             connect_timeout,
             response_timeout,
@@ -293,6 +295,7 @@ impl Upstream {
             ("queue", queue.to_string()),
             ("queue timeout", time(queue_timeout)),
             ("shares", shares.keyword().to_owned()),
+            ("bytes that clients do not read", max_unread.to_string()),
             ("retries", retries.to_string()),
             ("connect timeout", time(connect_timeout)),
             ("response timeout", time(response_timeout)),
@@ -381,13 +384,15 @@ impl Default for Ejection {
 }
 
 impl Default for Bounds {
-    /// 1024 connections, 1024 requests that wait at most a second.
+    /// 1024 connections, 1024 requests that wait at most a second, 64 MiB for clients that do not
+    /// read.
     fn default() -> Self {
         Bounds {
             max_connections: NonZeroUsize::MIN.saturating_add(1023),
             queue: 1024,
             queue_timeout: Duration::from_secs(1),
             shares: Sharing::default(),
+            max_unread: 64 * 1024 * 1024,
         }
     }
 }

@@ -237,6 +237,16 @@ impl Body {
         })
     }
 
+    /// Until the next poll it is the client's turn, which was given so many bytes.
+    fn wait_for_client(&mut self, given: usize, context: &Context<'_>) {
+        let Content::Upstream(upstream) = &mut self.content else { return };
+        if let Some(paced) = &self.paced {
+            upstream.wait_for_client(given, paced.pace.cut_off(), context);
+        } else if let Some(writing) = &self.writing {
+            upstream.wait_for_client(given, writing.cut_off(), context);
+        }
+    }
+
     /// Bytes of the latest frame that were not polled for yet.
     fn rest(&self) -> usize {
         self.paced.as_ref().map_or(0, |paced| paced.rest.len())
@@ -290,12 +300,16 @@ impl HttpBody for Body {
         let body = self.get_mut();
         // The engine polls again when it has written something, in this same task.
         if body.writing.as_ref().is_some_and(|writing| writing.stalled().is_some()) {
+            body.wait_for_client(0, context);
             return Poll::Pending;
         }
         if let Some(part) = body.paced.as_mut().and_then(|paced| paced.next_part()) {
             return Poll::Ready(Some(Ok(part)));
         }
         let polled = body.poll_content(context);
+        if let Poll::Ready(Some(Ok(frame))) = &polled {
+            body.wait_for_client(frame.data_ref().map_or(0, Bytes::len), context);
+        }
         match &mut body.paced {
             Some(paced) => polled.map_ok(|frame| paced.first_part(frame)),
             None => polled,

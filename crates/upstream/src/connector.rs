@@ -12,7 +12,7 @@ use tollgate_policy::{Protocol, Transport, Upstream};
 
 use super::{
     Choice, Destination, Group, Member, UpstreamError, answers::UpstreamCounters, dial::Dialer,
-    pool::Pool, retry::Budget,
+    pool::Pool, retry::Budget, unread::Unread,
 };
 
 /// A worker's connectors, one for each upstream.
@@ -112,6 +112,11 @@ impl Connector {
         let pool = Pool::new(member, &self.ticker, self.protocol);
         pools.push(Rc::clone(&pool));
         pool
+    }
+
+    /// What is held of the upstream's responses for clients.
+    pub(super) fn unread(&self) -> &Arc<Unread> {
+        self.group.unread()
     }
 
     fn close_idle(&self) {

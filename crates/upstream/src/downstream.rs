@@ -5,6 +5,7 @@
 
 mod admission;
 mod client_chain;
+mod cut_off;
 mod faults;
 mod handshakes;
 mod in_flight;
@@ -16,6 +17,7 @@ mod writing;
 pub use self::{
     admission::{Admission, ConnectionPermit, NotAdmitted, client_number},
     client_chain::ClientChain,
+    cut_off::CutOff,
     faults::{Fault, Faults},
     handshakes::{Handshake, HandshakeFailure, Handshakes},
     in_flight::InFlight,

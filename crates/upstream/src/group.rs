@@ -28,6 +28,7 @@ use super::{
     health::{Probe, ProbeError},
     report::{MemberReport, ServerReport},
     resolve::Lookups,
+    unread::Unread,
 };
 
 /// The servers of an upstream.
@@ -49,6 +50,8 @@ pub struct Group {
     judging: Mutex<()>,
     /// What workers count.
     counters: Shards<UpstreamCounters>,
+    /// What is held of its responses for clients that do not read them.
+    unread: Arc<Unread>,
 }
 
 /// What a server is chosen by.
@@ -97,9 +100,15 @@ impl Group {
             is_retired: AtomicBool::new(false),
             judging: Mutex::default(),
             counters: Shards::default(),
+            unread: Arc::default(),
         });
         group.update(upstream);
         group
+    }
+
+    /// What is held of its responses for clients.
+    pub(super) fn unread(&self) -> &Arc<Unread> {
+        &self.unread
     }
 
     /// Chooses the member of a request; none if no address of any server is known.

@@ -19,7 +19,7 @@ mod sending;
 mod tests;
 
 pub(super) use self::{
-    connection::{Connection, Message},
+    connection::{Connection, MAX_READ_BYTES, Message},
     response_head::MAX_INTERIM,
 };
 // The rest is public for the fuzz targets: neither reads nor writes a socket by itself.

@@ -40,6 +40,7 @@ mod retry;
 mod slots;
 mod stream;
 mod traced;
+mod unread;
 mod upgrade;
 mod wait_queue;
 
@@ -297,7 +298,8 @@ impl Attempt<'_> {
             }
             Err(failure) => return Err(failure),
         };
-        let body = UpstreamBody::new(source, load, upstream.idle_timeout);
+        let turn = connector.unread().turn(client, upstream.bounds.max_unread);
+        let body = UpstreamBody::new(source, load, upstream.idle_timeout, Some(turn));
         let response = response.map(|()| body);
         match response.status() {
             StatusCode::RESET_CONTENT => {

@@ -115,7 +115,7 @@ impl Upstreams {
             let switched = Switched { early, stream, _slot: slot, _load: load };
             return Ok(Switch::Agreed(response, switched));
         }
-        let body = UpstreamBody::new(Source::Http1(connection), load, upstream.idle_timeout);
+        let body = UpstreamBody::new(Source::Http1(connection), load, upstream.idle_timeout, None);
         let response = response.map(|()| DeclinedBody(body));
         Ok(Switch::Declined(match response.status() {
             StatusCode::RESET_CONTENT => without_content(response).await?,

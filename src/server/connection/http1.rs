@@ -62,6 +62,8 @@ enum ConnectionEnd {
     Refused(Rejection),
     /// Time has run out in this step.
     Late(Step),
+    /// Too much is held for clients, and this one does not read its response.
+    CutOff,
     /// It was idle for a while, and the engine has nothing in its buffers: they are given back.
     Resting,
 }
@@ -138,6 +140,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
             match connection.poll(context) {
                 Poll::Ready(Ok(())) => return Poll::Ready(ConnectionEnd::Closed),
                 Poll::Ready(Err(_)) => return Poll::Ready(ConnectionEnd::Broken),
+                Poll::Pending if writing.cut_off().is_cut() => {
+                    return Poll::Ready(ConnectionEnd::CutOff);
+                }
                 Poll::Pending => {}
             }
             match (is_half_closed.get(), exchange.in_flight.get()) {
@@ -208,6 +213,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
                 return Box::pin(tunnel).await;
             }
             ConnectionEnd::Broken => return,
+            ConnectionEnd::CutOff => return faults.count(Fault::Unread),
             ConnectionEnd::Late(Step::Stalled(_)) => return faults.count(Fault::SlowReader),
             ConnectionEnd::Late(Step::Head { .. } | Step::Idle { served: 0 }) => {
                 return faults.count(Fault::SlowHead);

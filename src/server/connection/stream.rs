@@ -15,7 +15,8 @@ use tollgate_upstream::downstream::{Fault, Pace};
 use super::{log_panic, read_rate::ReadRate};
 
 /// Runs a stream until it ends, or its client has granted nothing for too long, or too little for
-/// the time that it took; then the stream is dropped, which resets it.
+/// the time that it took, or is one of those for whom too much is held; then the stream is dropped,
+/// which resets it.
 pub(super) async fn run(
     stream: impl Future<Output = ()>,
     pace: Rc<Pace>,
@@ -27,9 +28,9 @@ pub(super) async fn run(
     let mut deadline: Option<Deadline> = None;
     let mut waited_for = None;
     let mut read_rate = ReadRate::default();
-    let is_ended = poll_fn(|context| {
+    let ended = poll_fn(|context| {
         if pace.is_over() {
-            return Poll::Ready(true);
+            return Poll::Ready(None);
         }
         let polled = panics::catch(|| stream.as_mut().poll(context));
         let polled = polled.unwrap_or_else(|panic| {
@@ -38,7 +39,10 @@ pub(super) async fn run(
             Poll::Ready(())
         });
         if polled.is_ready() {
-            return Poll::Ready(true);
+            return Poll::Ready(None);
+        }
+        if pace.is_cut_off() {
+            return Poll::Ready(Some(Fault::Unread));
         }
         let part = pace.waiting_part();
         if part.is_none() {
@@ -58,9 +62,12 @@ pub(super) async fn run(
             // This counts the latest part, which was not taken yet, in place of the first.
             deadline.set(read_rate.begin_to_wait(ticker.now(), pace.bytes(), timeouts));
         }
-        if deadline.poll_passed(context) { Poll::Ready(false) } else { Poll::Pending }
+        match deadline.poll_passed(context) {
+            true => Poll::Ready(Some(Fault::SlowReader)),
+            false => Poll::Pending,
+        }
     });
-    if !is_ended.await {
-        gate.shared().admission.faults().count(Fault::SlowReader);
+    if let Some(fault) = ended.await {
+        gate.shared().admission.faults().count(fault);
     }
 }

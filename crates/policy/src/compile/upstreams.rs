@@ -20,6 +20,7 @@ use crate::{
 const MAX_WEIGHT: u32 = 1000;
 const MAX_CONNECTIONS: u32 = 65_535;
 const MAX_QUEUE: u32 = 65_535;
+const MAX_UNREAD: RangeInclusive<u64> = 1 << 20..=64 << 30;
 const RESOLVE_EVERY: RangeInclusive<Duration> = Duration::from_millis(10)..=DAY;
 
 /// A server as it is written.
@@ -170,6 +171,7 @@ impl Compiler<'_> {
             queue: queue as usize,
             queue_timeout,
             shares: shares?,
+            max_unread: self.bytes_or(&raw.max_unread, MAX_UNREAD, defaults.max_unread),
         })
     }
 }

@@ -2,7 +2,7 @@
 
 use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
-use tollgate_yaml::{Choice, Node, Spanned};
+use tollgate_yaml::{Choice, Node, Size, Spanned};
 
 use super::shape::{self, or_off, shapes};
 use crate::{
@@ -48,6 +48,11 @@ pub(crate) struct RawUpstream {
     /// only while it uses fewer than are free, and waits otherwise; fewer than eight are not
     /// divided. `off`: first come, first served. Default: address.
     pub(crate) shares: Option<Spanned<Choice<Sharing>>>,
+    /// Bytes of its responses that are held for clients that do not read them, of all workers
+    /// together, 1MiB to 64GiB. Beyond that, the response is broken off that has waited for longest;
+    /// for one address, half of that. Default: 64MiB.
+    #[schemars(with = "Option<Size>", extend("examples" = ["64MiB"]))]
+    pub(crate) max_unread: Option<Node>,
     /// When a request is retried, at another server if there is one, or `off`. Only requests
     /// without a body whose method is idempotent are retried, and those that were never sent.
     #[schemars(with = "Option<Retries>")]

@@ -3,6 +3,7 @@
 use std::{
     mem,
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -13,7 +14,13 @@ use hyper::body::Incoming;
 use tollgate_clock::deadline::Deadline;
 
 use super::trailers::{is_of_a_head, with_trailers};
-use crate::{ExchangeError, Load, UpstreamBodyError, http1, pool::http2};
+use crate::{
+    ExchangeError, Load, UpstreamBodyError, downstream::CutOff, http1, pool::http2,
+    unread::ClientTurn,
+};
+
+/// What is held of a response that has ended, and is not counted.
+const LITTLE: u64 = 4 * 1024;
 
 /// An upstream's body on its way to the client. It gives back what it comes from at its end.
 pub struct UpstreamBody {
@@ -25,6 +32,8 @@ pub struct UpstreamBody {
     idle_timeout: Duration,
     /// What it is about to break off with, once what has come before is on its way.
     broken: Option<UpstreamBodyError>,
+    /// Whether what was read waits for the client; none: nobody counts that.
+    turn: Option<ClientTurn>,
 }
 
 /// What a body comes from.
@@ -84,6 +93,16 @@ impl Source {
         }
     }
 
+    /// Bytes that may have come and were not taken yet.
+    fn max_held(&self) -> u64 {
+        let room = match self {
+            Source::Http1(_) => http1::MAX_READ_BYTES as u64,
+            Source::Http2(..) => u64::from(http2::STREAM_WINDOW),
+            Source::Ended | Source::Broken => return 0,
+        };
+        self.size_hint().exact().map_or(room, |rest| rest.min(room))
+    }
+
     fn poll_frame(
         &mut self,
         context: &mut Context<'_>,
@@ -100,15 +119,31 @@ impl Source {
 }
 
 impl UpstreamBody {
-    pub(crate) fn new(source: Source, load: Load, idle_timeout: Duration) -> UpstreamBody {
+    pub(crate) fn new(
+        source: Source,
+        load: Load,
+        idle_timeout: Duration,
+        turn: Option<ClientTurn>,
+    ) -> UpstreamBody {
         if let Some(deadline) = source.deadline() {
             deadline.set(idle_timeout);
         }
         let awaited_client = source.awaits_client();
         let load = Some(load);
-        let mut body = UpstreamBody { source, load, awaited_client, idle_timeout, broken: None };
+        let broken = None;
+        let mut body = UpstreamBody { source, load, awaited_client, idle_timeout, broken, turn };
         body.finish_at_end();
         body
+    }
+
+    /// It waits for its client, which was given so many bytes last, and may be broken off for that.
+    pub fn wait_for_client(&mut self, given: usize, cut_off: &Arc<CutOff>, context: &Context<'_>) {
+        let held = self.source.max_held().saturating_add(given as u64);
+        // The last bytes are not worth counting if they are few.
+        let is_little = self.source.is_over() && held < LITTLE;
+        if let Some(turn) = self.turn.as_mut().filter(|_| !is_little) {
+            turn.begin(held, cut_off, context);
+        }
     }
 
     fn finish_at_end(&mut self) {
@@ -155,6 +190,9 @@ impl Body for UpstreamBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
         let body = self.get_mut();
+        if let Some(turn) = &mut body.turn {
+            turn.end();
+        }
         if let Some(error) = body.broken.take() {
             return Poll::Ready(Some(Err(error)));
         }

@@ -23,6 +23,8 @@ keywords! {
         Handshake = "handshake",
         /// A client did not read what it had asked for, or read it too slowly.
         SlowReader = "slow_reader",
+        /// Clients did not read responses of an upstream, and too much was held for them.
+        Unread = "unread",
         /// A request's body made no progress, or came too slowly.
         SlowBody = "slow_body",
         /// An HTTP/2 client kept the connection busy with frames that ask for nothing, or with
@@ -89,6 +91,10 @@ fn log(fault: Fault, times: u64) {
         Fault::SlowReader => {
             tracing::info!(times, "responses broken off: the client does not read")
         }
+        Fault::Unread => tracing::warn!(
+            times,
+            "responses broken off: too much waits for clients that do not read, see max_unread"
+        ),
         Fault::SlowBody => tracing::info!(times, "requests broken off: their bodies do not come"),
         Fault::Flood => {
             tracing::warn!(times, "connections closed: floods of HTTP/2 frames, or of heads")

@@ -7,12 +7,15 @@
 //! that wait, has that stream reset. Its other streams go on.
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     rc::Rc,
+    sync::Arc,
 };
 
 use http::HeaderMap;
 use tollgate_wire::{frames::Frames, head_limits::fields_bytes};
+
+use super::CutOff;
 
 /// Largest part of a response that is given to the protocol engine at once: what a stream holds
 /// when its client stops reading. It is the largest frame that every client takes.
@@ -28,6 +31,8 @@ pub struct Pace {
     bytes: Cell<u64>,
     /// Whether it is the client's turn: the engine has a part and does not ask for more.
     is_waiting: Cell<bool>,
+    /// Made for a response that waits.
+    cut_off: OnceCell<Arc<CutOff>>,
 }
 
 impl Pace {
@@ -38,6 +43,7 @@ impl Pace {
             parts: Cell::new(0),
             bytes: Cell::new(0),
             is_waiting: Cell::new(false),
+            cut_off: OnceCell::new(),
         }
     }
 
@@ -80,6 +86,16 @@ impl Pace {
     /// Bytes that the engine was given so far.
     pub fn bytes(&self) -> u64 {
         self.bytes.get()
+    }
+
+    /// How the response is broken off by others.
+    pub fn cut_off(&self) -> &Arc<CutOff> {
+        self.cut_off.get_or_init(Arc::default)
+    }
+
+    /// Whether others have it broken off.
+    pub fn is_cut_off(&self) -> bool {
+        self.cut_off.get().is_some_and(|cut_off| cut_off.is_cut())
     }
 
     /// The number of the part that waits for the client, if one does.

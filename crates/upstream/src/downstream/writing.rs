@@ -1,7 +1,9 @@
 //! How the writes to a client's socket go: the socket notes each, and the deadlines of the
 //! connection and of its response read it.
 
-use std::{cell::Cell, io, task::Poll};
+use std::{cell::Cell, io, sync::Arc, task::Poll};
+
+use super::CutOff;
 
 /// Whether the client takes what is written to it.
 #[derive(Debug, Default)]
@@ -11,6 +13,7 @@ pub struct Writing {
     bytes: Cell<u64>,
     is_lingering: Cell<bool>,
     was_flooded: Cell<bool>,
+    cut_off: Arc<CutOff>,
 }
 
 impl Writing {
@@ -47,6 +50,11 @@ impl Writing {
     /// Whether the socket takes no more bytes at present.
     pub fn is_blocked(&self) -> bool {
         self.is_blocked.get()
+    }
+
+    /// How the response that it writes, and the connection with it, is broken off by others.
+    pub fn cut_off(&self) -> &Arc<CutOff> {
+        &self.cut_off
     }
 
     /// From here on the last bytes are sent, and the client is given time to read them.

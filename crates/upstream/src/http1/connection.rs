@@ -34,7 +34,7 @@ use crate::{
 
 /// What is read at once: at first, and at most. What a client does not read stays here.
 const MIN_READ_BYTES: usize = 8 * 1024;
-const MAX_READ_BYTES: usize = 16 * 1024;
+pub(crate) const MAX_READ_BYTES: usize = 16 * 1024;
 
 /// A connection in HTTP/1.1, used by one request at a time.
 pub(crate) struct Connection {

@@ -30,7 +30,8 @@ use crate::{
     stream::{MeteredStream, Traffic},
 };
 
-const STREAM_WINDOW: u32 = 64 * 1024;
+/// What a server may send of a response that its client does not read.
+pub(crate) const STREAM_WINDOW: u32 = 64 * 1024;
 /// Room for all streams at once: a client that does not read must hold up no other client's stream.
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * MAX_STREAMS as u32;
 const SEND_BUFFER: usize = 64 * 1024;

@@ -114,7 +114,7 @@ fn upstream_is_as_it_is_by_default_where_nothing_is_said() {
 fn upstream_is_as_it_is_written() {
     let own = upstream(
         "servers: [http://h], protocol: h2, balance: round_robin, max_connections: 2, \
-         queue: { size: 0, timeout: 5s }, shares: off, keep_alive: 1s, resolve_every: 1m, \
+         queue: { size: 0, timeout: 5s }, shares: off, max_unread: 2MiB, keep_alive: 1s, resolve_every: 1m, \
          ejection: { failures: 1, status: [5xx], time: 10m }, retries: { attempts: 2, budget: 5, status: [503] }, \
          health_check: { path: \"/up?x\", host: \"h:1\", interval: 10ms, timeout: 1s, healthy_after: 1, \
          unhealthy_after: 9, status: [204] }",
@@ -122,6 +122,7 @@ fn upstream_is_as_it_is_written() {
     assert_eq!((own.protocol, own.balance), (Protocol::Http2, Balance::RoundRobin));
     let bounds =
         Bounds { queue: 0, queue_timeout: 5 * SECOND, shares: Sharing::Off, ..Bounds::default() };
+    let bounds = Bounds { max_unread: 2 << 20, ..bounds };
     assert_eq!(own.bounds, Bounds { max_connections: 2.try_into().unwrap(), ..bounds });
     assert_eq!((own.keep_alive, own.resolve_every), (SECOND, 60 * SECOND));
     let time = 600 * SECOND..=600 * SECOND;
