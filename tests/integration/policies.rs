@@ -273,6 +273,24 @@ fn warned_policies_load_with_exactly_these_warnings() {
     assert!(differences.is_empty(), "\n{differences}");
 }
 
+/// Which notes there are for other proxies depends on the settings: `binary::check` has those.
+#[test]
+fn noted_policies_load_with_exactly_these_notes() {
+    let mut differences = String::new();
+    for file in policies("noted") {
+        let name = Path::new(file.file_name().unwrap());
+        let policy = load(name, &fs::read_to_string(&file).unwrap(), &sources());
+        let policy = policy.unwrap_or_else(|problems| panic!("{}", problems[0]));
+        let actual: String = policy.notes.iter().map(|note| format!("{note}\n")).collect();
+        let expected = fs::read_to_string(file.with_extension("expected")).unwrap_or_default();
+        if actual != expected || actual.is_empty() {
+            differences +=
+                &format!("---- expected of {}\n{expected}---- actual\n{actual}", file.display());
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
+}
+
 #[test]
 fn problems_of_bad_policies_say_what_is_wrong_and_what_to_write() {
     let mut differences = String::new();
