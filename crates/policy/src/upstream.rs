@@ -384,7 +384,7 @@ impl Default for Ejection {
 }
 
 impl Default for Bounds {
-    /// 1024 connections, 1024 requests that wait at most a second, 64 MiB for clients that do not
+    /// 1024 connections, 1024 requests that wait at most a second, 128 MiB for clients that do not
     /// read.
     fn default() -> Self {
         Bounds {
@@ -392,7 +392,7 @@ impl Default for Bounds {
             queue: 1024,
             queue_timeout: Duration::from_secs(1),
             shares: Sharing::default(),
-            max_unread: 64 * 1024 * 1024,
+            max_unread: 128 * 1024 * 1024,
         }
     }
 }

@@ -245,11 +245,11 @@ fn what_is_over_leaves_the_disk_when_tables_are_merged() {
     let subject = Subject::open(folder.path(), START);
     (0..2000).for_each(|owner| drop(subject.charge(&charge(owner, &quotas[owner as usize % 2]))));
     subject.save();
-    subject.advance(HOUR);
-    subject.store.disk().compact().unwrap();
     subject.close();
     let clock = Clock::Manual(std::sync::Arc::new((START + HOUR).as_micros().into()));
     let offline = OfflineStore::open(folder.path(), clock).unwrap();
+    // One that serves may keep it in its journal, where the next one was not made yet.
+    offline.compact().unwrap();
     // A sliding window counts for as long again.
     let (survey, ..) = offline.stat().unwrap();
     assert_eq!((survey.live, survey.over), (1000, 0));
