@@ -260,7 +260,7 @@ fn new_tokens_are_taken_over_by_a_reload_and_bad_ones_are_not() {
     assert!(refused.text().contains("`write` contains a token of fewer than 16"), "{refused:?}");
     write_secret(&served.folder, "write", "another-token-to-act-with");
     send(served.admin, reload().token(WRITE)).assert_status(200);
-    served.running.wait_for_event("the admin listener takes other tokens from now on");
+    served.running.wait_for_event("other tokens are good from now on");
     send(served.admin, reload().token(WRITE)).assert_status(401);
     send(served.admin, reload().token("another-token-to-act-with")).assert_status(200);
     send(served.admin, local(get("/status")).token(READ)).assert_status(200);

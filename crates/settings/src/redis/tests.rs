@@ -337,7 +337,7 @@ fn password_is_never_shown() {
         "  url: redis://app:hunter2@",
         "  uri: redis://app:hunter2@h",
         "  url: [redis://app:hunter2@h]",
-        "  cluster: redis://app:hunter2@h",
+        "  cluster: \"redis://app:hunter2@h, redis://i\"",
         "  cluster: { redis://app:hunter2@h }",
         "  shards: [{ name: a, primary: redis://app:hunter2@h, colour: red }]",
         "  url: \"redis://app:hunter2@h",

@@ -188,7 +188,7 @@ f.yaml:4:1: unknown field `zzz` in a policy
 fn all_problems_of_a_file_are_reported_at_once() {
     let text = r#"
 version: one
-hosts: api
+hosts: api, web
 keys: 5
 "#;
     let expected = r#"
@@ -198,8 +198,8 @@ f.yaml:1:10: expected a whole number from 0 to 4294967295, found text
   |          ^^^
 f.yaml:2:8: expected a list, found text
   |
-2 | hosts: api
-  |        ^^^ write [api]
+2 | hosts: api, web
+  |        ^^^^^^^^ write [api, web]
 f.yaml:3:7: expected a mapping, found a number
   |
 3 | keys: 5
