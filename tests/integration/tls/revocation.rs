@@ -7,7 +7,11 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use rustls::{ClientConfig, HandshakeKind, pki_types::PrivateKeyDer, version};
+
+use tokio::{net::TcpStream, runtime};
+use tokio_rustls::TlsConnector;
 
 use super::listener;
 use crate::support::{
@@ -377,5 +381,60 @@ fn open_connection_of_a_program_whose_certificate_has_expired_gets_no_other_answ
         assert!(answer.starts_with("HTTP/1.1 403 "), "{question}: {answer}");
         assert!(answer.contains("connection: close"), "{question}: {answer}");
         assert_eq!(stream.read(&mut [0]).unwrap_or(0), 0, "{question}");
+    }
+}
+
+/// The `grpc-status` of a call at a listener for Envoy, and of another on the same connection, once
+/// what is fresh is out of date.
+fn statuses_before_and_after(proxy: &Proxy, client: &Arc<ClientConfig>) -> [String; 2] {
+    let mut client = ClientConfig::clone(client);
+    client.alpn_protocols = vec![b"h2".to_vec()];
+    runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+        let stream = TcpStream::connect(proxy.asked_at(0)).await.unwrap();
+        let name = "api.example.com".try_into().unwrap();
+        let stream = TlsConnector::from(Arc::new(client)).connect(name, stream).await.unwrap();
+        let (mut sender, connection) = h2::client::handshake(stream).await.unwrap();
+        tokio::spawn(connection);
+        let before = call_health(&mut sender).await;
+        proxy.advance(AGES);
+        [before, call_health(&mut sender).await]
+    })
+}
+
+async fn call_health(sender: &mut h2::client::SendRequest<Bytes>) -> String {
+    let request = http::Request::post("https://api.example.com/grpc.health.v1.Health/Check")
+        .header("content-type", "application/grpc")
+        .header("te", "trailers")
+        .body(())
+        .unwrap();
+    let (answer, mut body) = sender.send_request(request, false).unwrap();
+    body.send_data(Bytes::from_static(&[0; 5]), true).unwrap();
+    let (head, mut body) = answer.await.unwrap().into_parts();
+    assert_eq!(head.status, 200);
+    while body.data().await.is_some() {}
+    let trailers = body.trailers().await.unwrap();
+    let fields = trailers.unwrap_or(head.headers);
+    fields.get("grpc-status").unwrap().to_str().unwrap().to_owned()
+}
+
+#[test]
+fn open_connection_of_an_envoy_whose_certificate_is_no_longer_good_has_its_calls_refused() {
+    let case = Case::new();
+    case.signer.revoke("crl.pem", &[], (1, FRESH));
+    let (pair, ca) = (case.signer.sign("api", &["api.example.com"]), case.signer.path("ca.pem"));
+    let list = format!(", crl_file: \"{}\"", case.signer.path("crl.pem"));
+    let short = case.signer.identity_until(FRESH, "robot", &[]);
+    for (identity, fields, after) in [
+        (&short, "", "7"),
+        (&case.robot, "", "0"),
+        (&case.robot, &*list, "7"),
+        (&case.robot, &format!("{list}, crl_expired: accept"), "0"),
+    ] {
+        let tls = format!("tls: {{ certificates: [{pair}], client_ca_file: \"{ca}\"{fields} }}");
+        let settings =
+            format!("workers: 1\ndecisions: [{{ address: 127.0.0.1:0, protocol: grpc, {tls} }}]");
+        let proxy = Proxy::with_settings(&settings, &[&Policy::before(&case.upstream)]);
+        let [_, client] = case.clients(identity);
+        assert_eq!(statuses_before_and_after(&proxy, &client), ["0", after], "{fields}");
     }
 }
