@@ -118,6 +118,78 @@ fn ignored_override_goes_on() {
     assert_eq!(upstream.last().fields.one("x-http-method-override"), Some("DELETE"));
 }
 
+/// In front of servers of this framework, or of those that nothing is said of.
+fn guarded_before(upstream: &Upstream, paths: &str, mode: &str) -> Policy {
+    let servers = format!("servers: [\"{}\"]{paths}", upstream.url());
+    Policy::before_servers(&servers)
+        .routes(&[
+            "{ match: { path: /**, methods: [DELETE] }, auth: required, limits: [] }",
+            "{ match: { path: /** }, limits: [] }",
+        ])
+        .section(mode)
+}
+
+const QUERIES: [&str; 4] =
+    ["a=b&_method=DELETE", "_method=delete&a=b", "a=b&%5Fmethod=DELETE", "a=b&.method=DELETE"];
+
+#[test]
+fn server_that_reads_a_method_in_the_query_gets_none() {
+    let upstream = Upstream::start();
+    for framework in ["express", "koa", "hono", "spring", "php", "go", "aspnet"] {
+        let paths = format!(", paths: {framework}");
+        let proxy = Proxy::start(&guarded_before(&upstream, &paths, "method_override: drop"));
+        for query in QUERIES {
+            proxy.send(post(&format!("/users/42?{query}"), "")).assert_status(200);
+            assert_eq!(upstream.last().target, "/users/42?a=b", "{framework} {query}");
+            let uri = format!("http://api.example.com/users/42?{query}");
+            let over_http2 = http::Request::post(uri).body(String::new()).unwrap();
+            assert_eq!(http2(proxy.address(), vec![over_http2])[0].status(), 200);
+            assert_eq!(upstream.last().target, "/users/42?a=b", "{framework} {query}");
+        }
+        proxy.send(post("/users/42?_method=DELETE", "")).assert_status(200);
+        assert_eq!(upstream.last().target, "/users/42");
+    }
+}
+
+#[test]
+fn query_is_left_alone_where_no_server_reads_a_method_in_it() {
+    let upstream = Upstream::start();
+    for (paths, mode) in [
+        ("", "method_override: drop"),
+        (", paths: rails", "method_override: drop"),
+        (", paths: django", "method_override: match"),
+        (", paths: express", "method_override: ignore"),
+    ] {
+        let proxy = Proxy::start(&guarded_before(&upstream, paths, mode));
+        proxy.send(post("/users/42?_method=DELETE", "")).assert_status(200);
+        assert_eq!(upstream.last().target, "/users/42?_method=DELETE", "{paths} {mode}");
+    }
+}
+
+#[test]
+fn request_is_judged_by_the_method_in_its_query() {
+    let upstream = Upstream::start();
+    let policy = guarded_before(&upstream, ", paths: express", "method_override: match");
+    let proxy = Proxy::start(&policy);
+    for query in QUERIES {
+        let target = format!("/users/42?{query}");
+        proxy.send(post(&target, "")).assert_status(401);
+        proxy.send(post(&target, "").by("42")).assert_status(200);
+        let seen = upstream.last();
+        assert_eq!((seen.method.as_str(), seen.target.as_str()), ("POST", target.as_str()));
+    }
+    let seen = upstream.count();
+    for request in [
+        post("/users/42?_method=DELETE&_method=PUT", ""),
+        post("/users/42?_method=DELETE", "").field("x-http-method", "PUT"),
+        get("/users/42?_method=DELETE"),
+        post("/users/42?_method=", ""),
+    ] {
+        proxy.send(request).assert_status(400);
+    }
+    assert_eq!(upstream.count(), seen);
+}
+
 #[test]
 fn preflight_is_no_post_that_says_it_is_one() {
     let upstream = Upstream::start();
@@ -136,20 +208,22 @@ fn preflight_is_no_post_that_says_it_is_one() {
 fn asker_that_would_forward_an_override_is_told_to_refuse_it() {
     let upstream = Upstream::start();
     let settings = "workers: 1\ndecisions: [{ address: 127.0.0.1:0, protocol: http }]";
-    let ask = |name: &str| {
+    let ask_with = |name: &str, query: &str| {
+        let target = format!("/users/42{query}");
         [
             get("/decide/forward")
                 .field("x-forwarded-method", "POST")
                 .field("x-forwarded-host", "api.example.com")
-                .field("x-forwarded-uri", "/users/42")
+                .field("x-forwarded-uri", &target)
                 .field(name, "DELETE"),
             get("/decide/nginx")
                 .host("api.example.com")
                 .field("x-original-method", "POST")
-                .field("x-original-uri", "/users/42")
+                .field("x-original-uri", &target)
                 .field(name, "DELETE"),
         ]
     };
+    let ask = |name: &str| ask_with(name, "");
     let status = |response: crate::support::Response| match response.field("x-tollgate-status") {
         Some(status) => status.parse().unwrap(),
         None => response.status,
@@ -171,6 +245,12 @@ fn asker_that_would_forward_an_override_is_told_to_refuse_it() {
                 "{mode} {name}"
             );
         }
+        let policy =
+            guarded_before(&upstream, ", paths: express", &format!("method_override: {mode}"));
+        let before_express = Proxy::with_settings(settings, &[&policy]);
+        let in_query = ask_with("x-plain", "?_method=DELETE");
+        let in_query = in_query.map(|question| status(before_express.ask(question)));
+        assert_eq!(in_query, [exact, if exact == 200 { 204 } else { exact }], "{mode}");
         let plain = ask("x-plain").map(|question| status(proxy.ask(question)));
         assert_eq!(plain, [200, 204], "{mode}");
     }

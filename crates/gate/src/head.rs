@@ -8,7 +8,7 @@ use tollgate_policy::{self as policy, Policies, Policy, Route};
 use tollgate_response::Rejection;
 use tollgate_upstream::check_connection;
 use tollgate_wire::{
-    method_override::{MethodOverride, overriding_method},
+    method_override::{MethodOverride, OverrideError, overriding_method, without_overrides},
     target::{
         Form, Host, TargetError, check_query, check_same_segments, form, normalize_path,
         plain_form, request_host,
@@ -22,6 +22,8 @@ pub struct Head<'r> {
     pub(super) method: &'r Method,
     /// The one by which servers take the request instead; none: they do not.
     pub(super) overriding_method: Option<Method>,
+    /// What is done with what names another method.
+    method_override: MethodOverride,
     /// In its normal form.
     pub path: Cow<'r, str>,
     /// Its plain form, if that is another.
@@ -55,9 +57,14 @@ impl<'r> Head<'r> {
         let host = request_host(&parts.uri, &parts.headers, parts.version)?;
         let policy = policies.for_host(host.as_ref().map(Host::as_str));
         let encoded_slash = policy.map(|policy| policy.encoded_slash).unwrap_or_default();
-        let overriding_method = match policy.map(|policy| policy.method_override) {
-            Some(MethodOverride::Match) => overriding_method(&parts.method, &parts.headers)?,
-            Some(MethodOverride::Drop | MethodOverride::Ignore) | None => None,
+        let method_override = policy.map(|policy| policy.method_override).unwrap_or_default();
+        let overriding_method = match (policy, method_override) {
+            // Which upstream it is for depends on the method.
+            (Some(policy), MethodOverride::Match) => {
+                let query = parts.uri.query().filter(|_| policy.reads_method_in_query());
+                overriding_method(&parts.method, &parts.headers, query)?
+            }
+            (None, _) | (_, MethodOverride::Drop | MethodOverride::Ignore) => None,
         };
         let form = form(&parts.method, &parts.uri);
         let path = match form {
@@ -73,7 +80,17 @@ impl<'r> Head<'r> {
         };
         let has_host_field = parts.headers.contains_key(header::HOST);
         let (method, uri) = (&parts.method, &parts.uri);
-        let head = Head { form, method, overriding_method, path, plain, host, uri, has_host_field };
+        let head = Head {
+            form,
+            method,
+            overriding_method,
+            method_override,
+            path,
+            plain,
+            host,
+            uri,
+            has_host_field,
+        };
         Ok((head, policy))
     }
 
@@ -121,6 +138,27 @@ impl<'r> Head<'r> {
         }
     }
 
+    /// Checks that nothing in the query overrides the method at the servers of a route, which get
+    /// the query as it came.
+    ///
+    /// # Errors
+    /// [`OverrideError::NotDropped`].
+    pub(super) fn check_query_override(&self, route: &Route) -> Result<(), OverrideError> {
+        match self.uri.query().map(|query| self.without_dropped(query, route)) {
+            Some(Cow::Owned(_)) => Err(OverrideError::NotDropped),
+            Some(Cow::Borrowed(_)) | None => Ok(()),
+        }
+    }
+
+    /// The query without what would override the method at the servers of a route.
+    fn without_dropped<'q>(&self, query: &'q str, route: &Route) -> Cow<'q, str> {
+        let is_dropped = self.method_override == MethodOverride::Drop;
+        match is_dropped && route.reading.reads_method_in_query() {
+            true => without_overrides(query),
+            false => Cow::Borrowed(query),
+        }
+    }
+
     /// What a route is chosen by, of a client at this address.
     pub fn as_route_request(&self, address: IpAddr) -> policy::Request<'_> {
         policy::Request {
@@ -141,9 +179,12 @@ impl<'r> Head<'r> {
     }
 
     /// The target of the forwarded request: the path that was matched, as its route rewrites it,
-    /// and the query without a token.
+    /// and the query without a token and without what overrides the method.
     pub(super) fn target(&self, sources: &TokenSources, route: &Route) -> Target {
-        let query = self.uri.query().map(|query| sources.strip_query(query));
+        let query = self.uri.query().map(|query| match sources.strip_query(query) {
+            Cow::Borrowed(query) => self.without_dropped(query, route),
+            Cow::Owned(query) => Cow::Owned(self.without_dropped(&query, route).into_owned()),
+        });
         let spelled = self.path_for(route);
         let path = route.rewrite.rewrite(&spelled, route.reading);
         let is_unchanged = self.form == Form::Origin
@@ -152,7 +193,7 @@ impl<'r> Head<'r> {
             && matches!(query, None | Some(Cow::Borrowed(_)));
         let uri = match query {
             _ if is_unchanged => self.uri.clone(),
-            // A query that was nothing but a token is left out.
+            // A query that was nothing but these is left out.
             Some(Cow::Owned(query)) if query.is_empty() => origin_form(path.into_owned()),
             Some(query) => origin_form(format!("{path}?{query}")),
             None => origin_form(path.into_owned()),

@@ -94,9 +94,10 @@ impl Judge {
         if let Some(route) = route {
             // Like the policy's deny list, it costs the client nothing: there is nothing to guess.
             route.addresses.admit(client.address)?;
-            // A proxy that asks forwards the path as it came.
+            // A proxy that asks forwards the target as it came.
             if is_asked {
                 head.check_spelled_out(route)?;
+                head.check_query_override(route)?;
             }
             // A body that is too large is refused before the caller is identified or charged.
             if route.max_body.is_some_and(|most| declared_bytes(client.headers) > most) {
@@ -137,6 +138,7 @@ impl Judge {
             route.addresses.admit(input.client.address)?;
             if input.is_asked {
                 input.head.check_spelled_out(route)?;
+                input.head.check_query_override(route)?;
             }
         }
         if let Action::Forward(_) = &action {

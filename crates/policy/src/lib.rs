@@ -231,6 +231,12 @@ impl Policy {
         Some((route, self.upstreams.get(route.upstream)?))
     }
 
+    /// Whether servers of any upstream may take a POST for the method that its query names.
+    pub fn reads_method_in_query(&self) -> bool {
+        let mut readings = self.upstreams.iter().filter_map(|upstream| upstream.paths);
+        readings.any(PathReading::reads_method_in_query)
+    }
+
     /// Positions of all limits, that of `core` first.
     pub fn core_first(&self) -> impl Iterator<Item = usize> {
         let others = (0..self.limits.len()).filter(|at| Some(*at) != self.core);

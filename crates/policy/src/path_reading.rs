@@ -143,6 +143,27 @@ keywords! {
 }
 
 impl PathReading {
+    /// Whether servers may take a POST for the method that `_method` names in its query: on their
+    /// own (Symfony and Laravel, Spring), or by a middleware that is usual there. Rails, Django,
+    /// Flask and others look for it in a form alone, or nowhere.
+    pub fn reads_method_in_query(self) -> bool {
+        self.framework.is_some_and(|framework| match framework {
+            Framework::Express
+            | Framework::Koa
+            | Framework::Hono
+            | Framework::Spring
+            | Framework::AspNet
+            | Framework::Php
+            | Framework::Go => true,
+            Framework::Fastify
+            | Framework::FastApi
+            | Framework::Flask
+            | Framework::Django
+            | Framework::AioHttp
+            | Framework::Rails => false,
+        })
+    }
+
     /// How a framework reads a path by default. A reading of old versions alone is not among them:
     /// to the others, what a route takes too much is a path of another handler.
     pub fn of(framework: Framework) -> PathReading {

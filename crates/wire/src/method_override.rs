@@ -1,7 +1,10 @@
-//! Fields by which a client has a server take a POST for another method. Frameworks read them:
-//! Rails, Symfony, Laravel and Spring on their own, Express and others by a middleware.
+//! Fields by which a client has a server take a POST for another method, and parameters of the
+//! query that do the same. Frameworks read them: Rails, Symfony, Laravel and Spring on their own,
+//! Express and others by a middleware.
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method};
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, Method};
 use tollgate_keyword::keywords;
 
 /// The fields, in the order in which they are looked for.
@@ -10,6 +13,9 @@ pub static FIELDS: [HeaderName; 3] = [
     HeaderName::from_static("x-http-method"),
     HeaderName::from_static("x-method-override"),
 ];
+
+/// The parameters, in lower case.
+const PARAMETERS: [&[u8]; 2] = [b"_method", b"x-http-method-override"];
 
 /// What is done with a field that overrides the method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -37,27 +43,31 @@ pub enum OverrideError {
     Ambiguous,
 }
 
-/// The method by which servers that read the fields take a request, in capitals. None: its own.
+/// The method by which servers that read the fields, and the `query` if there is one, take a
+/// request, in capitals. None: its own.
 ///
 /// # Errors
 /// [`OverrideError::Ambiguous`].
 pub fn overriding_method(
     method: &Method,
     headers: &HeaderMap,
+    query: Option<&str>,
 ) -> Result<Option<Method>, OverrideError> {
-    let mut values = FIELDS.iter().flat_map(|name| headers.get_all(name));
+    let fields = FIELDS.iter().flat_map(|name| headers.get_all(name));
+    let fields = fields.map(|value| Cow::Borrowed(value.as_bytes()));
+    let parameters = query.into_iter().flat_map(parameters);
+    let mut values = fields.chain(parameters.filter_map(Parameter::overriding_value));
     let Some(first) = values.next() else { return Ok(None) };
-    let is_same = |value: &HeaderValue| value.as_bytes().eq_ignore_ascii_case(first.as_bytes());
-    if !values.all(is_same) {
+    if !values.all(|value| value.eq_ignore_ascii_case(&first)) {
         return Err(OverrideError::Ambiguous);
     }
-    if first.as_bytes().eq_ignore_ascii_case(method.as_str().as_bytes()) {
+    if first.eq_ignore_ascii_case(method.as_str().as_bytes()) {
         return Ok(None);
     }
     // Spring takes only these; Symfony has no GET or HEAD among its own, and Rack passes over what
     // it does not know.
     let taken_by_all = [Method::PUT, Method::PATCH, Method::DELETE];
-    let is_named = |own: &Method| first.as_bytes().eq_ignore_ascii_case(own.as_str().as_bytes());
+    let is_named = |own: &Method| first.eq_ignore_ascii_case(own.as_str().as_bytes());
     match taken_by_all.into_iter().find(is_named) {
         Some(other) if *method == Method::POST => Ok(Some(other)),
         _ => Err(OverrideError::Ambiguous),
@@ -80,6 +90,66 @@ pub fn check_undropped(headers: &HeaderMap, mode: MethodOverride) -> Result<(), 
     }
 }
 
+/// A query without what overrides the method.
+pub fn without_overrides(query: &str) -> Cow<'_, str> {
+    let is_kept = |parameter: &Parameter<'_>| parameter.overriding_value().is_none();
+    if parameters(query).all(|parameter| is_kept(&parameter)) {
+        return Cow::Borrowed(query);
+    }
+    let kept: Vec<&str> = parameters(query).filter(is_kept).map(|parameter| parameter.0).collect();
+    Cow::Owned(kept.join("&"))
+}
+
+/// A parameter of a query, as it is written.
+#[derive(Clone, Copy)]
+struct Parameter<'q>(&'q str);
+
+fn parameters(query: &str) -> impl Iterator<Item = Parameter<'_>> {
+    query.split('&').map(Parameter)
+}
+
+impl<'q> Parameter<'q> {
+    /// The method that it names, if its name is one that servers look for. PHP reads a name up to a
+    /// bracket or a NUL, without spaces in front, and dots and spaces in it as `_`.
+    fn overriding_value(self) -> Option<Cow<'q, [u8]>> {
+        let (name, value) = self.0.split_once('=').unwrap_or((self.0, ""));
+        let name = form_decoded(name);
+        let name = name.split(|byte| matches!(byte, b'[' | 0)).next().unwrap_or_default();
+        let is_like = |own: u8, other: u8| {
+            own == other.to_ascii_lowercase() || own == b'_' && matches!(other, b'.' | b' ')
+        };
+        let name = name.trim_ascii_start();
+        let is_any = PARAMETERS.into_iter().any(|own| {
+            own.len() == name.len() && own.iter().zip(name).all(|(own, byte)| is_like(*own, *byte))
+        });
+        is_any.then(|| form_decoded(value))
+    }
+}
+
+/// A name or a value of a form (WHATWG URL section 5.1). What is no escape stays as it is.
+fn form_decoded(text: &str) -> Cow<'_, [u8]> {
+    if !text.contains(['%', '+']) {
+        return Cow::Borrowed(text.as_bytes());
+    }
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let escaped = after.get(..2).filter(|_| *first == b'%');
+        let escaped = escaped.and_then(|digits| std::str::from_utf8(digits).ok());
+        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
+            Some(byte) => {
+                decoded.push(byte);
+                rest = after.get(2..).unwrap_or_default();
+            }
+            None => {
+                decoded.push(if *first == b'+' { b' ' } else { *first });
+                rest = after;
+            }
+        }
+    }
+    Cow::Owned(decoded)
+}
+
 /// Whether servers that make a variable of a name (RFC 3875 section 4.1.18) take this for one of
 /// the fields.
 fn is_spelled_like_one(name: &HeaderName) -> bool {
@@ -93,6 +163,8 @@ fn is_spelled_like_one(name: &HeaderName) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
 
     fn headers(fields: &[(&'static str, &'static str)]) -> HeaderMap {
@@ -110,12 +182,12 @@ mod tests {
             &[("x-method-override", "Delete")],
             &[("x-method-override", "DELETE"), ("x-http-method", "delete")],
         ] {
-            let found = overriding_method(&Method::POST, &headers(fields));
+            let found = overriding_method(&Method::POST, &headers(fields), None);
             assert_eq!(found, Ok(Some(Method::DELETE)), "{fields:?}");
         }
         let same = headers(&[("x-http-method", "post")]);
-        assert_eq!(overriding_method(&Method::POST, &same), Ok(None));
-        assert_eq!(overriding_method(&Method::GET, &HeaderMap::new()), Ok(None));
+        assert_eq!(overriding_method(&Method::POST, &same, None), Ok(None));
+        assert_eq!(overriding_method(&Method::GET, &HeaderMap::new(), None), Ok(None));
     }
 
     #[test]
@@ -130,9 +202,42 @@ mod tests {
             (Method::DELETE, &[("x-http-method", "GET")]),
             (Method::GET, &[("x-http-method", "DELETE")]),
         ] {
-            let found = overriding_method(&method, &headers(fields));
+            let found = overriding_method(&method, &headers(fields), None);
             assert_eq!(found, Err(OverrideError::Ambiguous), "{method} {fields:?}");
         }
+    }
+
+    #[test]
+    fn parameter_of_the_query_names_the_method_however_it_is_spelled() {
+        let none = HeaderMap::new();
+        for query in [
+            "_method=DELETE",
+            "a=b&_method=delete&c",
+            "%5Fm%65thod=%44ELETE",
+            ".method=DELETE",
+            "+_method=DELETE",
+            "_method[]=DELETE",
+            "_method%00x=DELETE",
+            "_METHOD=DELETE",
+            "X-HTTP-Method-Override=DELETE",
+            "_method=DELETE&_method=delete",
+        ] {
+            let found = overriding_method(&Method::POST, &none, Some(query));
+            assert_eq!(found, Ok(Some(Method::DELETE)), "{query}");
+            assert!(!without_overrides(query).contains("ethod"), "{query}");
+        }
+        for query in ["method=DELETE", "a=_method", "__method=DELETE", "_methods=DELETE", ""] {
+            let found = overriding_method(&Method::POST, &none, Some(query));
+            assert_eq!((found, without_overrides(query)), (Ok(None), query.into()), "{query}");
+        }
+        for query in ["_method", "_method=", "_method=DELETE&_method=PUT", "_method=GET"] {
+            let found = overriding_method(&Method::POST, &none, Some(query));
+            assert_eq!(found, Err(OverrideError::Ambiguous), "{query}");
+        }
+        let put = headers(&[("x-http-method", "PUT")]);
+        let found = overriding_method(&Method::POST, &put, Some("_method=DELETE"));
+        assert_eq!(found, Err(OverrideError::Ambiguous));
+        assert_eq!(without_overrides("a=1&_method=PUT&b=%5F"), "a=1&b=%5F");
     }
 
     #[test]
