@@ -1,4 +1,4 @@
-//! The callers that use limits most, of this proxy.
+//! The callers that use limits most, of this proxy; and whatever else limits count by.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,16 +55,17 @@ pub struct TopReport {
     pub limits: Vec<TopLimit>,
 }
 
-/// A caller of a limit.
+/// A caller of a limit, or what else the limit counts by.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TopCaller {
-    /// Its name, as `tollgate look` takes it.
+    /// Its name, as `tollgate look` takes it: `user:42`, `jwt.org:acme`. A value that may be a
+    /// secret is a hash in it.
     pub name: String,
     /// The policy.
     pub policy: String,
     /// The limit.
     pub limit: String,
-    /// The tier that it had last.
+    /// The tier that its latest request had.
     pub tier: Option<String>,
     /// Units, denials or would-be denials: at most this many.
     pub count: u64,
@@ -103,7 +104,7 @@ pub struct NearCallers {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopError {
     /// No limit is called so.
-    #[error("no limit is called `{asked}`: those that count by caller or address are {known}")]
+    #[error("no limit is called `{asked}`: there are {known}")]
     NoSuchLimit {
         /// What was asked for: `core`, or `api/core`.
         asked: String,

@@ -15,9 +15,10 @@ use crate::callers::top::{TopCaller, TopReport};
 /// Show the callers that use limits most
 ///
 /// Queries the admin listener of a running proxy for the callers with the highest use, or with the
-/// most denials, of limits that count by caller or address. Only the callers that weigh most are
-/// kept, in bounded memory: a count may be too high, and the true one is at least what the last
-/// column has. It is about this one proxy, whatever the store.
+/// most denials, of each limit; of limits that count by something else, such as organisations, for
+/// these. Values of headers and cookies are shown as hashes. Only those that weigh most are kept,
+/// in bounded memory: a count may be too high, and the true one is at least what the last column
+/// has. It is about this one proxy, whatever the store.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]
@@ -60,7 +61,7 @@ fn write_report(output: &mut dyn Write, report: &TopReport) -> io::Result<()> {
     let what = by.keyword().replace('_', " ");
     let minutes = counted(*minutes as usize, "minute");
     if limits.is_empty() {
-        return writeln!(output, "no limit counts by caller or address");
+        return writeln!(output, "the policies have no limits");
     }
     if callers.is_empty() {
         writeln!(output, "no {what} in {minutes}")?;

@@ -75,7 +75,7 @@ async fn carry_out(call: Call<'_>, head: &CallHead<'_, '_>) -> Result<CallAnswer
 }
 
 async fn charge<'p>(head: &CallHead<'_, 'p>, named: NamedPlan<'p>, time: ChargeTime) -> CallAnswer {
-    let NamedPlan { policy, plan, who } = named;
+    let NamedPlan { policy, plan, who, names } = named;
     let (shared, store) = (head.gate.shared(), head.gate.store());
     // From here on the program may go away during a wait.
     let mut call = head.open(policy);
@@ -86,7 +86,7 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, named: NamedPlan<'p>, time: ChargeT
     };
     let now = shared.clock.now();
     let tally = decision.map(|decision| Tally::charged(plan, decision, now, store.unsettled()));
-    call.conclude(tally, who, now);
+    call.conclude(tally, who, &|own, to| NamedPlan::write_name(&names, own, to), now);
     let answer = match (call.rejection(), call.tally()) {
         (Some(Rejection::Store(error)), _) => Err((*error).into()),
         (rejection, Some(tally)) => Ok(Answer {

@@ -2,6 +2,7 @@
 //! or none. `tests/beside/envoy.py` asks by gRPC, and has Envoy ask.
 
 use serde_json::{Value, json};
+use tollgate::callers::top::RankBy;
 
 use crate::support::{Policy, Proxy, Redis, Response, SECOND, Upstream, eventually, post};
 
@@ -21,6 +22,7 @@ fn policy() -> Policy {
             "export: { per: descriptor.path, rate: 3/minute }",
             "login: { per: descriptor.generic_key, rate: 5/minute }",
             "files: { per: descriptor.file, rate: 10/hour }",
+            "keys: { per: descriptor.api_key, rate: 10/hour }",
         ])
         .section(
             "overrides:\n  - { limit: per-user, descriptor.user: vip, rate: 50/minute, why: a test }",
@@ -37,6 +39,7 @@ fn policy() -> Policy {
              \x20 - { domain: edge, when: { key: [costly] }, limits: [costly] }\n\
              \x20 - { domain: edge, when: { key: [path], value: { path: /v1/*/export } }, limits: [export] }\n\
              \x20 - { domain: edge, when: [{ key: generic_key, value: v1 }, { key: generic_key, value: login }], limits: [login] }\n\
+             \x20 - { domain: edge, when: { key: [api_key] }, limits: [keys] }\n\
              \x20 - { domain: edge, when: [{ key: file, value: \"a/*\", shared: true }], limits: [files] }",
         )
 }
@@ -82,6 +85,36 @@ fn hits(proxy: &Proxy, text: &str, hits: u64) -> (u16, u64) {
 fn given_back(proxy: &Proxy, text: &str, hits: u64) -> u64 {
     let fields = json!({ "hitsAddend": hits, "isNegativeHits": true });
     outcome(&asked(proxy, &[descriptor(text, fields)])).1[0].1
+}
+
+#[test]
+fn descriptors_are_ranked_by_their_values() {
+    let proxy = proxy();
+    for (text, count) in [
+        ("user=7", 2),
+        ("user=7 path=/a", 3),
+        ("generic_key=v1 generic_key=login", 1),
+        ("file=a/1", 1),
+        ("file=a/2", 1),
+        ("api_key=s3cret", 1),
+    ] {
+        hits(&proxy, text, count);
+    }
+    let ranked = |limit: &str| {
+        let all = proxy.top(RankBy::Units, 1).callers.into_iter().filter(|own| own.limit == limit);
+        all.map(|own| (own.name, own.count)).collect::<Vec<_>>()
+    };
+    for (limit, name, count) in [
+        ("per-user", "descriptor.user:7", 2),
+        ("per-path", "descriptor.user=7,descriptor.path=/a", 3),
+        ("login", "descriptor.generic_key=v1,descriptor.generic_key=login", 1),
+        ("files", "descriptor.file:a/*", 2),
+    ] {
+        assert_eq!(ranked(limit), [(name.to_owned(), count)]);
+        assert_eq!(proxy.look(name).unwrap().limits[0].windows[0].used, count as u32, "{limit}");
+    }
+    let [(secret, 1)] = &ranked("keys")[..] else { panic!("{:?}", ranked("keys")) };
+    assert!(secret.starts_with("descriptor.api_key:(hash "), "{secret}");
 }
 
 #[test]

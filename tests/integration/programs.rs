@@ -7,6 +7,7 @@ mod tokens;
 use std::{io::Write, net::TcpStream, thread};
 
 use serde_json::{Value, json};
+use tollgate::callers::top::RankBy;
 use tollgate_settings::MoveMode;
 
 use crate::support::{
@@ -66,6 +67,25 @@ fn used(proxy: &Proxy, limit: &str, key: &str) -> u64 {
     let response = proxy.ask(get(&format!("/v1/standing?limit={limit}&key={key}")).by_program());
     response.assert_status(200);
     response.json()["standings"][0]["used"].as_u64().unwrap()
+}
+
+#[test]
+fn keys_that_programs_name_are_ranked() {
+    let proxy = proxy();
+    for key in ["acct-7", "acct-7", "acct-8", "acct-7", "acct-7"] {
+        charge(&proxy, &[&format!("daily {key} 1"), &format!("tried {key}")]);
+        charge(&proxy, &[&format!("peak {key}")]);
+    }
+    let ranked = |by, limit: &str| {
+        let all = proxy.top(by, 1).callers.into_iter().filter(|own| own.limit == limit);
+        all.map(|own| (own.name, own.count)).collect::<Vec<_>>()
+    };
+    let counted = |name: &str, count| (name.to_owned(), count);
+    let expected = [counted("key:acct-7", 4), counted("key:acct-8", 1)];
+    assert_eq!(ranked(RankBy::Units, "daily"), expected);
+    assert_eq!(ranked(RankBy::WouldBeDenials, "tried"), [counted("key:acct-7", 3)]);
+    assert_eq!(ranked(RankBy::Denials, "peak"), [counted("key:acct-7", 1)]);
+    assert_eq!(proxy.look("key:acct-7").unwrap().caller, "key:acct-7");
 }
 
 #[test]

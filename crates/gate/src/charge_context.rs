@@ -1,6 +1,7 @@
 //! From route, identity and request to charges: which counters a request is charged on.
 
 pub mod keys;
+pub(super) mod names;
 
 use http::StatusCode;
 use smallvec::SmallVec;

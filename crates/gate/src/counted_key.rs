@@ -7,9 +7,13 @@ use serde_json::Value;
 use tollgate_identity::{
     CallerByName, Identifier, NameError, Prefixes, ResolvedCaller, unescaped_cookie,
 };
+use tollgate_limit::Hashing;
 use tollgate_policy::{CallerList, KeyPart, KeyValue, Limit, Policy, Wanted};
 
-use super::charge_context::keys::{KeyTuple, scalar, without_final_slash};
+use super::charge_context::{
+    keys::{KeyTuple, scalar, without_final_slash},
+    names::{claim_in_name, claim_of_name, hash_in_name, is_hash_in_name},
+};
 
 /// Values of what limits count by.
 pub struct CountedKey<'p>(Vec<NamedPart<'p>>);
@@ -173,13 +177,25 @@ impl<'p> CountedKey<'p> {
 
     /// As policies and commands write it.
     pub fn name(&self) -> String {
+        self.written(NamedPart::text)
+    }
+
+    /// The same for people and logs: with a hash in the place of what may be a secret.
+    pub fn shown(&self, hashing: &Hashing) -> String {
+        self.written(|own| match own.part.may_be_secret() {
+            true => hash_in_name(hashing, &own.part, own.text().as_bytes()),
+            false => own.text(),
+        })
+    }
+
+    fn written(&self, text: impl Fn(&NamedPart<'p>) -> String) -> String {
         match self.0.as_slice() {
             [only] => match &only.value {
-                NamedValue::Caller(_) => only.text(),
-                _ => format!("{}:{}", only.part, only.text()),
+                NamedValue::Caller(_) => text(only),
+                _ => format!("{}:{}", only.part, text(only)),
             },
             several => {
-                let part = |own: &NamedPart<'_>| format!("{}={}", own.part, own.text());
+                let part = |own: &NamedPart<'p>| format!("{}={}", own.part, text(own));
                 several.iter().map(part).collect::<Vec<_>>().join(",")
             }
         }
@@ -233,6 +249,9 @@ impl<'p> NamedPart<'p> {
         value: &str,
     ) -> Result<NamedPart<'p>, NameError> {
         let rules = &policy.identity;
+        if is_hash_in_name(value) {
+            return Err(NameError::Hashed { part: part.to_string() });
+        }
         let value = match &part {
             KeyPart::Caller => NamedValue::Caller(identifier.by_name(rules, value)?),
             KeyPart::ClientIp => {
@@ -241,7 +260,7 @@ impl<'p> NamedPart<'p> {
             }
             KeyPart::Claim(_) => {
                 let (issuer, _) = rules.claims_issuer(&format!("{issuer}{part}:{value}"))?;
-                NamedValue::Claim { issuer, value: claim_of(value) }
+                NamedValue::Claim { issuer, value: claim_of_name(value) }
             }
             KeyPart::Host => NamedValue::Text(value.to_ascii_lowercase()),
             KeyPart::Method => NamedValue::Text(value.to_ascii_uppercase()),
@@ -296,11 +315,7 @@ impl<'p> NamedPart<'p> {
                 format!("{}:{}", named.caller.kind, named.caller.value)
             }
             NamedValue::Address(address) => address.to_string(),
-            NamedValue::Claim { value: value @ Value::String(text), .. } => {
-                // A text that would be read as a number is in quotes.
-                if claim_of(text) == *value { text.clone() } else { value.to_string() }
-            }
-            NamedValue::Claim { value, .. } => value.to_string(),
+            NamedValue::Claim { value, .. } => claim_in_name(value).into_owned(),
             NamedValue::Text(text) => text.clone(),
         }
     }
@@ -312,15 +327,6 @@ fn begins_with_an_issuer(text: &str, policy: &Policy) -> bool {
     let mut names = (0..rules.api_keys_position()).filter_map(|at| rules.issuer_name(at));
     text.ends_with('/')
         && names.any(|name| text.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')))
-}
-
-/// A claim as a name has it: a number, a truth value or a text in quotes as JSON writes them, or
-/// else a text.
-fn claim_of(text: &str) -> Value {
-    match serde_json::from_str(text) {
-        Ok(value @ (Value::Number(_) | Value::Bool(_) | Value::String(_))) => value,
-        _ => Value::String(text.to_owned()),
-    }
 }
 
 /// The error for a name that begins with nothing known, with all that it may begin with.

@@ -7,19 +7,22 @@ use std::{fmt::Write, net::IpAddr, sync::Arc};
 
 use tollgate_clock::Timestamp;
 use tollgate_identity::{
-    AuthResult, Identity, IdentityRules, Prefixes, ResolvedCaller, counted_address,
+    AuthResult, Identifier, Identity, IdentityRules, Prefixes, ResolvedCaller, counted_address,
 };
-use tollgate_limit::{DecidedBy, Scope};
+use tollgate_limit::DecidedBy;
 use tollgate_observe::{
     metrics::{LimitCounters, LimitDecision, PolicySeries},
     sketch::{Denied, Sighting, WorkerSketch},
 };
-use tollgate_policy::{Per, Policy};
+use tollgate_policy::{KeyPart, Per, Policy};
 use tollgate_response::Rejection;
 use tollgate_store::Adjustment;
 
 use super::{
+    charge_context::{ChargeContext, keys::KeyBuilder},
     charge_plan::ChargeRole,
+    judge_input::JudgeInput,
+    kept_names::{KeptNames, NameCounter},
     request_state::{Action, RequestState},
     tally::{DecidedCharge, Tally},
 };
@@ -36,6 +39,15 @@ pub(super) struct CountedSender<'c> {
     pub(super) caller: Option<&'c ResolvedCaller<'c>>,
     /// None: it is not known any more.
     pub(super) address: Option<IpAddr>,
+    /// None: they are not known.
+    pub(super) names: Option<&'c NameCounter<'c>>,
+}
+
+/// What the counters of a request have their names from, while its head is here.
+#[derive(Clone, Copy)]
+pub(super) struct NamingRequest<'r> {
+    pub(super) identifier: &'r Identifier,
+    pub(super) input: &'r JudgeInput<'r>,
 }
 
 /// What is noted of a limit's caller.
@@ -50,6 +62,7 @@ pub(super) struct CallerNote {
 enum CallerName<'c> {
     Caller(&'c ResolvedCaller<'c>, &'c IdentityRules),
     Address(IpAddr, &'c Per),
+    Values(&'c NameCounter<'c>, DecidedCharge<'c, 'c>),
 }
 
 /// Where units are noted that a caller turns out to have used after its request has gone.
@@ -60,28 +73,33 @@ pub(super) struct LateUnits {
     name: String,
 }
 
-/// Counts what the judge has decided about a request from `address`.
+/// Counts what the judge has decided about a request from `address`. Returns the names that are
+/// needed when it has gone. None for `request`: its form is not sound.
 pub(super) fn count_decisions(
     series: &PolicySeries,
     state: &RequestState<'_>,
     action: &Action<'_>,
     address: IpAddr,
-    now: Timestamp,
-) {
+    request: Option<NamingRequest<'_>>,
+) -> KeptNames {
     let auth = auth_result(state, action);
     if let Some(count) = auth.and_then(|result| series.own.auth.get(result.position())) {
         count.increment();
     }
     let tally = state.tally.as_ref().filter(|tally| tally.is_charge());
-    if let Some(tally) = tally {
-        let sender = CountedSender::of(series, state.policy, state.identity.as_ref());
+    let mut kept = KeptNames::default();
+    if let (Some(tally), Some(request)) = (tally, request) {
+        let name = |own: &DecidedCharge<'_, '_>, to: &mut String| request.name(state, own, to);
+        let sender = CountedSender::of(series, state.policy, state.identity.as_ref(), Some(&name));
         // Also of a request whose sender could not be identified.
         let sender = CountedSender { address: Some(address), ..sender };
-        count_charges(&sender, tally, now);
+        count_charges(&sender, tally, request.input.now);
+        kept = KeptNames::of(tally, &name);
     }
     if tally.is_some() || matches!(action, Action::Forward(_)) {
         count_skipped(series, state);
     }
+    kept
 }
 
 /// Counts a correction of what a limit has taken.
@@ -124,8 +142,10 @@ impl<'c> CountedSender<'c> {
         series: &'c PolicySeries,
         policy: Option<&'c Policy>,
         identity: Option<&'c Identity<'_>>,
+        names: Option<&'c NameCounter<'c>>,
     ) -> Self {
         CountedSender {
+            names,
             series,
             rules: policy.map(|policy| &policy.identity),
             caller: identity.and_then(|identity| identity.caller.as_ref()),
@@ -144,7 +164,7 @@ impl<'c> CountedSender<'c> {
         let limit = own.planned.limit;
         let is_noted = own.planned.role != ChargeRole::Candidate && decision != LimitDecision::Skip;
         let Some(sketch) = self.series.callers(limit.position).filter(|_| is_noted) else { return };
-        let key = owner(own);
+        let key = counter(own);
         let name = self.name(own);
         let seen = Sighting {
             key: name.is_some().then_some(key),
@@ -170,29 +190,45 @@ impl<'c> CountedSender<'c> {
         let mut name = String::new();
         let key = self.name(own).map(|own_name| {
             own_name.write(&mut name);
-            owner(own)
+            counter(own)
         });
         let tier = self.series.tier_number(tier);
         Some(LateUnits { sketch: Arc::clone(sketch), key, tier, name })
     }
 
     /// Whose counter a charge is on. None: that is not known any more.
-    fn name<'n>(&self, own: &DecidedCharge<'n, '_>) -> Option<CallerName<'n>>
+    fn name<'n>(&self, own: &DecidedCharge<'n, 'n>) -> Option<CallerName<'n>>
     where
         'c: 'n,
     {
-        match own.charge.scope {
-            Scope::Caller => Some(CallerName::Caller(self.caller?, self.rules?)),
-            Scope::Address => Some(CallerName::Address(self.address?, &own.planned.limit.per)),
-            Scope::Shared => None,
+        let per = &own.planned.limit.per;
+        match per.parts.as_slice() {
+            [KeyPart::Caller] => Some(CallerName::Caller(self.caller?, self.rules?)),
+            [KeyPart::ClientIp] => Some(CallerName::Address(self.address?, per)),
+            parts if self.caller.is_none() && parts.contains(&KeyPart::Caller) => None,
+            _ => Some(CallerName::Values(self.names?, *own)),
         }
     }
 }
 
-/// What sketches know a caller by: half of a keyed hash, which is enough to tell a few hundred
-/// callers apart.
-fn owner(own: &DecidedCharge<'_, '_>) -> u64 {
-    own.charge.key.owner as u64
+/// What sketches know a counter by: half of a keyed hash, which is enough to tell a few hundred
+/// apart. All windows of a limit have the same.
+fn counter(own: &DecidedCharge<'_, '_>) -> u64 {
+    own.charge.key.tuple(own.planned.allowance.id) as u64
+}
+
+impl NamingRequest<'_> {
+    /// Writes the name of the counter that a charge of this request is on.
+    fn name(&self, state: &RequestState<'_>, own: &DecidedCharge<'_, '_>, to: &mut String) {
+        let (NamingRequest { identifier, input }, Some(policy)) = (*self, state.policy) else {
+            return;
+        };
+        let context = ChargeContext { identifier, policy, route: state.route, input };
+        let unidentified = identifier.unidentified(&policy.identity, input.client.address);
+        let identity = state.identity.as_ref().unwrap_or(&unidentified);
+        let per = &own.planned.limit.per;
+        KeyBuilder { context: &context, per, identity }.write_name(to);
+    }
 }
 
 impl CallerName<'_> {
@@ -205,6 +241,7 @@ impl CallerName<'_> {
                 // Writing to a `String` never fails.
                 let _ = write!(to, "{CLIENT_IP}:{}", counted_address(*address, prefixes));
             }
+            CallerName::Values(name, own) => name(own, to),
         }
     }
 }

@@ -10,18 +10,13 @@ use tollgate_observe::access_log::{FactValue, Facts, MAX_FACT_BYTES};
 use tollgate_policy::{Fact, KeyPart};
 
 use super::{
-    charge_context::keys::{chosen_value, counted_claim},
+    charge_context::{
+        keys::{chosen_value, counted_claim},
+        names::hash_fact,
+    },
     request_state::RequestState,
     tally::cost_in,
 };
-
-/// What hashes in the log are made from, apart from all hashes that name counters: who reads the
-/// log learns no key.
-#[repr(u8)]
-enum Tag {
-    Fact = b'F',
-    Value = b'f',
-}
 
 impl RequestState<'_> {
     /// What limits count by, of a request that was judged and had these headers. None: it was
@@ -112,8 +107,8 @@ impl FactWriter<'_> {
     }
 
     fn add_hash(&mut self, fact: &Fact, value: &[u8]) {
-        let parts = [(Tag::Fact as u8, fact.name.as_bytes()), (Tag::Value as u8, value)];
-        self.facts.add(&fact.name, FactValue::Hash(self.hashing.hash(parts)));
+        let hash = hash_fact(self.hashing, &fact.name, value);
+        self.facts.add(&fact.name, FactValue::Hash(hash));
     }
 }
 

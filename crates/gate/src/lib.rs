@@ -37,6 +37,7 @@ mod identify;
 mod ignored_chain;
 pub mod judge;
 pub mod judge_input;
+mod kept_names;
 mod limit_standing;
 mod open_call;
 mod overrides;
@@ -94,7 +95,7 @@ use tollgate_wire::{Violation, forward_auth::Asker};
 
 use self::{
     abandoned::Abandoned,
-    counting::count_decisions,
+    counting::{NamingRequest, count_decisions},
     denials::{DeniedRequest, WorkerDenials},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
     forward_auth::{asked_about, reply_to, translate},
@@ -111,7 +112,10 @@ use self::{
     unknown_tiers::note_unknown_tier,
 };
 
-pub use self::charge_context::keys::{hash_descriptor, hash_named_key};
+pub use self::charge_context::{
+    keys::{hash_descriptor, hash_named_key},
+    names::write_key_name,
+};
 pub use self::{
     counted_key::CountedKey,
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS, KEPT_OF_A_CALLER},
@@ -155,6 +159,15 @@ pub struct Arrival {
     pub now: Timestamp,
     /// For measuring how long it takes.
     pub started: Instant,
+}
+
+/// What was decided about a request, and what is still known of it then.
+struct Decided<'d, 'p> {
+    action: &'d Action<'p>,
+    parts: &'d Parts,
+    inbound: Inbound<'d>,
+    /// None: its form is not sound.
+    named: Option<(&'d SoundRequest<'d, 'p>, &'d Snapshot)>,
 }
 
 /// How this proxy knows a request.
@@ -307,15 +320,21 @@ impl Gate {
             let (action, audience) = match request {
                 Err(rejection) => {
                     let audience = Audience::of(&parts, None, state, request_id, address);
-                    (Action::Refuse(rejection), audience)
+                    let action = Action::Refuse(rejection);
+                    let decided = Decided { action: &action, parts: &parts, inbound, named: None };
+                    self.note_decision(&mut guard, decided, arrival.now);
+                    (action, audience)
                 }
                 Ok(request) => {
                     let action = self.decide(&request, inbound, &snapshot, arrival, state).await;
                     let head = Some(&request.head);
-                    (action, Audience::of(&parts, head, state, request_id, address))
+                    let audience = Audience::of(&parts, head, state, request_id, address);
+                    let named = Some((&request, &*snapshot));
+                    let decided = Decided { action: &action, parts: &parts, inbound, named };
+                    self.note_decision(&mut guard, decided, arrival.now);
+                    (action, audience)
                 }
             };
-            self.note_decision(&mut guard, &action, &parts, inbound, arrival.now);
 
             let reply = 'reply: {
                 let forward = match reply_to(inbound, action, &guard.state, &parts.headers) {
@@ -389,13 +408,11 @@ impl Gate {
         arrival: Arrival,
         state: &mut RequestState<'p>,
     ) -> Action<'p> {
-        let &SoundRequest { ref head, policy, client } = request;
+        let &SoundRequest { ref head, policy, .. } = request;
         if let Some(elsewhere) = inbound.peer.listener.redirect {
             return redirect(head, elsewhere);
         }
-        let (published_keys, now) = (&snapshot.keys, arrival.now);
-        let is_asked = inbound.asker.is_some();
-        let input = JudgeInput { head, client, published_keys, now, is_asked, dry_run: None };
+        let input = judge_input(request, snapshot, inbound, arrival.now);
         match self.recorded(inbound.trace) {
             None => self.judge.judge(&input, policy, state).await,
             // Boxed: it takes no room in the future of the others.
@@ -410,18 +427,22 @@ impl Gate {
     fn note_decision<'p>(
         &self,
         guard: &mut RequestGuard<'_, 'p>,
-        action: &Action<'p>,
-        parts: &Parts,
-        inbound: Inbound<'_>,
+        decided: Decided<'_, 'p>,
         now: Timestamp,
     ) {
+        let Decided { action, parts, inbound, named } = decided;
         let Inbound { address, request_id, .. } = inbound;
         let RequestGuard { state, leases, line, .. } = guard;
         *leases = state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
         if let Some(line) = line {
             line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
-            count_decisions(line.meter.series(), state, action, address, now);
-            note_unknown_tier(line.meter.series(), state, &self.shared().identifier, now);
+            let identifier = &self.shared().identifier;
+            let input =
+                named.map(|(request, snapshot)| judge_input(request, snapshot, inbound, now));
+            let named = input.as_ref().map(|input| NamingRequest { identifier, input });
+            let series = line.meter.series();
+            state.kept_names = count_decisions(series, state, action, address, named);
+            note_unknown_tier(series, state, identifier, now);
             let denied = DeniedRequest { parts, state, action, address, request_id };
             self.shared().denials.note(&self.denials, &denied, now);
         }
@@ -507,5 +528,22 @@ impl Gate {
             translate(asker, note.is_undecided, &mut response);
         }
         response
+    }
+}
+
+/// What a real request is judged by.
+fn judge_input<'r>(
+    request: &'r SoundRequest<'r, '_>,
+    snapshot: &'r Snapshot,
+    inbound: Inbound<'_>,
+    now: Timestamp,
+) -> JudgeInput<'r> {
+    JudgeInput {
+        head: &request.head,
+        client: request.client,
+        published_keys: &snapshot.keys,
+        now,
+        is_asked: inbound.asker.is_some(),
+        dry_run: None,
     }
 }

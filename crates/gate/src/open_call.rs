@@ -19,7 +19,7 @@ use super::{
     request_guard::{LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_state::Action,
     stamp::stamp,
-    tally::Tally,
+    tally::{DecidedCharge, Tally},
 };
 
 /// Who calls.
@@ -115,14 +115,22 @@ impl<'g, 'p> CallHead<'g, 'p> {
 }
 
 impl<'p> OpenCall<'_, '_, 'p> {
-    /// Counts what the store has decided, and keeps a denial. `who` names whose charges they are.
-    pub fn conclude(&mut self, tally: Result<Tally<'p>, StoreError>, who: String, now: Timestamp) {
+    /// Counts what the store has decided, and keeps a denial. `who` names whose charges they are,
+    /// and `name` the counter of each.
+    pub fn conclude(
+        &mut self,
+        tally: Result<Tally<'p>, StoreError>,
+        who: String,
+        name: &dyn Fn(&DecidedCharge<'_, '_>, &mut String),
+        now: Timestamp,
+    ) {
         let state = &mut self.guard.state;
         let rejection = match tally {
             Ok(tally) => {
                 let rejection = tally.denial_of(|| who, now, Duration::ZERO);
                 if let Some(line) = &self.guard.line {
-                    let sender = CountedSender::of(line.meter.series(), state.policy, None);
+                    let sender =
+                        CountedSender::of(line.meter.series(), state.policy, None, Some(name));
                     count_charges(&sender, &tally, now);
                 }
                 state.tally = Some(tally);

@@ -28,7 +28,7 @@ use super::{
     head::Head,
     limit_standing::limit_standing,
     request_state::RequestState,
-    tally::Tally,
+    tally::{DecidedCharge, Tally},
     traced::TracedRequest,
 };
 
@@ -213,7 +213,9 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         };
         if let (Some(tally), Some(route)) = (&self.state.tally, self.state.route) {
             let identity = self.state.identity.as_ref();
-            let sender = CountedSender::of(series, self.state.policy, identity);
+            let names = &self.state.kept_names;
+            let name = |own: &DecidedCharge<'_, '_>, to: &mut String| names.write(own, to);
+            let sender = CountedSender::of(series, self.state.policy, identity, Some(&name));
             self.abandoned.follow(exchange, tally, &route.name, &sender, self.leases.take());
         }
     }

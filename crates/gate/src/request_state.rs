@@ -8,7 +8,7 @@ use tollgate_policy::{Cors, HeaderEdits, Policy, Protocol, Responses, Route, Ups
 use tollgate_response::{Format, Rejection};
 use tollgate_upstream::downstream::InterimEdits;
 
-use super::{head::Target, tally::Tally};
+use super::{head::Target, kept_names::KeptNames, tally::Tally};
 
 /// What is known about a request. It is filled in place as the request is judged.
 #[derive(Default)]
@@ -27,6 +27,8 @@ pub struct RequestState<'p> {
     pub tally: Option<Tally<'p>>,
     /// Whether the client asks if what it has is still current.
     pub(super) is_revalidation: bool,
+    /// Names for what the response may charge more.
+    pub(super) kept_names: KeptNames,
 }
 
 /// What is to be done with a request.

@@ -155,9 +155,12 @@ impl Judge {
         response: ResponseFacts<'_>,
         series: Option<&PolicySeries>,
     ) {
-        let RequestState { tally: Some(tally), policy, identity, .. } = state else { return };
+        let RequestState { tally: Some(tally), policy, identity, kept_names, .. } = state else {
+            return;
+        };
         let identity = identity.as_ref();
-        let sender = series.map(|series| CountedSender::of(series, *policy, identity));
+        let name = |own: &DecidedCharge<'_, '_>, to: &mut String| kept_names.write(own, to);
+        let sender = series.map(|series| CountedSender::of(series, *policy, identity, Some(&name)));
         if tally.settle(&self.store, response, &self.shared, sender.as_ref())
             && let (Some(policy), Some(identity)) = (*policy, identity)
         {

@@ -14,7 +14,6 @@ use std::{
 
 use parking_lot::Mutex;
 use tollgate_identity::AuthResult;
-use tollgate_limit::Scope;
 use tollgate_observe::{
     metrics::{
         ADDED_SECONDS, Histogram, HistogramTotal, LimitCounters, LimitDecision, LimitSeries,
@@ -33,7 +32,7 @@ const NO_NAME: &str = "_none";
 #[derive(Default)]
 pub struct SeriesBook {
     policies: Mutex<BTreeMap<Box<str>, PolicyNames>>,
-    /// The callers of limits that count by caller or address.
+    /// Who uses each limit most.
     pub callers: CallerBook,
     /// How often names were entered.
     generation: AtomicU64,
@@ -130,7 +129,7 @@ impl SeriesBook {
     /// Enters the names of policies, so that their numbers are shown as 0 from now on. Returns the
     /// generation of these policies: no others have the same.
     pub(super) fn enter(&self, policies: &Policies) -> u64 {
-        self.callers.enter(policies.iter().flat_map(limits_by_caller));
+        self.callers.enter(policies.iter().flat_map(limit_refs));
         let mut names = self.policies.lock();
         names.entry(NO_NAME.into()).or_default();
         for policy in policies.iter() {
@@ -193,10 +192,8 @@ impl SeriesBook {
     }
 }
 
-/// The limits whose counters belong to a caller or an address each.
-fn limits_by_caller(policy: &Policy) -> impl Iterator<Item = LimitRef> {
-    let by_caller = policy.limits.iter().filter(|limit| limit.scope() != Scope::Shared);
-    by_caller.map(|limit| limit_ref(policy, limit))
+fn limit_refs(policy: &Policy) -> impl Iterator<Item = LimitRef> {
+    policy.limits.iter().map(|limit| limit_ref(policy, limit))
 }
 
 fn limit_ref(policy: &Policy, limit: &Limit) -> LimitRef {

@@ -63,6 +63,11 @@ impl Key {
     pub fn new(owner: u128, entry: u128, limit: LimitId) -> Self {
         Key { owner, entry: entry ^ limit.0 }
     }
+
+    /// What the tuple hashed to that this counter of `limit` is for: the same in all its windows.
+    pub fn tuple(&self, limit: LimitId) -> u128 {
+        self.entry ^ limit.0
+    }
 }
 
 struct Tuple(SipHasher13);

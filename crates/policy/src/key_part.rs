@@ -6,6 +6,7 @@ use std::fmt;
 use http::{HeaderName, header};
 use ipnet::IpNet;
 use tollgate_keyword::{Keyword, keywords};
+use tollgate_yaml::names_credential;
 
 use super::{CallerName, HostPattern, PathPattern, networks::in_words};
 
@@ -131,6 +132,17 @@ impl KeyPart {
     /// Whether somebody vouches for its values, who is not the client.
     pub fn is_vouched_for(&self) -> bool {
         matches!(self.chooser(), Chooser::Identity | Chooser::Issuer)
+    }
+
+    /// Whether its values may be secrets: what clients put into fields, and what Envoy sends as a
+    /// key that is called like a credential.
+    pub fn may_be_secret(&self) -> bool {
+        match self {
+            // The configuration of Envoy has its values.
+            KeyPart::Descriptor(name) if **name == *"generic_key" => false,
+            KeyPart::Descriptor(name) => names_credential(&name.to_ascii_lowercase()),
+            _ => self.chooser() == Chooser::Client,
+        }
     }
 
     /// The field of requests that it is read from; none: it is read from no field.

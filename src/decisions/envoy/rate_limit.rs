@@ -124,8 +124,8 @@ pub(super) async fn rate_limit(
     }
 }
 
-async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> RateLimitAnswer {
-    let DescriptorPlan { policy, plan, parts, afterwards, who } = planned;
+async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p, '_>) -> RateLimitAnswer {
+    let DescriptorPlan { policy, plan, parts, afterwards, who, counters } = planned;
     let (shared, store) = (head.gate.shared(), head.gate.store());
     // From here on Envoy may go away during a wait.
     let mut call = head.open(policy);
@@ -152,7 +152,8 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p>) -> Rat
         }
         tally
     });
-    call.conclude(tally, who, now);
+    let hasher = &shared.identifier.hasher;
+    call.conclude(tally, who, &|own, to| counters.write(own, hasher, to), now);
     let answer = match (call.rejection(), call.tally()) {
         // Others are served: Envoy must not let this one pass as if nobody had answered.
         (Some(Rejection::Store(StoreError::NoRoom(reason))), _) if reason.is_clients_fault() => {

@@ -3,7 +3,7 @@
 
 use tollgate_clock::Timestamp;
 use tollgate_gate::{CountedKey, charge_plan::ChargePlan, hash_named_key};
-use tollgate_policy::{KeyValue, Limit, Policy, Wanted, are_alike};
+use tollgate_policy::{KeyPart, KeyValue, Limit, Policy, Wanted, are_alike};
 
 use super::{
     charges::{Asker, ChargeTerms, add},
@@ -16,6 +16,8 @@ pub(super) struct NamedCounter<'p> {
     pub(super) entry: u128,
     /// Whose it is, as denials name them.
     pub(super) who: String,
+    /// Its name, as `tollgate top` shows it.
+    pub(super) name: String,
     owner: u128,
     /// The position of the tier whose rates hold.
     tier: usize,
@@ -38,11 +40,13 @@ impl<'p> NamedCounter<'p> {
                 return Err(NamedError::TierOfKey(charge.limit.to_owned()));
             }
             let hash = hash_named_key(asker.hasher(), charge.key);
+            let key = String::from_utf8_lossy(charge.key);
             return Ok(NamedCounter {
                 owner: hash,
                 entry: hash,
                 tier: policy.identity.tiers.default,
-                who: format!("key {}", String::from_utf8_lossy(charge.key)),
+                who: format!("key {key}"),
+                name: format!("{}:{key}", KeyPart::Key),
                 key: None,
                 is_exempt: false,
             });
@@ -56,8 +60,9 @@ impl<'p> NamedCounter<'p> {
         }
         let (owner, entry) = key.hash(asker.identifier, policy, limit);
         let tier = tier_of(&key, charge.tier, limit, policy)?;
-        let (who, is_exempt) = (key.name(), key.is_on(&policy.exempt));
-        Ok(NamedCounter { entry, who, owner, tier, key: Some(key), is_exempt })
+        let (who, is_exempt) = (key.shown(asker.hasher()), key.is_on(&policy.exempt));
+        let name = who.clone();
+        Ok(NamedCounter { entry, who, name, owner, tier, key: Some(key), is_exempt })
     }
 
     /// Adds what is charged to it at `now`.

@@ -2,8 +2,10 @@
 
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
-use tollgate_gate::{charge_plan::ChargePlan, hash_descriptor};
-use tollgate_limit::{Later, Stance};
+use tollgate_gate::{
+    charge_plan::ChargePlan, hash_descriptor, tally::DecidedCharge, write_key_name,
+};
+use tollgate_limit::{Hashing, Later, Stance};
 use tollgate_policy::{DescriptorCharge, DescriptorRule, KeyValue, Policies, Policy, Wanted};
 use tollgate_wire::envoy::rate_limit::{RateLimitDescriptor, RateLimitRequest};
 
@@ -32,7 +34,7 @@ const MAX_ENTRIES: usize = 32;
 const MAX_HITS: u32 = i32::MAX as u32;
 
 /// Planned charges of descriptors.
-pub(in crate::decisions) struct DescriptorPlan<'p> {
+pub(in crate::decisions) struct DescriptorPlan<'p, 'd> {
     /// Whose limits they are.
     pub(in crate::decisions) policy: &'p Policy,
     /// All charges that have to fit.
@@ -43,7 +45,12 @@ pub(in crate::decisions) struct DescriptorPlan<'p> {
     pub(in crate::decisions) afterwards: Vec<(usize, Afterwards)>,
     /// The first descriptor that has limits, as denials name it.
     pub(in crate::decisions) who: String,
+    pub(in crate::decisions) counters: DescriptorCounters<'p, 'd>,
 }
+
+/// The counters that are charged, each once.
+#[derive(Default)]
+pub(in crate::decisions) struct DescriptorCounters<'p, 'd>(Vec<Counter<'p, 'd>>);
 
 /// The charges of a descriptor.
 #[derive(Clone, Debug, Default)]
@@ -63,7 +70,7 @@ pub(in crate::decisions) enum Afterwards {
     GiveBack(u32),
 }
 
-impl<'p> DescriptorPlan<'p> {
+impl<'p, 'd> DescriptorPlan<'p, 'd> {
     /// Plans a request that came at `now`; none: no policy has limits for its domain.
     ///
     /// # Errors
@@ -71,9 +78,9 @@ impl<'p> DescriptorPlan<'p> {
     pub(in crate::decisions) fn of(
         policies: &'p Policies,
         asker: Asker<'_>,
-        request: &RateLimitRequest,
+        request: &'d RateLimitRequest,
         now: Timestamp,
-    ) -> Result<Option<DescriptorPlan<'p>>, DescriptorError> {
+    ) -> Result<Option<DescriptorPlan<'p, 'd>>, DescriptorError> {
         let RateLimitRequest { domain, descriptors, hits_addend } = request;
         if domain.is_empty() {
             return Err(DescriptorError::Domain);
@@ -97,16 +104,14 @@ impl<'p> DescriptorPlan<'p> {
             parts: Vec::with_capacity(descriptors.len()),
             afterwards: Vec::new(),
             who: String::new(),
+            counters: DescriptorCounters::default(),
         };
-        let mut counters = Vec::new();
         for (descriptor, hits) in descriptors.iter().zip(hits) {
             let rule = policy
                 .descriptors
                 .iter()
                 .find(|rule| *rule.domain == **domain && rule.matches(pairs(descriptor)));
-            let part = rule.map(|rule| {
-                planned.add_descriptor(rule, descriptor, hits, asker, &mut counters, now)
-            });
+            let part = rule.map(|rule| planned.add_descriptor(rule, descriptor, hits, asker, now));
             planned.parts.push(part.unwrap_or_default());
         }
         Ok(Some(planned))
@@ -116,10 +121,9 @@ impl<'p> DescriptorPlan<'p> {
     fn add_descriptor(
         &mut self,
         rule: &'p DescriptorRule,
-        descriptor: &RateLimitDescriptor,
+        descriptor: &'d RateLimitDescriptor,
         hits: u32,
         asker: Asker<'_>,
-        counters: &mut Vec<Counter>,
         now: Timestamp,
     ) -> DescriptorPart {
         if self.who.is_empty() {
@@ -138,9 +142,7 @@ impl<'p> DescriptorPlan<'p> {
                 (false, DescriptorCharge::Admitted) => (units, None),
             };
             // Two descriptors may have one counter: it is charged once, with the sum.
-            let known =
-                counters.iter().find(|own| own.limit == limit.position && own.owner == owner);
-            let range = match known {
+            let range = match self.counters.of(limit.position, owner) {
                 Some(known) => {
                     let range = known.charges.clone();
                     for charge in self.plan.charges.get_mut(range.clone()).into_iter().flatten() {
@@ -169,9 +171,14 @@ impl<'p> DescriptorPlan<'p> {
                         let own = self.plan.charges.get_mut(charges.clone());
                         own.into_iter().flatten().for_each(|own| own.stance = Stance::Observe);
                     }
-                    let counter =
-                        Counter { limit: limit.position, owner, charges: charges.clone() };
-                    counters.push(counter);
+                    let (limit, charges) = (limit.position, charges);
+                    self.counters.0.push(Counter {
+                        limit,
+                        owner,
+                        charges: charges.clone(),
+                        rule,
+                        descriptor,
+                    });
                     charges
                 }
             };
@@ -211,10 +218,37 @@ impl<'p> DescriptorPlan<'p> {
 }
 
 /// A counter that is charged already.
-struct Counter {
+struct Counter<'p, 'd> {
     limit: usize,
     owner: u128,
     charges: std::ops::Range<usize>,
+    /// The first descriptor that is charged to it, and what that is counted by.
+    descriptor: &'d RateLimitDescriptor,
+    rule: &'p DescriptorRule,
+}
+
+impl<'p, 'd> DescriptorCounters<'p, 'd> {
+    fn of(&self, limit: usize, owner: u128) -> Option<&Counter<'p, 'd>> {
+        self.0.iter().find(|own| own.limit == limit && own.owner == owner)
+    }
+
+    /// Writes the name of the counter of a charge.
+    pub(in crate::decisions) fn write(
+        &self,
+        own: &DecidedCharge<'_, '_>,
+        hasher: &Hashing,
+        to: &mut String,
+    ) {
+        let limit = own.planned.limit;
+        let Some(counter) = self.of(limit.position, own.charge.key.owner) else { return };
+        let entries = counter.rule.counted(pairs(counter.descriptor));
+        let its = limit.per.parts.iter().flat_map(|part| {
+            let is_its = move |(name, _): &(&str, &str)| part.name() == Some(name);
+            entries.clone().filter(is_its).map(move |(_, value)| (part, value.as_bytes()))
+        });
+        let its: Vec<_> = its.collect();
+        write_key_name(its.into_iter(), hasher, to);
+    }
 }
 
 fn pairs(descriptor: &RateLimitDescriptor) -> impl ExactSizeIterator<Item = (&str, &str)> + Clone {

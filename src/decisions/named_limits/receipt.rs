@@ -176,8 +176,7 @@ pub(in crate::decisions) fn sign(
 fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<ReceiptEntry> {
     let receipt = own.outcome.receipt?;
     let Key { owner, entry } = own.charge.key;
-    // The limit's id is taken out as it was put in.
-    let of_tuple = Key::new(owner, entry, own.planned.allowance.id).entry;
+    let of_tuple = own.charge.key.tuple(own.planned.allowance.id);
     Some(ReceiptEntry {
         l: own.planned.limit.name.clone(),
         o: owner,

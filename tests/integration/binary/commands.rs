@@ -97,6 +97,8 @@ const NAMED: &[(&str, &str)] = &[
     ("tollgate status", "tollgate status --admin ADMIN"),
     ("tollgate status --fleet", "tollgate status --fleet --admin ADMIN"),
     ("tollgate top", "tollgate top --admin ADMIN"),
+    // No policy of these tests has that limit.
+    ("tollgate top --limit org-day", "tollgate top --limit core --admin ADMIN"),
     (
         "tollgate top --limit core --by denials",
         "tollgate top --limit core --by denials --admin ADMIN",

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use super::{
-    assert_exit,
+    POLICY, assert_exit,
     callers::{folder, local, serve, use_up},
     send, text,
 };
@@ -45,6 +45,47 @@ api/core: 12 units in 10 minutes
     let near = &limit["near"][0];
     let seen = ["this_minute", "last_minute"].map(|minute| near[minute].as_u64().unwrap());
     assert!(seen.contains(&1), "{report}");
+}
+
+#[test]
+fn organisations_are_ranked_by_names_that_look_and_reset_take() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "");
+    let limits =
+        "org-day: { per: jwt.org, rate: 3/day }\n  keys: { per: header.x-key, rate: 9/day }\n";
+    let policy = POLICY.replace("UPSTREAM", &upstream.url());
+    let policy = policy.replace("limits:\n  core", &format!("limits:\n  {limits}  core"));
+    folder.write("policies/api.yaml", &policy.replace("[core]", "[core, org-day, keys]"));
+    let (_running, address, admin) = serve(&folder);
+    for (sub, status) in [("42", 200), ("7", 200), ("42", 200), ("42", 429)] {
+        let token = folder.token(&["--sub", sub, "--claim", "org=acme"]);
+        send(address, get("/").token(&token).field("x-key", "s3cret")).assert_status(status);
+    }
+    let run = |arguments: &[&str]| {
+        let output = folder.run(&[arguments, &["--admin", &admin]].concat());
+        assert_exit(&output, 0);
+        text(&output.stdout).to_owned()
+    };
+    let said = run(&["top", "--limit", "org-day"]);
+    let expected = "\
+caller        limit        tier  units  at least
+jwt.org:acme  api/org-day  free  3      3
+api/org-day: 3 units in 10 minutes
+  callers of tier free past 80 %: ";
+    assert!(said.starts_with(expected), "{said}");
+    let said = run(&["top", "--limit", "org-day", "--by", "denials"]);
+    assert!(said.contains("jwt.org:acme  api/org-day  free  1        1\n"), "{said}");
+    assert!(run(&["look", "jwt.org:acme"]).contains("3 of 3 used"));
+    assert_eq!(
+        run(&["reset", "jwt.org:acme", "--why", "a test"]),
+        "reset jwt.org:acme: api/org-day\n"
+    );
+
+    let said = run(&["top"]);
+    assert!(said.contains("header.x-key:(hash ") && !said.contains("s3cret"), "{said}");
+    for name in ["user:42 ", "user:7 ", "jwt.org:acme "] {
+        assert!(said.contains(name), "{said}");
+    }
 }
 
 #[test]
@@ -101,11 +142,7 @@ fn mistakes_in_questions_are_named() {
     for (target, status, expected) in [
         ("/callers?by=cost", 400, "`by` is `units`, `denials` or `would_be_denials`"),
         ("/callers?minutes=61", 400, "ask for 1 to 60 minutes"),
-        (
-            "/callers?limit=nix",
-            404,
-            "no limit is called `*/nix`: those that count by caller or address are api/core",
-        ),
+        ("/callers?limit=nix", 404, "no limit is called `*/nix`: there are api/core"),
         ("/denials?after=x", 400, "`after` is a whole number"),
     ] {
         let response = send(at, local(get(target)));

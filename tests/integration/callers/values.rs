@@ -18,7 +18,7 @@ const LIMITS: [&str; 8] = [
     "paths: { per: [method, path], rate: 90/hour }",
 ];
 
-fn policy(upstream: &Upstream) -> Policy {
+pub(super) fn policy(upstream: &Upstream) -> Policy {
     let names: Vec<&str> = LIMITS.iter().map(|limit| limit.split_once(':').unwrap().0).collect();
     let limits = names.join(", ");
     let route = format!(
@@ -28,7 +28,7 @@ fn policy(upstream: &Upstream) -> Policy {
 }
 
 /// A request that has a value of everything.
-fn full(owner: &str) -> Request {
+pub(super) fn full(owner: &str) -> Request {
     let token = token_with(&json!({ "sub": "42", "plan": "free", "org": "acme", "level": 5 }));
     get(&format!("/repos/{owner}/x/"))
         .host("API.Example.com:8080")

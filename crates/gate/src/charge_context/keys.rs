@@ -225,7 +225,7 @@ impl KeyBuilder<'_, '_, '_> {
     }
 
     /// A claim of the verified token.
-    fn claim(&self, name: &str) -> Option<&serde_json::Value> {
+    pub(super) fn claim(&self, name: &str) -> Option<&serde_json::Value> {
         self.identity.token.as_ref()?.token.claims.lookup(name)
     }
 }

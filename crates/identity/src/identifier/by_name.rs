@@ -48,6 +48,12 @@ pub enum NameError {
         /// The kind.
         kind: String,
     },
+    /// A counter is shown so whose value may be a secret.
+    #[error("a hash stands for {part} since that may be a secret: write the value itself")]
+    Hashed {
+        /// What is hashed.
+        part: String,
+    },
     /// The counters of such callers also depend on who signed the certificate.
     #[error(
         "callers of kind `{kind}` are named by certificates: their counters cannot be found by name"

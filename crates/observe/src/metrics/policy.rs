@@ -65,7 +65,7 @@ pub struct LimitSeries {
     pub rates: Vec<Arc<LimitCounters>>,
     /// Those of the candidate rates; empty: there are none.
     pub candidate: Vec<Arc<LimitCounters>>,
-    /// Its callers; none: it is not counted by caller or address.
+    /// Who uses it; none: that is not noted.
     pub callers: Option<Arc<WorkerSketch>>,
 }
 
@@ -75,7 +75,7 @@ impl PolicySeries {
         position.and_then(|position| self.routes.get(position)).unwrap_or(&self.no_route)
     }
 
-    /// Where the callers of the limit at this position are noted, if they are.
+    /// Where it is noted who uses the limit at this position, if it is.
     pub fn callers(&self, position: usize) -> Option<&WorkerSketch> {
         self.limits.get(position)?.callers.as_deref()
     }
