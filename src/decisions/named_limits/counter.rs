@@ -1,5 +1,5 @@
-//! The counter that a program names: of a limit with `per: key`, or of one that requests are charged
-//! to, which they then share.
+//! The counter that a program names: of a limit with `per: key`, or of one that requests are
+//! charged to, which they then share.
 
 use tollgate_clock::Timestamp;
 use tollgate_gate::{CountedKey, charge_plan::ChargePlan, hash_named_key};

@@ -35,8 +35,9 @@ with_measure! {
         /// count it, `deny` refuses it. Default: skip.
         pub(crate) on_missing: Option<Spanned<Choice<OnMissing>>>,
         /// For keys that programs or Envoy name (`key`, `descriptor.<key>`, `caller` and claims):
-        /// whether there are only so many values as they vouch for. `false`: clients may have chosen them, so that their counters have the
-        /// room of `unverified_keys` (`store` in the settings). Default: false.
+        /// whether there are only so many values as they vouch for. `false`: clients may have
+        /// chosen them, so that their counters have the room of `unverified_keys` (`store` in the
+        /// settings). Default: false.
         pub(crate) verified: Option<Spanned<bool>>,
     }
     {

@@ -49,8 +49,8 @@ pub(crate) struct RawUpstream {
     /// divided. `off`: first come, first served. Default: address.
     pub(crate) shares: Option<Spanned<Choice<Sharing>>>,
     /// Bytes of its responses that are held for clients that do not read them, of all workers
-    /// together, 1MiB to 64GiB. Beyond that, the response is broken off that has waited for longest;
-    /// for one address, half of that. Default: 128MiB.
+    /// together, 1MiB to 64GiB. Beyond that, the response is broken off that has waited for
+    /// longest; for one address, half of that. Default: 128MiB.
     #[schemars(with = "Option<Size>", extend("examples" = ["64MiB"]))]
     pub(crate) max_unread: Option<Node>,
     /// When a request is retried, at another server if there is one, or `off`. Only requests
