@@ -12,7 +12,7 @@ use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use tollgate_clock::Timestamp;
 use tollgate_gate::tally::{DecidedCharge, Tally};
-use tollgate_limit::{Charge, DecidedBy, Hashing, Key, Verdict};
+use tollgate_limit::{Charge, DecidedBy, Hashing, Key, Quota, Verdict};
 use tollgate_policy::{Allowance, Limit, Policies, Policy};
 use tollgate_store::{Store, StoreError};
 
@@ -86,6 +86,10 @@ struct ReceiptEntry {
     /// What the entry is of, without the window; none: the owner.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     h: Option<u128>,
+    /// What the limit allowed at once, and the microseconds until all of it is back: of its rates,
+    /// which share a counter, the one that was charged. Those of earlier releases do not say.
+    #[serde(default)]
+    m: (u32, u64),
     /// The cost.
     c: u32,
     /// The algorithm's receipt.
@@ -182,6 +186,7 @@ fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<ReceiptEntry> {
         o: owner,
         k: entry,
         h: (of_tuple != owner).then_some(of_tuple),
+        m: rate_of(own.charge.quota),
         c: own.charge.cost,
         a: receipt.at.as_micros(),
         i: receipt.number,
@@ -305,6 +310,10 @@ fn signing_key(hasher: &Hashing) -> hmac::Key {
     hmac::Key::new(hmac::HMAC_SHA256, &[half(b"first"), half(b"second")].concat())
 }
 
+fn rate_of(quota: &Quota) -> (u32, u64) {
+    (quota.capacity(), quota.longest().as_micros() as u64)
+}
+
 /// A charge as it was, by the policy that is in force now: its rate may be another one.
 fn redeemed<'p>(
     taken: &ReceiptEntry,
@@ -315,9 +324,11 @@ fn redeemed<'p>(
     let limit = policy.limits.iter().find(is_it)?;
     let of_tuple = taken.h.unwrap_or(taken.o);
     let of_overrides = limit.overrides.0.iter().map(|own| &own.allowances);
-    let mut allowances = limit.rates.iter().chain(of_overrides).flatten();
+    let allowances = limit.rates.iter().chain(of_overrides).flatten();
     let is_it = |allowance: &&Allowance| Key::new(taken.o, of_tuple, allowance.id).entry == taken.k;
-    let allowance = allowances.find(is_it)?;
+    let own: Vec<&Allowance> = allowances.filter(is_it).collect();
+    let is_of_rate = |allowance: &&&Allowance| rate_of(&allowance.quota) == taken.m;
+    let allowance = own.iter().find(is_of_rate).or(own.first())?;
     let key = Key { owner: taken.o, entry: taken.k };
     let charge = Charge {
         scope: limit.scope(),

@@ -15,6 +15,7 @@ fn proxy() -> (Upstream, Proxy) {
             "pages: { per: [caller, path], rate: 3/hour }",
             "free: { per: caller, rate: { anonymous: 1/hour, default: unlimited } }",
             "mail: { per: key, rate: 3/hour }",
+            "paced: { per: caller, verified: true, algorithm: gcra, rate: { free: 60/hour, pro: 600/hour, default: 2/hour } }",
         ])
         .routes(&["{ match: { path: /** }, limits: [core, org, pages] }"])
         .section("overrides:\n  - { limit: core, caller: \"user:7\", rate: 50/hour, why: a test }")
@@ -72,6 +73,16 @@ fn receipt_of_a_callers_limit_corrects_it_until_it_is_reset() {
     charge(&proxy, &["exports user:42"]).assert_status(200);
     charge(&proxy, &["exports user:42"]).assert_status(429);
     assert_eq!(used(&proxy, "core", "user:42"), 0);
+}
+
+#[test]
+fn settlement_goes_by_the_rate_that_was_charged() {
+    let (_upstream, proxy) = proxy();
+    let paced = json!([{ "limit": "paced", "key": "user:8", "cost": 100, "tier": "pro" }]);
+    let paid = receipt(&call(&proxy, "/v1/charge", &json!({ "charges": paced })));
+    let settled = call(&proxy, "/v1/settle", &json!({ "receipt": paid, "cost": 10 }));
+    let standing = &settled.assert_status(200).json()["standings"][0];
+    assert_eq!((&standing["of"], &standing["used"]), (&json!(600), &json!(10)));
 }
 
 #[test]
