@@ -41,6 +41,8 @@ pub(super) struct CountedSender<'c> {
     pub(super) address: Option<IpAddr>,
     /// None: they are not known.
     pub(super) names: Option<&'c NameCounter<'c>>,
+    /// Whether a program has named all counters: it is no caller itself.
+    pub(super) is_program: bool,
 }
 
 /// What the counters of a request have their names from, while its head is here.
@@ -146,6 +148,7 @@ impl<'c> CountedSender<'c> {
     ) -> Self {
         CountedSender {
             names,
+            is_program: false,
             series,
             rules: policy.map(|policy| &policy.identity),
             caller: identity.and_then(|identity| identity.caller.as_ref()),
@@ -203,6 +206,7 @@ impl<'c> CountedSender<'c> {
     {
         let per = &own.planned.limit.per;
         match per.parts.as_slice() {
+            _ if self.is_program => Some(CallerName::Values(self.names?, *own)),
             [KeyPart::Caller] => Some(CallerName::Caller(self.caller?, self.rules?)),
             [KeyPart::ClientIp] => Some(CallerName::Address(self.address?, per)),
             parts if self.caller.is_none() && parts.contains(&KeyPart::Caller) => None,

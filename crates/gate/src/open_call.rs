@@ -131,6 +131,7 @@ impl<'p> OpenCall<'_, '_, 'p> {
                 if let Some(line) = &self.guard.line {
                     let sender =
                         CountedSender::of(line.meter.series(), state.policy, None, Some(name));
+                    let sender = CountedSender { is_program: true, ..sender };
                     count_charges(&sender, &tally, now);
                 }
                 state.tally = Some(tally);

@@ -1,6 +1,7 @@
 //! Limits that requests are charged to, charged by programs, too: jobs and requests have one budget.
 
 use serde_json::{Value, json};
+use tollgate::callers::top::RankBy;
 
 use super::{ASKABLE, call, charge, receipt, used};
 use crate::support::{Policy, Proxy, Response, SECOND, Upstream, get, token_with};
@@ -53,6 +54,18 @@ fn job_and_requests_of_a_caller_share_a_budget() {
     charge(&proxy, &["org jwt.org:acme 18"]).assert_status(200);
     charge(&proxy, &["org jwt.org:acme"]).assert_status(429);
     get_as(&proxy, "43", "pro").assert_status(429);
+}
+
+#[test]
+fn job_and_requests_of_a_caller_are_ranked_together() {
+    let (_upstream, proxy) = proxy();
+    charge(&proxy, &["core anonymous:192.0.2.1 2"]).assert_status(200);
+    get_as(&proxy, "42", "free").assert_status(200);
+    charge(&proxy, &["core user:42 3"]).assert_status(200);
+    let of_core = proxy.top(RankBy::Units, 1).callers.into_iter().filter(|own| own.limit == "core");
+    let ranked: Vec<_> = of_core.map(|own| (own.name, own.count, own.error)).collect();
+    let counted = |name: &str, count| (name.to_owned(), count, 0);
+    assert_eq!(ranked, [counted("user:42", 4), counted("anonymous:192.0.2.1", 2)]);
 }
 
 #[test]
