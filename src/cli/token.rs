@@ -27,6 +27,10 @@ const LIFETIME: Duration = Duration::from_secs(3600);
 /// Issuer, audience and type are those that the policy wants: the one that --policy names, or those
 /// of the settings that TOLLGATE_CONFIG names or that are in the usual places. If the policy would
 /// refuse the token, the reason is written to standard error, and the command exits with 1.
+///
+/// Of an issuer with tenants, --claim tid=acme chooses the tenant: NAME is the claim in braces in
+/// the policy's `issuer`. Without it, the tenant is the first that the policy lists, or one called
+/// `tenant`.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     #[command(flatten)]

@@ -36,6 +36,7 @@ mod running;
 mod settings_places;
 mod store;
 mod store_health;
+mod tenants;
 mod token;
 mod traces;
 mod tutorial;

@@ -10,12 +10,12 @@ use super::{
     iss::{IssuerClaim, Tenant},
     jwt::VerifiedToken,
     rules::IdentityRules,
-    token_error::TokenError,
+    token_refusal::TokenRefusal,
     validity::TimeClaims,
 };
 
 /// A token with claims that are assumed to be verified, or why its issuer's rules refuse them.
-pub type AssumedToken = Result<VerifiedToken, TokenError>;
+pub type AssumedToken = Result<VerifiedToken, TokenRefusal>;
 
 /// Why claims cannot be those of a token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -33,7 +33,8 @@ pub enum AssumedTokenError {
 
 impl IdentityRules {
     /// A token with these claims. Without `iss`, it gets that of the first issuer; without `aud`,
-    /// the first audience that this issuer's tokens may have.
+    /// the first audience that this issuer's tokens may have. A tenant is not made up: its name may
+    /// be in another claim than the policy says.
     ///
     /// # Errors
     /// [`AssumedTokenError`].
@@ -59,7 +60,7 @@ impl IdentityRules {
                     }
                     // It may stand there to say whose token is meant.
                     IssuerClaim::Absent => drop(claims.remove("iss")),
-                    IssuerClaim::Tenants(tenants) => tenants.complete(&mut claims),
+                    IssuerClaim::Tenants(tenants) => tenants.complete_iss(&mut claims),
                 }
                 &issuer.claims
             }
@@ -70,12 +71,12 @@ impl IdentityRules {
         if let Some(audience) = rules.audience.first() {
             claims.entry("aud").or_insert_with(|| audience.as_str().into());
         }
-        let issuer = self.issuers.get(position);
-        let tenant = issuer.and_then(|issuer| issuer.tenant_of(&claims.clone().into()));
-        if tenant.is_none() && issuer.is_some_and(|issuer| issuer.tenants().is_some()) {
-            return Ok(Err(TokenError::UnknownIssuer));
-        }
-        Ok(rules.assume(position, tenant, claims))
+        let as_given = Claims::from(claims.clone());
+        let tenant = self.issuers.get(position).map(|issuer| issuer.tenant_of(&as_given));
+        Ok(match tenant.transpose() {
+            Ok(tenant) => rules.assume(position, tenant.flatten(), claims),
+            Err(refusal) => Err(refusal),
+        })
     }
 }
 
@@ -88,7 +89,7 @@ impl ClaimRules {
     ) -> AssumedToken {
         let as_given = Claims::from(claims.clone());
         let validity = TimeClaims::of(&as_given)?.validity(Duration::ZERO, None);
-        self.check_required(&as_given).map_err(|refusal| refusal.error)?;
+        self.check_required(&as_given)?;
         Ok(VerifiedToken { issuer, tenant, claims: with_names(self, claims), validity })
     }
 }

@@ -4,7 +4,11 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
-use super::claims::Claims;
+use super::{
+    claims::Claims,
+    token_error::TokenError,
+    token_refusal::{Quoted, TokenRefusal},
+};
 
 /// What the `iss` of an issuer's tokens is.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -66,38 +70,68 @@ impl TenantIssuer {
     pub(super) fn named(&self, name: &str) -> Option<Tenant> {
         let is_accepted =
             self.tenants.is_empty() || self.tenants.iter().any(|tenant| **tenant == *name);
-        (is_accepted && is_tenant_name(name)).then(|| Tenant {
-            name: name.into(),
-            iss: format!("{}{name}{}", self.before, self.after).into(),
-        })
+        (is_accepted && is_tenant_name(name))
+            .then(|| Tenant { name: name.into(), iss: self.iss_with(name).into() })
+    }
+
+    fn iss_with(&self, name: &str) -> String {
+        format!("{}{name}{}", self.before, self.after)
     }
 
     /// The tenant of tokens with this `iss`.
     pub(super) fn of_iss(&self, iss: &str) -> Option<Tenant> {
-        self.named(iss.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?)
+        self.named(self.name_in(iss)?)
     }
 
-    /// The tenant of a token, whose `iss` and claim name the same one.
-    pub(super) fn of(&self, claims: &Claims) -> Option<Tenant> {
-        let tenant = self.of_iss(claims.get("iss")?.as_str()?)?;
-        let is_same = claims.lookup(&self.claim).and_then(Value::as_str) == Some(&*tenant.name);
-        is_same.then_some(tenant)
+    /// What an `iss` has in place of the claim, if that may be the name of a tenant, listed or not.
+    pub(super) fn name_in<'i>(&self, iss: &'i str) -> Option<&'i str> {
+        let name = iss.strip_prefix(&*self.before)?.strip_suffix(&*self.after)?;
+        is_tenant_name(name).then_some(name)
+    }
+
+    /// The tenant of a token, whose `iss` and claim name the same one. Or why it has none: what the
+    /// policy says of the claim is most often what has to change.
+    pub(super) fn of(&self, claims: &Claims) -> Result<Tenant, TokenRefusal> {
+        let unknown = |detail: String| TokenRefusal::new(TokenError::UnknownIssuer, detail);
+        let text = || self.iss_with(&format!("{{{}}}", self.claim));
+        let claim = Quoted(&self.claim);
+        let Some(claimed) = claims.lookup(&self.claim) else {
+            let text = text();
+            let text = Quoted(&text);
+            let detail = format!("{claim}, which is in braces in the policy's issuer {text}");
+            return Err(TokenRefusal::new(TokenError::RequiredClaim, detail));
+        };
+        let iss = claims.get("iss").and_then(Value::as_str).unwrap_or_default();
+        let Some(name) = self.name_in(iss) else {
+            return Err(unknown(format!("expected {}, found {}", Quoted(&text()), Quoted(iss))));
+        };
+        if claimed.as_str() != Some(name) {
+            let name = Quoted(name);
+            return Err(unknown(format!("its `iss` is of the tenant {name}, its {claim} is not")));
+        }
+        self.named(name)
+            .ok_or_else(|| unknown(format!("the policy does not list the tenant {}", Quoted(name))))
+    }
+
+    /// Completes `iss` by the tenant that the claim names, listed or not.
+    pub(super) fn complete_iss(&self, claims: &mut Map<String, Value>) {
+        let as_given = Claims::from(claims.clone());
+        if let Some(name) = as_given.lookup(&self.claim).and_then(Value::as_str) {
+            claims.entry("iss").or_insert_with(|| self.iss_with(name).into());
+        }
     }
 
     /// Completes `iss` and the claim with the tenant by each other, or by the first tenant that is
-    /// listed, for tokens that are assumed or made.
+    /// listed, for tokens that are made.
     pub fn complete(&self, claims: &mut Map<String, Value>) {
-        let given = claims.get("iss").and_then(Value::as_str).and_then(|iss| self.of_iss(iss));
-        let as_given = Claims::from(claims.clone());
-        let claim = as_given.lookup(self.claim());
-        let named = claim.and_then(Value::as_str).and_then(|name| self.named(name));
-        let any = || self.named(self.tenants.first().map_or("tenant", |first| first));
-        if let Some(tenant) = given.or(named).or_else(any) {
-            if claim.is_none() {
+        if Claims::from(claims.clone()).lookup(&self.claim).is_none() {
+            let given = claims.get("iss").and_then(Value::as_str).and_then(|iss| self.of_iss(iss));
+            let any = || self.named(self.tenants.first().map_or("tenant", |first| first));
+            if let Some(tenant) = given.or_else(any) {
                 claims.insert(self.claim().to_owned(), (*tenant.name).into());
             }
-            claims.entry("iss").or_insert_with(|| (*tenant.iss).into());
         }
+        self.complete_iss(claims);
     }
 
     /// The claim with the tenant.

@@ -129,9 +129,9 @@ impl Issuer {
         }
     }
 
-    /// The tenant of a token of this issuer.
-    pub(super) fn tenant_of(&self, claims: &Claims) -> Option<Arc<Tenant>> {
-        self.tenants()?.of(claims).map(Arc::new)
+    /// The tenant of a token of this issuer, if it has several.
+    pub(super) fn tenant_of(&self, claims: &Claims) -> Result<Option<Arc<Tenant>>, TokenRefusal> {
+        self.tenants().map(|tenants| tenants.of(claims).map(Arc::new)).transpose()
     }
 
     /// Whether requests may carry its tokens at this place.

@@ -106,7 +106,7 @@ impl<'t> Unverified<'t> {
         now: Timestamp,
     ) -> Result<VerifiedToken, TokenRefusal> {
         self.check_signature(keys).map_err(|error| self.refusal(error, keys))?;
-        let tenant = issuer.tenant_of(&self.claims);
+        let tenant = issuer.tenant_of(&self.claims)?;
         let (claims, validity) = issuer.check_claims(self.claims.clone())?;
         validity.check(now)?;
         Ok(VerifiedToken { issuer: self.issuer, tenant, claims, validity })

@@ -38,15 +38,19 @@ impl Origin<'_> {
         };
         let mut here = issuers.iter().enumerate().filter(|(_, own)| own.is_from(self.place));
         let is_exact = |own: &Issuer| own.claim == IssuerClaim::Exact && own.issuer == *name;
-        let exact = here.clone().find(|(_, issuer)| is_exact(issuer));
-        let has_tenant =
-            |own: &Issuer| own.tenants().is_some_and(|own| own.of(self.claims).is_some());
-        exact.or_else(|| here.find(|(_, issuer)| has_tenant(issuer))).ok_or_else(|| {
-            let known = issuers.iter().filter(|issuer| issuer.claim != IssuerClaim::Absent);
-            let known = QuotedList(known.map(|issuer| issuer.issuer.as_str()));
-            let detail = format!("expected {known} at this place, found {}", Quoted(name));
-            TokenRefusal::new(TokenError::UnknownIssuer, detail)
-        })
+        if let Some(exact) = here.clone().find(|(_, issuer)| is_exact(issuer)) {
+            return Ok(exact);
+        }
+        let has_form = |own: &Issuer| own.tenants().is_some_and(|own| own.name_in(name).is_some());
+        // A policy has no two issuers that one `iss` has the form of.
+        if let Some(found) = here.find(|(_, issuer)| has_form(issuer)) {
+            found.1.tenant_of(self.claims)?;
+            return Ok(found);
+        }
+        let known = issuers.iter().filter(|issuer| issuer.claim != IssuerClaim::Absent);
+        let known = QuotedList(known.map(|issuer| issuer.issuer.as_str()));
+        let detail = format!("expected {known} at this place, found {}", Quoted(name));
+        Err(TokenRefusal::new(TokenError::UnknownIssuer, detail))
     }
 
     /// The issuer of a token without `iss`: the one that has the key that the token names. A token

@@ -59,6 +59,8 @@ keywords! {
         NeverCounts = "never-counts",
         /// Two callers are one to an upstream.
         SharedSubject = "shared-subject",
+        /// A claim that should name the tenant, and that no token of the provider has.
+        TenantClaim = "tenant-claim",
         /// Every address is exempt, or trusted.
         WholeInternet = "whole-internet",
         /// The network of a load balancer may be exempt, and with it every client.
@@ -122,6 +124,7 @@ impl Rule {
             Rule::ClaimWithoutToken => "The route reads no token, but its limit needs a claim.",
             Rule::NeverCounts => "No request costs anything of this limit.",
             Rule::SharedSubject => "An upstream may take one caller for another.",
+            Rule::TenantClaim => "No token of this provider has the claim with the tenant.",
             Rule::WholeInternet => "Every address is exempt, or trusted.",
             Rule::ExemptBalancer => "All clients may appear to come from an exempt network.",
             Rule::PublicAdmin => {

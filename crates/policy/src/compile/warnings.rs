@@ -1,5 +1,5 @@
 //! What a policy says that is surely not meant: routes that no request takes, names that nothing
-//! uses, keys that clients choose or leave out, networks that hold everybody.
+//! uses, keys that clients choose or leave out, networks that hold everybody, claims that no token has.
 
 mod exempt;
 mod holes;
@@ -7,6 +7,7 @@ mod keys;
 mod overrides;
 mod routes;
 mod subjects;
+mod tenants;
 #[cfg(test)]
 mod tests;
 mod unused;
@@ -40,5 +41,6 @@ impl Compiler<'_> {
         self.warn_of_limits_that_never_count(raw, policy);
         self.warn_of_exempt_networks(raw);
         self.warn_of_shared_subjects(raw, policy);
+        self.warn_of_absent_tenant_claims(raw, policy);
     }
 }

@@ -1,7 +1,7 @@
 //! What is logged of a refused token, besides why.
 
 use super::*;
-use crate::claim_rules::RequiredClaim;
+use crate::{claim_rules::RequiredClaim, iss::TenantIssuer};
 
 fn logged(issuer: &Issuer, token: &str) -> String {
     check(token.as_bytes(), std::slice::from_ref(issuer), NOW).unwrap_err().to_string()
@@ -56,6 +56,44 @@ fn log_says_what_was_expected_of_a_token_and_found() {
         logged(&issuer, &fixture.token(HEADER, PAYLOAD)),
         "token type is not accepted from this issuer: expected \"at+jwt\", found none"
     );
+}
+
+#[test]
+fn log_says_which_claim_the_tenant_of_a_token_is_not_in() {
+    let fixture = Fixture::shared();
+    let text = "https://login.example/{tenantid}/v2.0";
+    let with_tenants = |tenants: &[&str]| {
+        let tenants = tenants.iter().map(|tenant| (*tenant).into()).collect();
+        let tenants = TenantIssuer::parse(text, tenants).unwrap();
+        let claim = IssuerClaim::Tenants(tenants);
+        Issuer { claim, issuer: text.into(), ..fixture.issuer.clone() }
+    };
+    let any = with_tenants(&[]);
+    for (issuer, members, expected) in [
+        (
+            &any,
+            r#""tid":"a""#,
+            "token lacks a claim that the policy requires: \"tenantid\", which is in braces in the \
+             policy's issuer \"https://login.example/{tenantid}/v2.0\"",
+        ),
+        (
+            &any,
+            r#""tenantid":"s3cr3t""#,
+            "token issuer is unknown: its `iss` is of the tenant \"a\", its \"tenantid\" is not",
+        ),
+        (
+            &with_tenants(&["b"]),
+            r#""tenantid":"a""#,
+            "token issuer is unknown: the policy does not list the tenant \"a\"",
+        ),
+    ] {
+        let payload = format!(r#"{{"iss":"https://login.example/a/v2.0",{members}}}"#);
+        let token = fixture.token(HEADER, &payload);
+        assert_eq!(logged(issuer, &token), expected, "{members}");
+    }
+    let other = fixture.token(HEADER, r#"{"iss":"https://login.example/a/v1.0","tenantid":"a"}"#);
+    let line = logged(&any, &other);
+    assert!(line.ends_with(r#"at this place, found "https://login.example/a/v1.0""#), "{line}");
 }
 
 #[test]

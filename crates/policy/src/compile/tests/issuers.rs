@@ -9,8 +9,8 @@ use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 use serde_json::{Value, json};
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_identity::{
-    Algorithm, Auth, Claims, Client, CurrentKeys, Identifier, Identity, IdentityError, IssuerClaim,
-    KeyRing, NameError, PublishedKeys, SigningKey, TokenError,
+    Algorithm, AssumedToken, Auth, Claims, Client, CurrentKeys, Identifier, Identity,
+    IdentityError, IssuerClaim, KeyRing, NameError, PublishedKeys, SigningKey, TokenError,
 };
 use tollgate_limit::{Hashing, KeyHasher};
 use tollgate_yaml::warning::Rule;
@@ -143,7 +143,7 @@ fn tenants_of_an_issuer_are_any_or_listed() {
     let identifier = identifier();
     assert!(identify(&identifier, &listed, 0, &of_tenant("a")).is_ok());
     let other = identify(&identifier, &listed, 0, &of_tenant("b")).err().unwrap().to_string();
-    assert!(other.starts_with("token issuer is unknown: expected "), "{other}");
+    assert!(other.ends_with("does not list the tenant \"b\""), "{other}");
     for (issuers, more, expected) in [
         (issuer("some"), "", "not a valid `tenants`"),
         (issuer("[]"), "", "not a valid `tenants`"),
@@ -172,17 +172,48 @@ fn assumed_token_is_of_the_issuer_that_would_take_it() {
     let policy =
         with_issuers(&format!("{{ name: theirs, {TENANTS}, tenants: any, {KEY} }}, {own}"), "");
     let policy = policy.unwrap();
-    let assumed = |claims: Value| {
-        let Value::Object(claims) = claims else { unreachable!() };
-        policy.identity.assume_token(claims).unwrap()
-    };
-    let iss = |tenant: &str| format!("https://login.example/{tenant}/v2.0");
-    let token = assumed(json!({ "iss": iss("a"), "user_id": "42" })).unwrap();
+    let token = assumed(&policy, json!({ "iss": iss_of("a"), "user_id": "42" })).unwrap();
     assert_eq!((token.issuer, token.tenant), (1, None));
-    let token = assumed(json!({ "iss": iss("b"), "user_id": "42" })).unwrap();
+    let given = json!({ "iss": iss_of("b"), "tid": "b", "user_id": "42" });
+    let token = assumed(&policy, given).unwrap();
     assert_eq!((token.issuer, token.tenant.unwrap().name.as_ref()), (0, "b"));
-    let error = assumed(json!({ "iss": iss("b"), "tid": "c" })).unwrap_err();
-    assert_eq!(error, TokenError::UnknownIssuer);
+    let error = assumed(&policy, json!({ "iss": iss_of("b"), "tid": "c" })).unwrap_err();
+    assert_eq!(error.error, TokenError::UnknownIssuer);
+}
+
+fn assumed(policy: &Policy, claims: Value) -> AssumedToken {
+    let Value::Object(claims) = claims else { unreachable!() };
+    policy.identity.assume_token(claims).unwrap()
+}
+
+fn iss_of(tenant: &str) -> String {
+    format!("https://login.example/{tenant}/v2.0")
+}
+
+/// Or a policy that reads the tenant from a claim that no token has would pass its tests.
+#[test]
+fn tenant_of_an_assumed_token_is_not_made_up() {
+    let issuer = |tenants: &str| format!("{{ {TENANTS}, {KEY}, tenants: {tenants} }}");
+    let lacking = "token lacks a claim that the policy requires: \"tid\"";
+    for (tenants, claims, expected) in [
+        ("any", json!({ "tid": "a" }), Ok("a")),
+        ("[a]", json!({ "tid": "a" }), Ok("a")),
+        ("any", json!({ "iss": iss_of("a"), "tid": "a" }), Ok("a")),
+        ("any", json!({}), Err(lacking)),
+        ("[a]", json!({}), Err(lacking)),
+        ("any", json!({ "iss": iss_of("a") }), Err(lacking)),
+        ("[a]", json!({ "tid": "b" }), Err("the policy does not list the tenant \"b\"")),
+        ("any", json!({ "tid": "b c" }), Err("found \"https://login.example/b c/v2.0\"")),
+    ] {
+        let policy = with_issuers(&issuer(tenants), "").unwrap();
+        match (assumed(&policy, claims.clone()), expected) {
+            (Ok(token), Ok(tenant)) => assert_eq!(&*token.tenant.unwrap().name, tenant),
+            (Err(refusal), Err(expected)) => {
+                assert!(refusal.to_string().contains(expected), "{claims}: {refusal}");
+            }
+            (found, _) => panic!("{claims}: {found:?}"),
+        }
+    }
 }
 
 #[test]
@@ -290,4 +321,31 @@ fn subjects_of_two_tenants_that_an_upstream_may_take_for_one_are_a_warning() {
     assert!(shared(&tenants, ""));
     assert!(!shared(&tenants, "  shared_subjects: true\n"));
     assert!(!shared("issuer: me", ""));
+}
+
+#[test]
+fn claim_that_no_token_of_a_known_provider_has_is_a_warning() {
+    for (issuer, tenants, is_warned) in [
+        ("https://login.microsoftonline.com/{tenantid}/v2.0", ", tenants: any", true),
+        ("https://login.microsoftonline.com/{tenant}/v2.0", ", tenants: [a]", true),
+        ("https://sts.windows.net/{tenantid}/", ", tenants: any", true),
+        ("https://login.microsoftonline.com/{tid}/v2.0", ", tenants: any", false),
+        ("https://sts.windows.net/{tid}/", ", tenants: any", false),
+        ("https://login.example/{tenantid}/v2.0", ", tenants: any", false),
+        ("https://login.example/login.microsoftonline.com/{org}", ", tenants: any", false),
+        // It is not the name of a claim.
+        ("https://login.microsoftonline.com/{tenantid}/v2.0", "", false),
+    ] {
+        let entry = format!("{{ issuer: \"{issuer}\"{tenants}, {KEY} }}");
+        let policy = with_issuers(&entry, "  shared_subjects: true\n").unwrap();
+        let warnings: Vec<String> = policy.warnings.iter().map(ToString::to_string).collect();
+        assert_eq!(!warnings.is_empty(), is_warned, "{issuer}{tenants}: {warnings:?}");
+        for warning in warnings {
+            assert!(warning.contains("have no claim `tenant"), "{warning}");
+            assert!(
+                warning.contains("write \"https://") && warning.contains("/{tid}"),
+                "{warning}"
+            );
+        }
+    }
 }

@@ -1,0 +1,42 @@
+//! Claims in braces in an `issuer` that no token of a well-known provider has.
+
+use tollgate_yaml::{Check, warning::Rule};
+
+use crate::{Policy, compile::Compiler, file::RawPolicy};
+
+/// Where Microsoft issues tokens, in each of its clouds.
+const ENTRA_HOSTS: &[&str] = &[
+    "login.microsoftonline.com",
+    "login.microsoftonline.us",
+    "login.partner.microsoftonline.cn",
+    "sts.windows.net",
+    "sts.chinacloudapi.cn",
+];
+/// The claim with the tenant in tokens of Microsoft.
+const ENTRA_TENANT: &str = "tid";
+
+impl Compiler<'_> {
+    /// Microsoft's metadata have `{tenantid}` in the issuer, and its tokens have the tenant as
+    /// `tid`.
+    ///
+    /// It is not taken for `{tid}`: braces stand for the claim of that name with every provider. An
+    /// exception for some hosts would be wrong without a word for the same tokens behind another
+    /// host.
+    pub(super) fn warn_of_absent_tenant_claims(&mut self, raw: &RawPolicy, policy: &Policy) {
+        for (issuer, raw) in policy.identity.issuers.iter().zip(&raw.identity.jwt) {
+            let place = &raw.value.issuer;
+            let Some(claim) = issuer.tenants().map(|tenants| tenants.claim()) else { continue };
+            let host = place.value.split("://").nth(1).and_then(|rest| rest.split('/').next());
+            let Some(host) = host.filter(|host| ENTRA_HOSTS.contains(host)) else { continue };
+            if claim == ENTRA_TENANT {
+                continue;
+            }
+            let message =
+                format!("every token is refused: those of {host} have no claim `{claim}`");
+            let right =
+                place.value.replace(&format!("{{{claim}}}"), &format!("{{{ENTRA_TENANT}}}"));
+            let help = format!("write \"{right}\": they have the tenant as `{ENTRA_TENANT}`");
+            self.warn(Rule::TenantClaim, place.span, message, help);
+        }
+    }
+}
