@@ -1,6 +1,6 @@
 //! Reports to clients how their limits stand, in the headers of a response.
 
-use std::{iter, time::Duration};
+use std::iter;
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_limit::{DecidedBy, Hashing, Key, Retry, Standing};
@@ -120,9 +120,7 @@ fn seconds_headers(tally: &Tally<'_>, shared: &Shared) -> Option<SecondsHeaders>
         _ => reported(tally)?.1,
     };
     // A duration begins with the response.
-    let now = shared.clock.now();
-    let retry_after = tally.retry_after(now, Duration::ZERO);
-    let reset_seconds = reset_seconds(&standing, tally.store_time(now), retry_after);
+    let reset_seconds = reset_seconds(&standing, tally.store_time(shared.clock.now()));
     let Standing { limit, remaining, .. } = standing;
     Some(SecondsHeaders { limit, remaining, reset_seconds })
 }
@@ -138,9 +136,8 @@ fn windows(tally: &Tally<'_>) -> impl Iterator<Item = QuotaWindow> {
 /// The `RateLimit` fields of the enforced limits; none: there are no such limits.
 pub fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimitFields> {
     // The fields have durations, which begin with the response.
-    let now = shared.clock.now();
+    let now = tally.store_time(shared.clock.now());
     let hasher = &shared.identifier.hasher;
-    let retry_after = tally.retry_after(now, Duration::ZERO);
     let items = tally.enforced().map(|own| {
         let allowance = own.planned.allowance;
         let standing = own.standing();
@@ -151,8 +148,7 @@ pub fn rate_limit_fields(tally: &Tally<'_>, shared: &Shared) -> Option<RateLimit
             partition: partition(own.charge.key, hasher),
             remaining: standing.remaining,
             // When a request ends, and so a lease, cannot be known.
-            reset_seconds: (!own.charge.quota.holds_leases())
-                .then(|| reset_seconds(standing, tally.store_time(now), retry_after)),
+            reset_seconds: (!own.charge.quota.holds_leases()).then(|| reset_seconds(standing, now)),
         }
     });
     RateLimitFields::new(items)

@@ -8,7 +8,7 @@ use std::{fmt::Write, iter};
 use base64::{Engine, engine::general_purpose::STANDARD};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_clock::Timestamp;
-use tollgate_limit::Standing;
+use tollgate_limit::{Retry, Standing};
 
 static RATELIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
 static RATELIMIT: HeaderName = HeaderName::from_static("ratelimit");
@@ -39,13 +39,19 @@ pub struct RateLimitItem<'n> {
     pub reset_seconds: Option<u64>,
 }
 
-/// Seconds until more is available: until the reset of the other headers. The fields call it `t`.
+/// Seconds until more is available in a window: until the reset of the other headers. The fields
+/// call it `t`.
 ///
-/// A denied client that waits as long as `Retry-After` says has waited long enough for every limit,
-/// so this is never longer.
-pub fn reset_seconds(standing: &Standing, now: Timestamp, retry_after: Option<u64>) -> u64 {
-    let micros = standing.reported_reset().as_micros().saturating_sub(now.as_micros());
-    micros.div_ceil(1_000_000).min(retry_after.unwrap_or(u64::MAX))
+/// A window that denied has more, for this request, when a retry makes sense. `Retry-After` is the
+/// longest of these waits, and so never earlier than the end of a window without room. Windows with
+/// room go on after it: that their units are for a shorter time would be too permissive.
+pub fn reset_seconds(standing: &Standing, now: Timestamp) -> u64 {
+    let reset = standing.reported_reset();
+    let until = match standing.retry {
+        Retry::At(retry) => reset.min(retry),
+        Retry::Now | Retry::Never => reset,
+    };
+    until.as_micros().saturating_sub(now.as_micros()).div_ceil(1_000_000)
 }
 
 /// Room for an item with a name of usual length.
@@ -179,15 +185,15 @@ mod tests {
     #[test]
     fn reset_is_when_one_more_fits_or_else_when_the_limit_is_whole() {
         let now = Timestamp::from_secs(1000);
-        let standing = |remaining| Standing {
+        let standing = |remaining, retry: Option<u64>| Standing {
             limit: 10,
             remaining,
             used: 10 - remaining,
             reset: Timestamp::from_micros(1_060_000_001),
             next: Timestamp::from_micros(1_005_999_999),
-            retry: Retry::Now,
+            retry: retry.map_or(Retry::Now, |secs| Retry::At(Timestamp::from_secs(1000 + secs))),
         };
-        for (remaining, retry_after, expected) in [
+        for (remaining, retry, expected) in [
             (0, None, 6),
             (1, None, 61),
             (0, Some(9), 6),
@@ -195,10 +201,12 @@ mod tests {
             (1, Some(20), 20),
             (1, Some(61), 61),
         ] {
-            let found = reset_seconds(&standing(remaining), now, retry_after);
-            assert_eq!(found, expected, "{remaining} left, retry after {retry_after:?}");
+            let found = reset_seconds(&standing(remaining, retry), now);
+            assert_eq!(found, expected, "{remaining} left, retry after {retry:?}");
         }
-        assert_eq!(reset_seconds(&standing(0), Timestamp::from_secs(2000), None), 0, "long since");
+        let never = Standing { retry: Retry::Never, ..standing(1, None) };
+        assert_eq!(reset_seconds(&never, now), 61);
+        assert_eq!(reset_seconds(&never, Timestamp::from_secs(2000)), 0, "long since");
     }
 
     /// Names and parameters as a client reads them.
@@ -281,22 +289,20 @@ mod tests {
 
         #[test]
         fn prop_reset_seconds_are_the_least_wait_in_whole_seconds(
-            now: u32, reset: u32, next: u32, remaining in 0..2_u32, retry_after: Option<u8>
+            now: u32, reset: u32, next: u32, remaining in 0..2_u32, retry: Option<u32>
         ) {
             let [now, reset, next] =
                 [now, reset, next].map(|micros| Timestamp::from_micros(micros.into()));
-            let retry = Retry::Now;
-            let standing = Standing { limit: 1, remaining, used: 0, reset, next, retry };
+            let retry = retry.map(|micros| Timestamp::from_micros(micros.into()));
             let more = if remaining == 0 { next } else { reset };
+            let more = retry.map_or(more, |retry| more.min(retry));
+            let retry = retry.map_or(Retry::Now, Retry::At);
+            let standing = Standing { limit: 1, remaining, used: 0, reset, next, retry };
             let waited = |seconds| now + std::time::Duration::from_secs(seconds);
 
-            let seconds = reset_seconds(&standing, now, None);
+            let seconds = reset_seconds(&standing, now);
             prop_assert!(waited(seconds) >= more);
             prop_assert!(seconds == 0 || waited(seconds - 1) < more);
-
-            let retry_after = retry_after.map(u64::from);
-            let capped = reset_seconds(&standing, now, retry_after);
-            prop_assert_eq!(capped, seconds.min(retry_after.unwrap_or(seconds)));
         }
     }
 }

@@ -162,23 +162,48 @@ fn partition_names_the_counter_and_no_caller() {
 }
 
 #[test]
-fn headers_of_a_denial_name_no_time_after_its_retry_after() {
+fn every_window_of_a_denial_has_its_own_reset() {
+    const DAY: i64 = 86_400;
     let upstream = Upstream::start();
-    for limits in [
-        &["core: { per: caller, rate: 1/hour }"][..],
-        &["core: { per: caller, rate: [1/second, 5/hour] }"],
-        &["short: { per: caller, rate: 1/minute }", "long: { per: caller, rate: 9/day }"],
-        &["short: { per: caller, rate: 9/minute }", "long: { per: client.ip, rate: 1/day }"],
-        &["core: { per: caller, rate: 1/minute, algorithm: gcra }"],
-        &["core: { per: caller, rate: 1/minute, algorithm: sliding_window }"],
+    for (limits, wait, expected) in [
+        (&["core: { per: caller, rate: 1/hour }"][..], 3600, &[("core", 0, 3600)][..]),
+        (
+            &["core: { per: caller, rate: [1/second, 5/hour] }"],
+            1,
+            &[("core-1s", 0, 1), ("core", 4, 3600)],
+        ),
+        (
+            &["short: { per: caller, rate: 1/minute }", "long: { per: caller, rate: 9/day }"],
+            60,
+            &[("short", 0, 60), ("long", 8, DAY)],
+        ),
+        (
+            &["short: { per: caller, rate: 9/minute }", "long: { per: client.ip, rate: 1/day }"],
+            DAY,
+            &[("short", 8, 60), ("long", 0, DAY)],
+        ),
+        (
+            &["short: { per: caller, rate: 1/minute }", "long: { per: caller, rate: 1/day }"],
+            DAY,
+            &[("short", 0, 60), ("long", 0, DAY)],
+        ),
+        (&["core: { per: caller, rate: 1/minute, algorithm: gcra }"], 60, &[("core", 0, 60)]),
+        // Waiting for four units is over before the window is whole again.
+        (
+            &["core: { per: caller, rate: 5/minute, algorithm: gcra, cost: 4 }"],
+            36,
+            &[("core", 1, 36)],
+        ),
     ] {
         let proxy = ietf(&upstream, limits);
         proxy.get_as("alice").assert_status(200);
         let denied = proxy.get_as("alice");
-        let wait = denied.assert_status(429).number("retry-after") as i64;
-        for (name, [t]) in numbers(&denied, "ratelimit", ["t"]) {
-            assert!(t.unwrap() <= wait, "{name} in {t:?} s after {wait} s");
-        }
+        assert_eq!(denied.assert_status(429).number("retry-after") as i64, wait, "{limits:?}");
+        let shown = numbers(&denied, "ratelimit", ["r", "t"]);
+        let expected = expected
+            .iter()
+            .map(|(name, left, reset)| ((*name).to_owned(), [Some(*left), Some(*reset)]));
+        assert_eq!(shown, expected.collect::<Vec<_>>(), "{limits:?}");
         proxy.advance(Duration::from_secs(wait as u64));
         proxy.get_as("alice").assert_status(200);
     }
@@ -214,7 +239,7 @@ fn denial_by_requests_at_once_has_items_too() {
     denied.assert_status(429).assert_field("retry-after", "1");
     let shown = numbers(&denied, "ratelimit", ["r", "t"]);
     let named = |name: &str, numbers| (name.to_owned(), numbers);
-    let expected = [named("core", [Some(8), Some(1)]), named("inflight", [Some(0), None])];
+    let expected = [named("core", [Some(8), Some(3600)]), named("inflight", [Some(0), None])];
     assert_eq!(shown, expected);
     go.open();
     held.read().assert_status(200);
