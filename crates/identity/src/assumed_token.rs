@@ -8,6 +8,7 @@ use super::{
     claim_rules::ClaimRules,
     claims::Claims,
     iss::{IssuerClaim, Tenant},
+    issuer::Issuer,
     jwt::VerifiedToken,
     rules::IdentityRules,
     token_refusal::TokenRefusal,
@@ -32,7 +33,8 @@ pub enum AssumedTokenError {
 }
 
 impl IdentityRules {
-    /// A token with these claims. Without `iss`, it gets that of the first issuer; without `aud`,
+    /// A token with these claims. Without `iss`, it gets that of the first issuer; an issuer whose
+    /// tokens have none may be named there in place of it. Without `aud`, the token gets
     /// the first audience that this issuer's tokens may have. A tenant is not made up: its name may
     /// be in another claim than the policy says.
     ///
@@ -49,6 +51,7 @@ impl IdentityRules {
             None => 0,
             Some(Value::String(name)) => self
                 .position_of(name)
+                .or_else(|| self.position_without_iss(name))
                 .ok_or_else(|| AssumedTokenError::UnknownIssuer(name.clone()))?,
             Some(_) => return Err(AssumedTokenError::NotText("iss")),
         };
@@ -77,6 +80,12 @@ impl IdentityRules {
             Ok(tenant) => rules.assume(position, tenant.flatten(), claims),
             Err(refusal) => Err(refusal),
         })
+    }
+
+    /// The position of the issuer of this name whose tokens have no `iss`.
+    fn position_without_iss(&self, name: &str) -> Option<usize> {
+        let is_it = |own: &Issuer| own.claim == IssuerClaim::Absent && own.name == *name;
+        self.issuers.iter().position(is_it)
     }
 }
 

@@ -6,7 +6,7 @@ use ipnet::IpNet;
 use tollgate_identity::is_tenant_name;
 use tollgate_yaml::{Check, Node, Spanned, Value};
 
-use super::{Compiler, WrittenNames};
+use super::{Compiler, WrittenNames, issuers::listed_tenants};
 use crate::{CallerList, CallerName, file::RawIdentity};
 
 impl Compiler<'_> {
@@ -114,11 +114,8 @@ impl Compiler<'_> {
 
 /// Whether a tenant of an issuer may be called so, which lists its tenants or takes any.
 fn may_be_tenant(name: &str, tenants: Option<&Node>) -> bool {
-    let is_listed = match tenants.map(|tenants| &tenants.value) {
-        Some(Value::Sequence(listed)) => {
-            listed.iter().any(|own| matches!(&own.value, Value::String(own) if own == name))
-        }
-        _ => true,
-    };
+    let listed = tenants.and_then(listed_tenants);
+    let is_it = |own: &Node| matches!(&own.value, Value::String(own) if own == name);
+    let is_listed = listed.is_none_or(|listed| listed.iter().any(is_it));
     is_listed && is_tenant_name(name)
 }

@@ -9,7 +9,9 @@ use std::{
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, uri::PathAndQuery};
 use serde_json::{Map, Number};
 use tollgate_clock::Timestamp;
-use tollgate_identity::{AssumedToken, AssumedTokenError, IdentityRules, VerifiedToken};
+use tollgate_identity::{
+    AssumedToken, AssumedTokenError, IdentityRules, Issuer, IssuerClaim, VerifiedToken,
+};
 use tollgate_wire::target::Host;
 use tollgate_yaml::{Check, Entries, Node, Spanned, Value, suggest};
 
@@ -253,14 +255,7 @@ impl Compiler<'_> {
         let place = |name: &str| raw.value.get(name).map_or(raw.span, |node| node.span);
         let (span, help) = match &error {
             AssumedTokenError::NoIssuer => (raw.span, "add one under `identity: jwt`".to_owned()),
-            AssumedTokenError::UnknownIssuer(name) => {
-                let known = || identity.issuers.iter().map(|issuer| issuer.issuer.as_str());
-                let help = match suggest(name, known()) {
-                    Some(issuer) => format!("did you mean `{issuer}`?"),
-                    None => format!("one of: {}", known().collect::<Vec<_>>().join(", ")),
-                };
-                (place("iss"), help)
-            }
+            AssumedTokenError::UnknownIssuer(name) => (place("iss"), known_issuers(name, identity)),
             AssumedTokenError::NotText(name) => (place(name), "put it in quotes".into()),
         };
         self.refuse(span, error.to_string(), help);
@@ -389,6 +384,28 @@ impl Compiler<'_> {
             headers.extend(known.zip(value));
         }
         (headers.len() == raw.len()).then_some(headers)
+    }
+}
+
+/// What `iss` may be in the claims of a test, for one who has written this.
+fn known_issuers(written: &str, identity: &IdentityRules) -> String {
+    let known = || {
+        identity.issuers.iter().map(|issuer| match issuer.claim {
+            IssuerClaim::Absent => &issuer.name,
+            IssuerClaim::Exact | IssuerClaim::Tenants(_) => &issuer.issuer,
+        })
+    };
+    if let Some(issuer) = suggest(written, known().map(String::as_str)) {
+        return format!("did you mean `{issuer}`?");
+    }
+    let listed = known().map(String::as_str).collect::<Vec<_>>().join(", ");
+    let is_without = |issuer: &&Issuer| issuer.claim == IssuerClaim::Absent;
+    match identity.issuers.iter().find(is_without) {
+        Some(Issuer { name, .. }) => format!(
+            "one of: {listed}; tokens of `{name}` have no `iss`, and that name in its place says \
+             that the token is one of them"
+        ),
+        None => format!("one of: {listed}"),
     }
 }
 

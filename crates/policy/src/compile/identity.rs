@@ -4,7 +4,7 @@
 use http::HeaderName;
 use tollgate_identity::{
     Caller, CallerKey, CertificateName, ForwardedClaims, IdentityRules, InvalidToken, Issuer,
-    IssuerClaim, Scheme, TierSource, Tiers, TokenPlace, TokenSources,
+    Scheme, TierSource, Tiers, TokenPlace, TokenSources,
 };
 use tollgate_keyword::Keyword;
 use tollgate_yaml::{Check, Choice, Spanned};
@@ -83,13 +83,6 @@ impl Compiler<'_> {
                 let help = "give the keys of each a `kid` of its own, or say where each one's \
                             tokens are: `from: [cookie]`";
                 self.refuse(written.value.issuer.span, message, help);
-            }
-            let mut earlier = issuers.iter().take(at);
-            if earlier
-                .any(|other| other.issuer == issuer.issuer && other.claim == IssuerClaim::Absent)
-            {
-                let message = "two issuers whose tokens have no `iss` need names";
-                self.refuse(written.value.issuer.span, message, "add a `name`");
             }
         }
     }

@@ -78,20 +78,23 @@ impl Compiler<'_> {
     fn issuer_claim(&mut self, raw: &RawIssuer) -> Option<IssuerClaim> {
         const HELP: &str = "write `tenants: any`, or a list of them";
         let Some(node) = &raw.tenants else {
-            let is_absent = raw.issuer.value == NO_ISSUER;
-            return Some(if is_absent { IssuerClaim::Absent } else { IssuerClaim::Exact });
+            return self.issuer_claim_without_tenants(raw);
         };
-        let tenants = match &node.value {
-            Value::String(word) if word == "any" => Vec::new(),
-            Value::Sequence(nodes) if !nodes.is_empty() => {
-                let names = nodes.iter().map(|node| self.tenant(node));
-                names.collect::<Option<Vec<_>>>()?
-            }
-            _ => {
-                self.refuse(node.span, "not a valid `tenants`", HELP);
-                return None;
-            }
-        };
+        if let Value::String(word) = &node.value
+            && word != "any"
+            && ["any", "all"].iter().any(|known| word.eq_ignore_ascii_case(known))
+        {
+            let message = format!("`{word}` is the name of one tenant here");
+            let help = format!("write `any` for all tenants, or `[{word}]` for the one");
+            self.refuse(node.span, message, help);
+        }
+        let listed = listed_tenants(node);
+        if listed.is_some_and(<[Node]>::is_empty) {
+            self.refuse(node.span, "a list of no tenants", HELP);
+            return None;
+        }
+        let names = listed.unwrap_or_default().iter().map(|node| self.tenant(node));
+        let tenants = names.collect::<Option<Vec<_>>>()?;
         let found = TenantIssuer::parse(&raw.issuer.value, tenants);
         if found.is_none() {
             let message = "`tenants` needs one claim in braces, which stands for the tenant";
@@ -99,6 +102,20 @@ impl Compiler<'_> {
             self.refuse(raw.issuer.span, message, help);
         }
         found.map(IssuerClaim::Tenants)
+    }
+
+    fn issuer_claim_without_tenants(&mut self, raw: &RawIssuer) -> Option<IssuerClaim> {
+        if raw.issuer.value != NO_ISSUER {
+            return Some(IssuerClaim::Exact);
+        }
+        // Routes, overrides, logs and messages could not say which one is meant, and with a name
+        // that it gets later its callers would be others.
+        if raw.name.is_none() {
+            let message = "an issuer whose tokens have no `iss` needs a name";
+            self.refuse(raw.issuer.span, message, "add a `name`, such as `name: main`");
+            return None;
+        }
+        Some(IssuerClaim::Absent)
     }
 
     fn tenant(&mut self, node: &Node) -> Option<Box<str>> {
@@ -428,6 +445,15 @@ struct Access<'r> {
 /// What routes call an issuer.
 pub(super) fn issuer_name(raw: &Spanned<RawIssuer>) -> &str {
     raw.value.name.as_ref().map_or(&raw.value.issuer.value, |name| &name.value)
+}
+
+/// The tenants that `tenants` lists, or the one that it names; none: any.
+pub(super) fn listed_tenants(node: &Node) -> Option<&[Node]> {
+    match &node.value {
+        Value::String(word) if word == "any" => None,
+        Value::Sequence(nodes) => Some(nodes),
+        _ => Some(std::slice::from_ref(node)),
+    }
 }
 
 /// What the policy writes for an issuer whose tokens have no `iss`.

@@ -88,12 +88,11 @@ shapes! {
         "examples": [304, "5xx"],
     });
 
-    /// The tenants of an issuer.
+    /// The tenants of an issuer: names, or `any`. As of any list, a single one needs no brackets.
     Tenants = "tenants", |_generator| json_schema!({
-        "anyOf": [
-            { "type": "string", "enum": ["any"] },
-            { "type": "array", "items": { "type": "string", "minLength": 1 }, "minItems": 1 },
-        ],
+        "type": "array",
+        "items": { "type": "string", "minLength": 1 },
+        "minItems": 1,
     });
 
     /// What pages of other origins may do on a route, or that nothing is said about them.

@@ -65,11 +65,33 @@ fn issuers_without_iss_that_a_token_cannot_tell_apart_are_refused() {
     assert!(with_issuers(&apart, places).is_ok());
     let message = refused(&apart, "");
     assert!(message.contains("no token is read from a cookie"), "{message}");
-    let nameless = format!(
-        "{{ issuer: none, {KEY}, from: [cookie] }}, {{ issuer: none, {KEY}, from: [query] }}"
-    );
-    let message = refused(&nameless, "  token: { cookie: session, query: t }\n");
-    assert!(message.contains("need names"), "{message}");
+}
+
+#[test]
+fn issuer_of_tokens_without_iss_has_a_name() {
+    let message = refused(&format!("{{ issuer: none, {KEY} }}"), "");
+    assert!(message.contains("whose tokens have no `iss` needs a name"), "{message}");
+    assert!(message.contains("add a `name`"), "{message}");
+}
+
+/// Its own tokens have no `iss`, so that the name stands there for the issuer.
+#[test]
+fn test_of_a_policy_says_by_name_that_a_token_has_no_iss() {
+    let own = |name: &str, place: &str| {
+        format!("{{ name: {name}, issuer: none, {KEY}, from: [{place}] }}")
+    };
+    let issuers = format!("{}, {}", own("django", "authorization"), own("rails", "cookie"));
+    let places = "  token: { cookie: session }\n";
+    let test = |claims: &str| {
+        format!("{places}tests:\n  - {{ given: {{ path: /0/a, jwt: {claims} }}, expect: {{}} }}\n")
+    };
+    let policy = with_issuers(&issuers, &test("{ iss: rails, user_id: 42 }")).unwrap();
+    let token = policy.tests[0].given.token.as_ref().unwrap().as_ref().unwrap();
+    assert_eq!((token.issuer, token.claims.get("iss")), (1, None));
+    let message = refused(&issuers, &test("{ iss: \"https://id.example.com/\", user_id: 42 }"));
+    for part in ["no issuer of the policy is", "one of: django, rails;", "have no `iss`"] {
+        assert!(message.contains(part), "{message}");
+    }
 }
 
 fn identifier() -> Identifier {
@@ -139,14 +161,19 @@ fn callers_of_two_tenants_with_one_name_are_two_callers() {
 #[test]
 fn tenants_of_an_issuer_are_any_or_listed() {
     let issuer = |tenants: &str| format!("{{ {TENANTS}, {KEY}, tenants: {tenants} }}");
-    let listed = with_issuers(&issuer("[a]"), "").unwrap();
-    let identifier = identifier();
-    assert!(identify(&identifier, &listed, 0, &of_tenant("a")).is_ok());
-    let other = identify(&identifier, &listed, 0, &of_tenant("b")).err().unwrap().to_string();
-    assert!(other.ends_with("does not list the tenant \"b\""), "{other}");
+    for listed in ["[a]", "a", "[a, c]"] {
+        let listed = with_issuers(&issuer(listed), "").unwrap();
+        let identifier = identifier();
+        assert!(identify(&identifier, &listed, 0, &of_tenant("a")).is_ok());
+        let other = identify(&identifier, &listed, 0, &of_tenant("b")).err().unwrap().to_string();
+        assert!(other.ends_with("does not list the tenant \"b\""), "{other}");
+    }
     for (issuers, more, expected) in [
-        (issuer("some"), "", "not a valid `tenants`"),
-        (issuer("[]"), "", "not a valid `tenants`"),
+        (issuer("[]"), "", "a list of no tenants"),
+        (issuer("{}"), "", "expected text, found a mapping"),
+        (issuer("a/b"), "", "`a/b` is not the name of a tenant"),
+        (issuer("Any"), "", "write `any` for all tenants"),
+        (issuer("all"), "", "write `any` for all tenants"),
         (issuer("[a/b]"), "", "`a/b` is not the name of a tenant"),
         (format!("{{ issuer: me, {KEY}, tenants: any }}"), "", "needs one claim in braces"),
         (issuer("any"), "exempt: [user:42]\n", "may be a caller of any tenant"),
@@ -222,6 +249,8 @@ fn callers_of_a_tenant_that_there_is_not_are_refused() {
     for (tenants, name, is_known) in [
         ("[acme]", "acme/user:42", true),
         ("[acme]", "Acme/user:42", false),
+        ("acme", "acme/user:42", true),
+        ("acme", "Acme/user:42", false),
         ("any", "Acme/user:42", true),
         ("any", "a b/user:42", false),
     ] {
