@@ -37,7 +37,7 @@ const CLAIMS: &str =
 
 #[test]
 fn tenant_in_a_claim_that_no_token_has_is_found_before_it_is_in_use() {
-    let lacking = "token lacks a claim that the policy requires: \"tenantid\"";
+    let lacking = "problem: token lacks a claim that the policy requires: \"tenantid\"";
     for (claim, lines) in [("tenantid", 1), ("tid", 0)] {
         let folder = folder(claim);
         let output = folder.run(&["check", "tollgate.yaml"]);
