@@ -1,4 +1,5 @@
-//! What README and docs/ quote of the program: its messages and its metrics.
+//! What README and docs/ quote of the program: its messages, its metrics
+//! and its exit codes.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
@@ -79,4 +80,25 @@ fn every_metric_is_documented_and_the_other_way_round() {
     let documented: BTreeSet<String> =
         pages.iter().flat_map(quoted).flat_map(|quoted| metrics(&quoted)).collect();
     assert_eq!(exported, documented);
+}
+
+/// The first column of a table whose head begins with `code`, on a page.
+fn exit_codes(path: &str) -> BTreeSet<u8> {
+    let page = Page::read(path).text;
+    let (_, table) = page.split_once("\n| code | meaning |\n").unwrap();
+    let rows = table.lines().skip(1).take_while(|line| line.starts_with('|'));
+    rows.map(|row| row.split('|').nth(1).unwrap().trim().parse().unwrap()).collect()
+}
+
+#[test]
+fn tables_of_exit_codes_have_those_of_the_program() {
+    let source = fs::read_to_string(root().join("src/cli.rs")).unwrap();
+    let (_, codes) = source.split_once("pub fn code(self) -> u8 {").unwrap();
+    let (codes, _) = codes.split_once("\n    }\n").unwrap();
+    let codes = codes.split("=>").skip(1).map(|arm| arm.split(',').next().unwrap().trim());
+    let codes: BTreeSet<u8> = codes.map(|code| code.parse().unwrap()).chain([0]).collect();
+    // `simulate` has all of them.
+    for page in ["docs/operations.md", "docs/choosing-limits.md"] {
+        assert_eq!(exit_codes(page), codes, "{page}");
+    }
 }
