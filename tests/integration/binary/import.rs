@@ -55,6 +55,8 @@ fn what_is_imported_is_a_policy() {
     assert_exit(&output, 0);
     let checked = text(&output.stdout);
     assert_eq!(checked.matches("who chooses").count(), 1, "only of the path: {checked}");
+    assert!(policy.contains("\n# To do: `tollgate check` names the limits"), "{policy}");
+    assert!(!checked.contains("note:"), "no request is for its upstream: {checked}");
 }
 
 #[test]

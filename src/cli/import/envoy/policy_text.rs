@@ -7,6 +7,19 @@ use super::{Entry, Rate, Rule};
 /// The length of a limit's name.
 const MAX_NAME: usize = 64;
 
+/// What is left to do where values of descriptors are not fixed.
+const UNSAID: &str = "\
+# To do: `tollgate check` names the limits below of which only you know who chooses the values that
+# they count by. Add `verified: true` to those whose values no client can make up, such as users
+# that Envoy has authenticated, and `verified: false` to the others, such as paths and headers.
+";
+
+/// Whether a rule has a limit that counts by values that it does not fix.
+fn is_open(rule: &Rule<'_>) -> bool {
+    let is_fixed = |own: &Entry<'_>| own.value.is_some_and(|value| !value.contains('*'));
+    rule.rate.is_some() && !rule.entries.iter().all(is_fixed)
+}
+
 /// Rules as a policy, at whose top is what is not in it.
 pub(super) fn policy_text(rules: &[Rule<'_>], left_out: &[String]) -> String {
     let mut names: Vec<String> = Vec::new();
@@ -28,15 +41,17 @@ pub(super) fn policy_text(rules: &[Rule<'_>], left_out: &[String]) -> String {
         .map(|(name, lines)| format!("{name}:\n{lines}\n"))
         .collect();
     let left_out: String = left_out.iter().map(|line| format!("# Left out: {line}\n")).collect();
+    let unsaid = if rules.iter().any(is_open) { UNSAID } else { "" };
     let host = host_of(rules.first().map_or("", |rule| rule.domain));
     format!(
         "# Limits for Envoy's rate limit filter, from descriptors of envoyproxy/ratelimit.\n\
          {left_out}version: 1\n\n\
-         # Envoy asks by gRPC. No request is for this host.\n\
+         # Envoy asks by gRPC, and sends no request here: host, upstream and route stand only for\n\
+         # what every policy has. Leave them as they are.\n\
          hosts: [{host}]\n\
-         upstreams: {{ none: {{ servers: [\"http://127.0.0.1:9\"] }} }}\n\
+         upstreams: {{ none: {{ servers: [\"http://127.0.0.1:9\"], paths: {{}} }} }}\n\
          routes: [{{ match: {{ path: /** }}, auth: none, limits: [] }}]\n\n\
-         {}\n",
+         {unsaid}{}\n",
         sections.trim_end()
     )
 }
