@@ -102,8 +102,8 @@ impl Group {
                  as if they had taken no time."
             ),
             Note::Sorted => format!(
-                "{files}: the lines are not in order of time (newest first, as exports are, or in \
-                 none), and were sorted."
+                "{files}: the lines were newest first, as in exports, or in no order of time, and \
+                 were sorted."
             ),
             Note::Overflowed => format!(
                 "{files}: there are more requests in ten seconds than are kept to put them in order; \

@@ -42,6 +42,7 @@ const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
 /// Commands that no test here runs, and why.
 const NOT_RUN: &[(&str, &str)] = &[
     ("cargo run --release -- demo", "it serves until Ctrl-C: the tests of the demo run it"),
+    ("tollgate demo", "the same"),
     ("tollgate demo --traffic", "the same"),
     ("tests/run.sh", "it runs this test"),
     ("cargo build --release", "the binary of this build stands for that one"),
