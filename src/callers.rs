@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub use self::denied::{DenialReport, DenialsReport, denials};
 pub use self::report::{
     AnsweredBy, CallerReport, LimitReport, OverrideReport, PolicyReport, ResetReport, SharedLimit,
-    WindowReport,
+    SkippedPolicy, WindowReport,
 };
 use tollgate_gate::Shared;
 use tollgate_identity::NameError;
@@ -22,7 +22,7 @@ use tollgate_limit::Charge;
 use tollgate_store::{NotReset, Store, StoreError};
 
 use self::{
-    found::{OwnCounters, find},
+    found::{Found, OwnCounters, find},
     report::Answer,
 };
 use crate::decisions::{note_reset, of_reset};
@@ -40,18 +40,40 @@ pub struct CallerQuery {
     pub limit: Option<String>,
 }
 
+/// The policy and the limit that are asked for: `--limit api/core` is short for both.
+fn asked_limit<'q>(
+    policy: Option<&'q str>,
+    limit: Option<&'q str>,
+) -> (Option<&'q str>, Option<&'q str>) {
+    match (policy, limit.and_then(|limit| limit.split_once('/'))) {
+        (None, Some((policy, limit))) => (Some(policy), Some(limit)),
+        _ => (policy, limit),
+    }
+}
+
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CallerError {
     /// The name is not that of a caller.
     #[error(transparent)]
     Name(#[from] NameError),
+    /// Each policy wants something else of the name.
+    #[error("no policy takes this name as it is: {0}: write which policy with `--policy`")]
+    Policies(String),
+    /// Policies give one name to several callers.
+    #[error("`{name}` is a caller of {whose}: write which with `--policy`")]
+    SeveralCallers {
+        /// The name.
+        name: String,
+        /// Of which issuers in which policies.
+        whose: String,
+    },
     /// Nothing is counted by such a thing.
-    #[error("`{kind}` is no entry of `callers`, and no limit counts by it: there are {known}")]
+    #[error("`{kind}` is no entry of `callers`, and no limit counts by it: ask for one of {known}")]
     Kind {
         /// What the name begins with.
         kind: String,
-        /// What names may begin with.
+        /// A name of each kind that there is.
         known: String,
     },
     /// No policy is called so.
@@ -108,7 +130,7 @@ pub fn read(shared: &Arc<Shared>, query: &CallerQuery) -> Result<CallerReport, C
     with_store(shared, async |store| {
         let found = find(&shared.identifier, &snapshot.policies, query)?;
         let now = shared.clock.now();
-        let rows: Vec<_> = found.iter().flat_map(|own| own.rows(now)).collect();
+        let rows: Vec<_> = found.own.iter().flat_map(|own| own.rows(now)).collect();
         let charges: Vec<Charge<'_>> = rows.iter().map(|row| row.charge).collect();
         let decision = store.peek_latest(&charges, now).await;
         Ok(report::of(&found, &Answer { rows: &rows, decision, now }, shared.stores.settings()))
@@ -125,10 +147,11 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
     let snapshot = shared.snapshot();
     let report = with_store(shared, async |store| {
         let found = find(&shared.identifier, &snapshot.policies, query)?;
-        let mut keys: Vec<_> = found.iter().flat_map(OwnCounters::keys).collect();
+        of_one_caller(&found, &query.caller)?;
+        let mut keys: Vec<_> = found.own.iter().flat_map(OwnCounters::keys).collect();
         if keys.is_empty() {
             // Those that count by more can be asked for.
-            let shared = found.iter().flat_map(SharedLimit::all).next();
+            let shared = found.own.iter().flat_map(SharedLimit::all).next();
             return Err(match shared {
                 Some(SharedLimit { limit, per, name }) => {
                     CallerError::NotAlone { limit, per, name }
@@ -140,7 +163,7 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
         keys.dedup();
         let now = shared.clock.now();
         // Programs may have receipts of them.
-        let rows: Vec<_> = found.iter().flat_map(|own| own.rows(now)).collect();
+        let rows: Vec<_> = found.own.iter().flat_map(|own| own.rows(now)).collect();
         let mut charges: Vec<Charge<'_>> = rows.iter().map(|row| row.charge).collect();
         charges.sort_unstable_by_key(|charge| charge.key.entry);
         charges.dedup_by_key(|charge| charge.key);
@@ -153,6 +176,21 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
     // A crash must not bring the counters back.
     shared.stores.save();
     Ok(report)
+}
+
+/// # Errors
+/// Policies give the name to several callers.
+fn of_one_caller(found: &Found<'_>, name: &str) -> Result<(), CallerError> {
+    let counted = || found.own.iter().filter(|own| !own.limits.is_empty());
+    let mut all = counted().map(OwnCounters::vouched_for);
+    let first = all.next();
+    if all.all(|own| Some(own) == first) {
+        return Ok(());
+    }
+    let whose = counted()
+        .map(|own| format!("{} in policy {}", own.issuer().unwrap_or_default(), own.policy.name));
+    let whose = whose.collect::<Vec<_>>().join(", of ");
+    Err(CallerError::SeveralCallers { name: name.to_owned(), whose })
 }
 
 /// Runs `work` over the counters that the proxy has, with connections of its own.

@@ -144,6 +144,8 @@ fn bad_name() -> Response<Full<Bytes>> {
 fn refused(error: &CallerError) -> Response<Full<Bytes>> {
     let status = match error {
         CallerError::Name(_)
+        | CallerError::Policies(_)
+        | CallerError::SeveralCallers { .. }
         | CallerError::Kind { .. }
         | CallerError::NotAlone { .. }
         | CallerError::NoLimits(_) => StatusCode::UNPROCESSABLE_ENTITY,

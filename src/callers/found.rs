@@ -2,11 +2,11 @@
 
 use tollgate_clock::Timestamp;
 use tollgate_gate::CountedKey;
-use tollgate_identity::{Identifier, NameError};
+use tollgate_identity::{Auth, Identifier, NameError};
 use tollgate_limit::{Charge, Key, Later, Origin, Stance};
 use tollgate_policy::{Allowance, Limit, Override, Policies, Policy, are_alike};
 
-use super::{CallerError, CallerQuery};
+use super::{CallerError, CallerQuery, asked_limit};
 
 /// The counters of a key under one policy.
 pub(super) struct OwnCounters<'p> {
@@ -16,6 +16,8 @@ pub(super) struct OwnCounters<'p> {
     pub(super) limits: Vec<&'p Limit>,
     /// The limits that count by these and something else.
     pub(super) shared: Vec<&'p Limit>,
+    /// Of a caller, the limits of its routes that do not count by it.
+    pub(super) beside: Vec<&'p Limit>,
     hasher: &'p Identifier,
 }
 
@@ -30,46 +32,56 @@ pub(super) struct Row<'p> {
     pub(super) charge: Charge<'p>,
 }
 
-/// The counters that are asked for, of each policy that knows the caller.
+/// What a name finds.
+pub(super) struct Found<'p> {
+    /// The counters, of each policy that takes the name.
+    pub(super) own: Vec<OwnCounters<'p>>,
+    /// Policies that want more of the name, and what.
+    pub(super) skipped: Vec<(&'p str, NameError)>,
+}
+
+/// The counters that are asked for.
 pub(super) fn find<'p>(
     identifier: &'p Identifier,
     policies: &'p Policies,
     query: &CallerQuery,
-) -> Result<Vec<OwnCounters<'p>>, CallerError> {
-    let CallerQuery { caller, policy: wanted, limit } = query;
-    let is_wanted = |policy: &&Policy| wanted.as_ref().is_none_or(|name| **name == *policy.name);
+) -> Result<Found<'p>, CallerError> {
+    let CallerQuery { caller, policy, limit } = query;
+    let (wanted, limit) = asked_limit(policy.as_deref(), limit.as_deref());
+    let is_wanted = |policy: &&Policy| wanted.is_none_or(|name| *name == *policy.name);
     if let Some(policy) = wanted
         && !policies.iter().any(|policy| is_wanted(&policy))
     {
         let known = list(policies.iter().map(|policy| &*policy.name));
-        return Err(CallerError::Policy { policy: policy.clone(), known });
+        return Err(CallerError::Policy { policy: policy.to_owned(), known });
     }
-    let mut found = Vec::new();
+    let mut own = Vec::new();
     let mut errors = Vec::new();
     for policy in policies.iter().filter(is_wanted) {
         match CountedKey::find(identifier, policy, caller) {
-            Ok(key) => found.push(OwnCounters::of(policy, key, identifier)),
-            Err(error) => errors.push(error),
+            Ok(key) => own.push(OwnCounters::of(policy, key, identifier)),
+            Err(error) => errors.push((&*policy.name, error)),
         }
     }
-    // A policy that does not have callers of this kind is not meant.
-    if let Some(error) = why_not(errors, found.is_empty()) {
-        return Err(match error {
-            NameError::Kind { kind, known } => CallerError::Kind { kind, known },
-            other => other.into(),
-        });
+    if own.is_empty() {
+        return Err(why_not(errors));
     }
-    match limit {
-        Some(limit) => only(found, limit, caller),
-        None => Ok(found),
-    }
+    // A policy that has nothing of this kind is not meant.
+    errors.retain(|(_, error)| {
+        !matches!(error, NameError::Kind { .. } | NameError::Bare { .. } | NameError::Form(_))
+    });
+    Ok(match limit {
+        Some(limit) => Found { own: only(own, limit, caller)?, skipped: errors },
+        None => Found { own, skipped: errors },
+    })
 }
 
-/// The error to report, if any: a kind that one policy does not know may be another one's.
-fn why_not(errors: Vec<NameError>, is_all: bool) -> Option<NameError> {
+/// Why no policy takes a name: what those say that know its kind, each once, or else all kinds.
+fn why_not(errors: Vec<(&str, NameError)>) -> CallerError {
     let mut kinds: Vec<String> = Vec::new();
     let mut unknown = None;
-    for error in errors {
+    let mut others: Vec<(&str, NameError)> = Vec::new();
+    for (policy, error) in errors {
         match error {
             NameError::Kind { kind, known } => {
                 for name in known.split(", ") {
@@ -79,10 +91,21 @@ fn why_not(errors: Vec<NameError>, is_all: bool) -> Option<NameError> {
                 }
                 unknown = Some(kind);
             }
-            other => return Some(other),
+            other if others.iter().any(|(_, own)| *own == other) => {}
+            other => others.push((policy, other)),
         }
     }
-    unknown.filter(|_| is_all).map(|kind| NameError::Kind { kind, known: kinds.join(", ") })
+    match (unknown, others.len()) {
+        (_, 2..) => {
+            let each = others.iter().map(|(policy, error)| format!("in {policy}, {error}"));
+            CallerError::Policies(each.collect::<Vec<_>>().join("; "))
+        }
+        (Some(kind), 0) => CallerError::Kind { kind, known: kinds.join(", ") },
+        _ => match others.pop() {
+            Some((_, error)) => error.into(),
+            None => CallerError::Policies("there are no policies".into()),
+        },
+    }
 }
 
 /// Only the limits with this name.
@@ -103,6 +126,7 @@ fn only<'p>(
         .map(|own| OwnCounters {
             limits: own.limits.iter().copied().filter(is_it).collect(),
             shared: Vec::new(),
+            beside: Vec::new(),
             ..own
         })
         .filter(|own| !own.limits.is_empty())
@@ -134,12 +158,38 @@ fn list<'n>(names: impl Iterator<Item = &'n str>) -> String {
     if all.is_empty() { "none".into() } else { all.join(", ") }
 }
 
+/// Of a caller, the limits of its routes that do not count by it.
+fn beside<'p>(policy: &'p Policy, key: &CountedKey<'p>) -> Vec<&'p Limit> {
+    let Some(caller) = key.caller() else { return Vec::new() };
+    let takes = |auth: &Auth| match (auth, caller.issuer) {
+        (Auth::None | Auth::Required(_), None) => matches!(auth, Auth::None),
+        (Auth::Optional(_), None) => true,
+        (Auth::None, Some(_)) => false,
+        (Auth::Optional(accepted) | Auth::Required(accepted), Some(issuer)) => {
+            accepted.issuers.contains(issuer)
+        }
+    };
+    let its = |at: &usize| {
+        let mut routes = policy.routes.iter().filter(|route| route.limits.contains(at));
+        routes.any(|route| takes(&route.auth))
+    };
+    let all = policy.core_first().filter(its).filter_map(|at| policy.limits.get(at));
+    all.filter(|limit| !key.is_of(limit)).collect()
+}
+
 impl<'p> OwnCounters<'p> {
     fn of(policy: &'p Policy, key: CountedKey<'p>, hasher: &'p Identifier) -> OwnCounters<'p> {
         let all = policy.core_first().filter_map(|at| policy.limits.get(at));
         let (limits, shared) =
             all.filter(|limit| key.is_of(limit)).partition(|limit| key.is_whole(limit));
-        OwnCounters { policy, key, limits, shared, hasher }
+        let beside = beside(policy, &key);
+        OwnCounters { policy, key, limits, shared, beside, hasher }
+    }
+
+    /// Who is meant, as far as somebody vouches for it: hash of a caller, and who has signed claims.
+    pub(super) fn vouched_for(&self) -> (Option<u128>, Option<&str>) {
+        let caller = self.key.caller().filter(|caller| caller.issuer.is_some());
+        (caller.map(|caller| caller.hash), self.key.claims_issuer())
     }
 
     /// Whether the caller is charged nothing, or refused; as policies call that.

@@ -3,12 +3,13 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tollgate_clock::Timestamp;
+use tollgate_identity::NameError;
 use tollgate_limit::{DecidedBy, Decision, Outcome};
 use tollgate_policy::{Enforcement, Limit, Policy};
 use tollgate_preview::diff::words;
 use tollgate_settings::{StoreKind, StoreSettings};
 
-use super::found::{OwnCounters, Row, per_in_words};
+use super::found::{Found, OwnCounters, Row, per_in_words};
 
 /// How the limits of a caller stand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -17,6 +18,28 @@ pub struct CallerReport {
     pub time: String,
     /// One for each policy that knows the caller.
     pub policies: Vec<PolicyReport>,
+    /// Policies that want more of the name.
+    #[serde(default)]
+    pub skipped: Vec<SkippedPolicy>,
+}
+
+/// A policy that has such callers, and wants more of the name.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SkippedPolicy {
+    /// The policy.
+    pub policy: String,
+    /// What it wants.
+    pub why: String,
+}
+
+impl SkippedPolicy {
+    fn all(skipped: &[(&str, NameError)]) -> Vec<SkippedPolicy> {
+        let told = skipped.iter().map(|(policy, error)| SkippedPolicy {
+            policy: (*policy).to_owned(),
+            why: error.to_string(),
+        });
+        told.collect()
+    }
 }
 
 /// How the limits of a caller stand under one policy.
@@ -36,6 +59,9 @@ pub struct PolicyReport {
     pub limits: Vec<LimitReport>,
     /// Limits that count by something else as well, and are not shown.
     pub shared: Vec<SharedLimit>,
+    /// Limits of the caller's routes that count by something else, and may deny it.
+    #[serde(default)]
+    pub beside: Vec<SharedLimit>,
 }
 
 /// How a limit stands.
@@ -105,7 +131,7 @@ pub enum AnsweredBy {
     None,
 }
 
-/// A limit that counts by more than the name says.
+/// A limit that counts by more than the name says, or by something else.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SharedLimit {
     /// Its name.
@@ -119,12 +145,16 @@ pub struct SharedLimit {
 impl SharedLimit {
     /// The limits that count by the key's values and by something else.
     pub(super) fn all(own: &OwnCounters<'_>) -> Vec<SharedLimit> {
-        let shared = own.shared.iter().map(|limit| SharedLimit {
+        SharedLimit::named(own, &own.shared)
+    }
+
+    fn named(own: &OwnCounters<'_>, limits: &[&Limit]) -> Vec<SharedLimit> {
+        let named = limits.iter().map(|limit| SharedLimit {
             limit: limit.name.to_string(),
             per: per_in_words(limit),
             name: own.key.name_with_more(limit),
         });
-        shared.collect()
+        named.collect()
     }
 }
 
@@ -138,10 +168,13 @@ pub struct ResetReport {
     /// Limits that count by something else as well, and are not reset.
     #[serde(default)]
     pub shared: Vec<SharedLimit>,
+    /// Policies that want more of the name, and in which nothing was reset.
+    #[serde(default)]
+    pub skipped: Vec<SkippedPolicy>,
 }
 
 impl ResetReport {
-    pub(super) fn of(found: &[OwnCounters<'_>]) -> ResetReport {
+    pub(super) fn of(Found { own: found, skipped }: &Found<'_>) -> ResetReport {
         let named = |own: &OwnCounters<'_>| {
             let policy = own.policy.name.clone();
             let limits = own.limits.iter();
@@ -151,6 +184,7 @@ impl ResetReport {
             limits: found.iter().flat_map(named).collect(),
             caller: found.first().map(|own| own.key.name()).unwrap_or_default(),
             shared: found.iter().flat_map(SharedLimit::all).collect(),
+            skipped: SkippedPolicy::all(skipped),
         }
     }
 }
@@ -167,7 +201,7 @@ pub(super) struct Answer<'a, 'p> {
 
 /// The report.
 pub(super) fn of(
-    found: &[OwnCounters<'_>],
+    Found { own: found, skipped }: &Found<'_>,
     answer: &Answer<'_, '_>,
     settings: &StoreSettings,
 ) -> CallerReport {
@@ -200,8 +234,13 @@ pub(super) fn of(
             })
             .collect(),
         shared: SharedLimit::all(own),
+        beside: SharedLimit::named(own, &own.beside),
     });
-    CallerReport { time: decision.now.to_string(), policies: policies.collect() }
+    CallerReport {
+        time: decision.now.to_string(),
+        policies: policies.collect(),
+        skipped: SkippedPolicy::all(skipped),
+    }
 }
 
 fn window(

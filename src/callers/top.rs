@@ -7,6 +7,8 @@ use tollgate_gate::Shared;
 use tollgate_keyword::keywords;
 use tollgate_observe::sketch::{KEPT_MINUTES, LimitRef, Measure};
 
+use super::asked_limit;
+
 /// What callers are ranked by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -103,10 +105,10 @@ pub struct NearCallers {
 /// Why there is no answer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TopError {
-    /// No limit is called so.
-    #[error("no limit is called `{asked}`: there are {known}")]
+    /// There is nothing of this name.
+    #[error("no {asked}: there are {known}")]
     NoSuchLimit {
-        /// What was asked for: `core`, or `api/core`.
+        /// What was asked for: ``limit is called `core` ``.
         asked: String,
         /// Those that there are.
         known: String,
@@ -132,13 +134,14 @@ pub fn top(shared: &Shared, query: &TopQuery, now: Timestamp) -> Result<TopRepor
     }
     let book = &shared.series.callers;
     let all = book.limits();
+    let (policy, limit) = asked_limit(query.policy.as_deref(), query.limit.as_deref());
     let is_asked = |own: &&LimitRef| {
-        query.policy.as_ref().is_none_or(|policy| *own.policy == **policy)
-            && query.limit.as_ref().is_none_or(|limit| *own.limit == **limit)
+        policy.is_none_or(|policy| *own.policy == *policy)
+            && limit.is_none_or(|limit| *own.limit == *limit)
     };
     let asked: Vec<&LimitRef> = all.iter().filter(is_asked).collect();
-    if asked.is_empty() && (query.policy.is_some() || query.limit.is_some()) {
-        return Err(no_such_limit(query, &all));
+    if asked.is_empty() && (policy.is_some() || limit.is_some()) {
+        return Err(no_such_limit(policy, limit, &all));
     }
     let measure = match query.by {
         RankBy::Units => Measure::Units,
@@ -182,8 +185,12 @@ fn near(shared: &Shared, limit: &LimitRef, now: Timestamp) -> Vec<NearCallers> {
     near.collect()
 }
 
-fn no_such_limit(query: &TopQuery, all: &[LimitRef]) -> TopError {
-    let asked = [&query.policy, &query.limit].map(|name| name.as_deref().unwrap_or("*")).join("/");
+fn no_such_limit(policy: Option<&str>, limit: Option<&str>, all: &[LimitRef]) -> TopError {
+    let asked = match (policy, limit) {
+        (Some(policy), Some(limit)) => format!("limit of policy `{policy}` is called `{limit}`"),
+        (Some(policy), None) => format!("policy with limits is called `{policy}`"),
+        (None, limit) => format!("limit is called `{}`", limit.unwrap_or_default()),
+    };
     let known: Vec<String> =
         all.iter().map(|own| format!("{}/{}", own.policy, own.limit)).collect();
     let known = if known.is_empty() { "none".into() } else { known.join(", ") };

@@ -9,7 +9,7 @@ use super::{
     call::{Where, encoded},
 };
 use crate::callers::{
-    AnsweredBy, CallerReport, LimitReport, PolicyReport, SharedLimit, WindowReport,
+    AnsweredBy, CallerReport, LimitReport, PolicyReport, SharedLimit, SkippedPolicy, WindowReport,
 };
 
 /// Show how the limits of a caller stand
@@ -36,7 +36,7 @@ pub(super) struct Whose {
     /// count by, as jwt.org:acme, path.owner:acme or key:acct-7; and where one counts by several
     /// things, all values: client.ip=192.0.2.1,header.x-login=bob
     pub(super) caller: String,
-    /// Only this limit
+    /// Only this limit: core, or api/core of policy api
     #[arg(long, value_name = "NAME")]
     pub(super) limit: Option<String>,
     /// Only this policy
@@ -72,11 +72,17 @@ fn write_report(output: &mut dyn Write, report: &CallerReport) -> io::Result<()>
         }
         write_policy(output, policy)?;
     }
-    Ok(())
+    write_skipped(output, &report.skipped)
+}
+
+/// Policies in which a name says too little.
+pub(super) fn write_skipped(output: &mut dyn Write, all: &[SkippedPolicy]) -> io::Result<()> {
+    let mut all = all.iter();
+    all.try_for_each(|own| writeln!(output, "not in policy {}: {}", own.policy, own.why))
 }
 
 fn write_policy(output: &mut dyn Write, report: &PolicyReport) -> io::Result<()> {
-    let PolicyReport { policy, caller, issuer, tier, listed, limits, shared } = report;
+    let PolicyReport { policy, caller, issuer, tier, listed, limits, shared, beside } = report;
     write!(output, "{caller}, policy {policy}")?;
     if let Some(issuer) = issuer {
         write!(output, ", issuer {issuer}")?;
@@ -97,6 +103,9 @@ fn write_policy(output: &mut dyn Write, report: &PolicyReport) -> io::Result<()>
     }
     if limits.is_empty() && shared.is_empty() {
         writeln!(output, "  no limit counts by it")?;
+    }
+    for SharedLimit { limit, per, name } in beside {
+        writeln!(output, "  {limit}: on its routes, but counts by {per}: tollgate look {name}")?;
     }
     Ok(())
 }

@@ -9,7 +9,7 @@ use tollgate_settings::Permission;
 use super::{
     Failure,
     call::{CALL_TIMEOUT, Where},
-    look::Whose,
+    look::{Whose, write_skipped},
 };
 use crate::callers::{ResetReport, SharedLimit};
 
@@ -34,11 +34,12 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let path = format!("{}/reset", whose.path());
     let order = json!({ "policy": whose.policy, "limit": whose.limit, "why": why }).to_string();
     let target = place.target(Permission::Write)?;
-    let ResetReport { caller, limits, shared } =
+    let ResetReport { caller, limits, shared, skipped } =
         target.report(&Method::POST, &path, order, CALL_TIMEOUT)?;
     writeln!(output, "reset {caller}: {}", limits.join(", "))?;
     for SharedLimit { limit, per, name } in shared {
         writeln!(output, "  {limit}: not reset, it counts by {per}: ask for {name}")?;
     }
+    write_skipped(output, &skipped)?;
     Ok(())
 }

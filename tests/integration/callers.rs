@@ -1,6 +1,7 @@
 //! The limits of one caller: looking at them changes nothing, and after a reset they are as never
 //! used, on every proxy and in every store.
 
+mod names;
 mod ranked;
 mod shared;
 mod values;
@@ -172,9 +173,14 @@ fn name_without_its_issuer_is_refused_where_there_are_several() {
         ),
         (
             "robot:42",
-            "`robot` is no entry of `callers`, and no limit counts by it: there are user, anonymous, path, client.ip",
+            "`robot` is no entry of `callers`, and no limit counts by it: ask for one of \
+             user:VALUE, anonymous:192.0.2.1, caller=user:VALUE,path=VALUE, client.ip:192.0.2.1",
         ),
-        ("42", "`42` is not a caller: write an entry of `callers` and a value, such as user:42"),
+        (
+            "42",
+            "`42` does not say what it is: write one of user:42, anonymous:42, \
+             caller=user:42,path=42, client.ip:42",
+        ),
         (
             "user:",
             "`user:` is not a caller: write an entry of `callers` and a value, such as user:42",

@@ -129,7 +129,7 @@ fn what_cannot_be_charged_is_told() {
     let proxy = proxy();
     for (body, status, told) in [
         (json!({ "charges": written(&["nope a"]) }), 404, "No policy has a limit `nope`"),
-        (json!({ "charges": written(&["core a"]) }), 404, "`a` is not a caller"),
+        (json!({ "charges": written(&["core a"]) }), 400, "write its key as `user:a`"),
         (
             json!({ "charges": written(&["other/peak a"]) }),
             404,

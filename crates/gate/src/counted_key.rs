@@ -5,7 +5,8 @@ use std::net::IpAddr;
 
 use serde_json::Value;
 use tollgate_identity::{
-    CallerByName, Identifier, NameError, Prefixes, ResolvedCaller, unescaped_cookie,
+    CallerByName, ClaimsIssuer, Identifier, IdentityRules, NameError, Prefixes, ResolvedCaller,
+    unescaped_cookie,
 };
 use tollgate_limit::Hashing;
 use tollgate_policy::{CallerList, KeyPart, KeyValue, Limit, Policy, Wanted};
@@ -15,8 +16,11 @@ use super::charge_context::{
     names::{claim_in_name, claim_of_name, hash_in_name, is_hash_in_name},
 };
 
-/// Values of what limits count by.
-pub struct CountedKey<'p>(Vec<NamedPart<'p>>);
+/// Values of what limits count by, under the rules of a policy.
+pub struct CountedKey<'p> {
+    rules: &'p IdentityRules,
+    parts: Vec<NamedPart<'p>>,
+}
 
 /// A value of one thing that limits count by.
 struct NamedPart<'p> {
@@ -27,9 +31,9 @@ struct NamedPart<'p> {
 enum NamedValue<'p> {
     Caller(CallerByName<'p>),
     Address(IpAddr),
-    /// What a token says, and the id of who has signed it.
+    /// What a token says, and who has signed it.
     Claim {
-        issuer: String,
+        issuer: ClaimsIssuer,
         value: Value,
     },
     Text(String),
@@ -55,15 +59,16 @@ impl<'p> CountedKey<'p> {
         name: &str,
     ) -> Result<CountedKey<'p>, NameError> {
         let named = |part, issuer, value| NamedPart::find(identifier, policy, part, issuer, value);
+        let whole = |parts| CountedKey { rules: &policy.identity, parts };
         if let Some(address) = name.strip_prefix("client.ip:") {
-            return Ok(CountedKey(vec![named(KeyPart::ClientIp, "", address)?]));
+            return Ok(whole(vec![named(KeyPart::ClientIp, "", address)?]));
         }
         let unknown = match named(KeyPart::Caller, "", name) {
             Err(error @ (NameError::Kind { .. } | NameError::Form(_))) => error,
-            caller => return Ok(CountedKey(vec![caller?])),
+            caller => return Ok(whole(vec![caller?])),
         };
         if let Some(Beginning { part, issuer, rest }) = Beginning::of(policy, name, ':') {
-            return Ok(CountedKey(vec![named(part, issuer, rest)?]));
+            return Ok(whole(vec![named(part, issuer, rest)?]));
         }
         let mut parts = Vec::new();
         let mut next = Beginning::of(policy, name, '=');
@@ -80,7 +85,7 @@ impl<'p> CountedKey<'p> {
             parts.push(named(part, issuer, value)?);
             next = following;
         }
-        if parts.is_empty() { Err(with_parts(unknown, policy)) } else { Ok(CountedKey(parts)) }
+        if parts.is_empty() { Err(with_examples(unknown, policy, name)) } else { Ok(whole(parts)) }
     }
 
     /// Whether a limit counts by these values, and by nothing else.
@@ -90,7 +95,7 @@ impl<'p> CountedKey<'p> {
 
     /// Whether a limit counts by these values, and perhaps by more.
     pub fn is_of(&self, limit: &Limit) -> bool {
-        self.0.iter().all(|own| limit.per.parts.contains(&own.part))
+        self.parts.iter().all(|own| limit.per.parts.contains(&own.part))
     }
 
     /// Owner and entry of a limit's counters, as requests have them
@@ -117,7 +122,7 @@ impl<'p> CountedKey<'p> {
         let mut tuple = KeyTuple::default();
         for (NamedPart { part, value: named }, value) in &values {
             if let NamedValue::Claim { issuer, .. } = named {
-                tuple.add_issuer(issuer);
+                tuple.add_issuer(&issuer.id);
             }
             tuple.add(part, value);
         }
@@ -127,7 +132,7 @@ impl<'p> CountedKey<'p> {
 
     /// The caller, if it is one of the values.
     pub fn caller(&self) -> Option<&ResolvedCaller<'p>> {
-        self.0.iter().find_map(|own| match &own.value {
+        self.parts.iter().find_map(|own| match &own.value {
             NamedValue::Caller(named) => Some(&named.caller),
             _ => None,
         })
@@ -135,7 +140,7 @@ impl<'p> CountedKey<'p> {
 
     /// The address, if it is one of the values.
     pub fn address(&self) -> Option<IpAddr> {
-        self.0.iter().find_map(|own| match own.value {
+        self.parts.iter().find_map(|own| match own.value {
             NamedValue::Address(address) => Some(address),
             _ => None,
         })
@@ -143,8 +148,8 @@ impl<'p> CountedKey<'p> {
 
     /// Who has signed the claims, if there are any.
     pub fn claims_issuer(&self) -> Option<&str> {
-        self.0.iter().find_map(|own| match &own.value {
-            NamedValue::Claim { issuer, .. } => Some(issuer.as_str()),
+        self.parts.iter().find_map(|own| match &own.value {
+            NamedValue::Claim { issuer, .. } => Some(issuer.id.as_str()),
             _ => None,
         })
     }
@@ -152,8 +157,8 @@ impl<'p> CountedKey<'p> {
     /// The position of the tier whose rates its counters have. None: it is not known, or callers of
     /// every tier share the counters.
     pub fn tier(&self, policy: &Policy) -> Option<usize> {
-        let mut all = self.0.iter();
-        let named = self.0.iter().find_map(|own| match &own.value {
+        let mut all = self.parts.iter();
+        let named = self.parts.iter().find_map(|own| match &own.value {
             NamedValue::Caller(named) => Some(named.tier),
             _ => None,
         });
@@ -177,25 +182,26 @@ impl<'p> CountedKey<'p> {
 
     /// As policies and commands write it.
     pub fn name(&self) -> String {
-        self.written(NamedPart::text)
+        self.written(|own| own.text(self.rules))
     }
 
     /// The same for people and logs: with a hash in the place of what may be a secret.
     pub fn shown(&self, hashing: &Hashing) -> String {
         self.written(|own| match own.part.may_be_secret() {
-            true => hash_in_name(hashing, &own.part, own.text().as_bytes()),
-            false => own.text(),
+            true => hash_in_name(hashing, &own.part, own.text(self.rules).as_bytes()),
+            false => own.text(self.rules),
         })
     }
 
     fn written(&self, text: impl Fn(&NamedPart<'p>) -> String) -> String {
-        match self.0.as_slice() {
+        match self.parts.as_slice() {
             [only] => match &only.value {
                 NamedValue::Caller(_) => text(only),
-                _ => format!("{}:{}", only.part, text(only)),
+                _ => format!("{}{}:{}", only.whose(), only.part, text(only)),
             },
             several => {
-                let part = |own: &NamedPart<'p>| format!("{}={}", own.part, text(own));
+                let part =
+                    |own: &NamedPart<'p>| format!("{}{}={}", own.whose(), own.part, text(own));
                 several.iter().map(part).collect::<Vec<_>>().join(",")
             }
         }
@@ -204,20 +210,35 @@ impl<'p> CountedKey<'p> {
     /// How to ask for the counters of a limit that counts by more:
     /// `caller=user:42,path.owner=VALUE`.
     pub fn name_with_more(&self, limit: &Limit) -> String {
-        if let [only] = limit.per.parts.as_slice()
-            && *only != KeyPart::Caller
-        {
-            return format!("{only}:VALUE");
+        let value = |part: &KeyPart| {
+            let known = self.values(part).next().map(|own| own.text(self.rules));
+            known.unwrap_or_else(|| example(part, self.rules, VALUE))
+        };
+        name_of(limit, value, |part| self.whose(part))
+    }
+
+    /// How to ask for the counters of a limit by a name that says too little: a value alone, or
+    /// something else.
+    pub fn name_like(limit: &Limit, policy: &Policy, name: &str) -> String {
+        let value = if is_bare(name) { name } else { VALUE };
+        name_of(limit, |part| example(part, &policy.identity, value), |_| String::new())
+    }
+
+    /// Whose word a claim is, as far as the key says it.
+    fn whose(&self, part: &KeyPart) -> String {
+        let of_claim = self.parts.iter().map(NamedPart::whose).find(|whose| !whose.is_empty());
+        match (part, of_claim, self.caller()) {
+            (KeyPart::Claim(_), Some(whose), _) => whose.to_owned(),
+            (KeyPart::Claim(_), None, Some(ResolvedCaller { issuer: Some(at), tenant, .. })) => {
+                let tenant = tenant.as_ref().map(|tenant| &*tenant.name);
+                self.rules.whose(*at, tenant).to_string()
+            }
+            _ => String::new(),
         }
-        let parts = limit.per.parts.iter().map(|part| {
-            let value = self.values(part).next().map_or("VALUE".into(), NamedPart::text);
-            format!("{part}={value}")
-        });
-        parts.collect::<Vec<_>>().join(",")
     }
 
     fn values(&self, part: &KeyPart) -> impl Iterator<Item = &NamedPart<'p>> {
-        self.0.iter().filter(move |own| own.part == *part)
+        self.parts.iter().filter(move |own| own.part == *part)
     }
 }
 
@@ -234,7 +255,7 @@ impl<'n> Beginning<'n> {
                 KeyPart::Claim(_) => text.split_once(&word)?,
                 _ => ("", text.strip_prefix(&word)?),
             };
-            let is_issuer = issuer.is_empty() || begins_with_an_issuer(issuer, policy);
+            let is_issuer = issuer.is_empty() || policy.identity.is_whose(issuer);
             is_issuer.then(|| Beginning { part: part.clone(), issuer, rest })
         })
     }
@@ -259,7 +280,7 @@ impl<'p> NamedPart<'p> {
                 NamedValue::Address(value.parse::<IpAddr>().map_err(refused)?.to_canonical())
             }
             KeyPart::Claim(_) => {
-                let (issuer, _) = rules.claims_issuer(&format!("{issuer}{part}:{value}"))?;
+                let issuer = rules.claims_issuer(&format!("{issuer}{part}:{value}"))?;
                 NamedValue::Claim { issuer, value: claim_of_name(value) }
             }
             KeyPart::Host => NamedValue::Text(value.to_ascii_lowercase()),
@@ -309,11 +330,17 @@ impl<'p> NamedPart<'p> {
         }
     }
 
-    fn text(&self) -> String {
+    /// What the name of a claim begins with: `main/`, or nothing.
+    fn whose(&self) -> &str {
         match &self.value {
-            NamedValue::Caller(named) => {
-                format!("{}:{}", named.caller.kind, named.caller.value)
-            }
+            NamedValue::Claim { issuer, .. } => &issuer.whose,
+            _ => "",
+        }
+    }
+
+    fn text(&self, rules: &IdentityRules) -> String {
+        match &self.value {
+            NamedValue::Caller(named) => named.caller.name(rules).to_string(),
             NamedValue::Address(address) => address.to_string(),
             NamedValue::Claim { value, .. } => claim_in_name(value).into_owned(),
             NamedValue::Text(text) => text.clone(),
@@ -321,23 +348,56 @@ impl<'p> NamedPart<'p> {
     }
 }
 
-/// Whether a text is `main/` or `main/TENANT/`, of an issuer of the policy.
-fn begins_with_an_issuer(text: &str, policy: &Policy) -> bool {
-    let rules = &policy.identity;
-    let mut names = (0..rules.api_keys_position()).filter_map(|at| rules.issuer_name(at));
-    text.ends_with('/')
-        && names.any(|name| text.strip_prefix(name).is_some_and(|rest| rest.starts_with('/')))
+/// What stands for a value in the example of a name.
+const VALUE: &str = "VALUE";
+
+/// Whether a name is a value alone.
+fn is_bare(name: &str) -> bool {
+    !name.contains([':', '='])
 }
 
-/// The error for a name that begins with nothing known, with all that it may begin with.
-fn with_parts(error: NameError, policy: &Policy) -> NameError {
-    let NameError::Kind { kind, known } = error else { return error };
-    let mut all = vec![known];
-    for part in policy.limits.iter().flat_map(|limit| &limit.per.parts) {
-        let word = part.to_string();
-        if *part != KeyPart::Caller && !all.contains(&word) {
-            all.push(word);
+/// A value of what a limit counts by.
+fn example(part: &KeyPart, rules: &IdentityRules, value: &str) -> String {
+    let own = match part {
+        KeyPart::Caller => rules.names_with(value).into_iter().next(),
+        KeyPart::ClientIp if value == VALUE => Some("192.0.2.1".into()),
+        _ => None,
+    };
+    own.unwrap_or_else(|| value.to_owned())
+}
+
+/// The name of a counter of a limit.
+fn name_of(
+    limit: &Limit,
+    value: impl Fn(&KeyPart) -> String,
+    whose: impl Fn(&KeyPart) -> String,
+) -> String {
+    match limit.per.parts.as_slice() {
+        [KeyPart::Caller] => value(&KeyPart::Caller),
+        [only] => format!("{}{only}:{}", whose(only), value(only)),
+        several => {
+            let part = |part: &KeyPart| format!("{}{part}={}", whose(part), value(part));
+            several.iter().map(part).collect::<Vec<_>>().join(",")
         }
     }
-    NameError::Kind { kind, known: all.join(", ") }
+}
+
+/// The error for a name that begins with nothing known, with a name of each kind that there is.
+fn with_examples(error: NameError, policy: &Policy, name: &str) -> NameError {
+    let value = if is_bare(name) { name } else { VALUE };
+    let mut all = policy.identity.names_with(value);
+    for limit in
+        policy.limits.iter().filter(|limit| limit.per.parts.as_slice() != [KeyPart::Caller])
+    {
+        let example = CountedKey::name_like(limit, policy, name);
+        if !all.contains(&example) {
+            all.push(example);
+        }
+    }
+    let known = all.join(", ");
+    match error {
+        _ if is_bare(name) => NameError::Bare { name: name.to_owned(), choices: known },
+        NameError::Kind { kind, .. } => NameError::Kind { kind, known },
+        error => error,
+    }
 }

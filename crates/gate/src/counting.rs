@@ -223,7 +223,12 @@ fn counter(own: &DecidedCharge<'_, '_>) -> u64 {
 
 impl NamingRequest<'_> {
     /// Writes the name of the counter that a charge of this request is on.
-    fn name(&self, state: &RequestState<'_>, own: &DecidedCharge<'_, '_>, to: &mut String) {
+    pub(super) fn name(
+        &self,
+        state: &RequestState<'_>,
+        own: &DecidedCharge<'_, '_>,
+        to: &mut String,
+    ) {
         let (NamingRequest { identifier, input }, Some(policy)) = (*self, state.policy) else {
             return;
         };
@@ -239,10 +244,12 @@ impl CallerName<'_> {
     /// As `tollgate look` takes it.
     fn write(&self, to: &mut String) {
         match self {
-            CallerName::Caller(caller, rules) => caller.write_name(rules, to),
+            CallerName::Caller(caller, rules) => {
+                // Writing to a `String` never fails.
+                let _ = write!(to, "{}", caller.name(rules));
+            }
             CallerName::Address(address, per) => {
                 let prefixes = Prefixes { ipv4: per.ipv4_prefix, ipv6: per.ipv6_prefix };
-                // Writing to a `String` never fails.
                 let _ = write!(to, "{CLIENT_IP}:{}", counted_address(*address, prefixes));
             }
             CallerName::Values(name, own) => name(own, to),

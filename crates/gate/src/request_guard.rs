@@ -278,7 +278,8 @@ impl RequestLine<'_> {
     fn write(&self, state: &RequestState<'_>, status: u16, note: &ResponseNote) -> Option<Tail> {
         let (log, logged) = self.log.as_ref()?;
         let identity = state.identity.as_ref();
-        let caller = identity.and_then(|identity| identity.caller.as_ref());
+        let caller = state.policy.zip(identity.and_then(|identity| identity.caller.as_ref()));
+        let caller = caller.map(|(policy, caller)| caller.name(&policy.identity));
         let tier = state.policy.zip(identity).and_then(|(policy, identity)| {
             policy.identity.tiers.get(identity.tier).map(|tier| &*tier.name)
         });
@@ -300,7 +301,7 @@ impl RequestLine<'_> {
             request_id: self.request_id.to_str().unwrap_or_default(),
             trace_id: trace_id.as_ref().map(|id| id as _),
             client: logged.address,
-            caller: caller.map(|caller| (caller.kind, &caller.value as _)),
+            caller: caller.as_ref().map(|caller| caller as _),
             tier,
             method: logged.method.as_str(),
             host: logged.host.as_deref(),

@@ -66,13 +66,14 @@ impl TracedRequest<'_> {
         is_denied: bool,
     ) -> Option<Box<EndingTrace>> {
         let identity = state.identity.as_ref();
-        let caller = identity.and_then(|identity| identity.caller.as_ref());
+        let caller = state.policy.zip(identity.and_then(|identity| identity.caller.as_ref()));
+        let caller = caller.map(|(policy, caller)| caller.name(&policy.identity));
         self.trace.end(&RequestOutcome {
             route: state.route.map(|route| &*route.name),
             status,
             is_denied,
             limit: state.tally.as_ref().and_then(|tally| self.limit(tally)),
-            caller: caller.map(|caller| (caller.kind, &caller.value as _)),
+            caller: caller.as_ref().map(|caller| caller as _),
             client: self.client,
         })
     }

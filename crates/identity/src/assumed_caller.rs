@@ -13,7 +13,7 @@ use super::{
 /// A caller who was identified earlier.
 #[derive(Clone, Debug, Default)]
 pub struct AssumedCaller {
-    /// Kind and value, as a log writes them: `user:42`.
+    /// Its name, as a log writes it: `user:42`, `main/user:42`.
     pub name: String,
     /// Whose token it was, as a log says; none: that of the first issuer of the policy.
     pub issuer: Option<String>,
@@ -74,7 +74,13 @@ impl Identifier {
         rules: &'p IdentityRules,
         assumed: &AssumedCaller,
     ) -> Result<CallerByName<'p>, NameError> {
-        match self.by_name(rules, &assumed.name) {
+        // A log that was written under other issuers has these in its names.
+        let name = match self.by_name(rules, &assumed.name) {
+            Err(NameError::WhoseIsIt { .. }) => &*assumed.name,
+            Err(NameError::Kind { .. }) => without_whose(rules, &assumed.name),
+            found => return found,
+        };
+        match self.by_name(rules, name) {
             Err(NameError::WhoseIsIt { .. }) => {
                 let id = assumed.issuer.as_deref().unwrap_or_default();
                 let tenant = |position: usize| rules.tenants(position)?.of_iss(id);
@@ -84,14 +90,14 @@ impl Identifier {
                 if let (Some(issuer), Some(tenant)) =
                     (rules.issuer_name(position), tenant(position))
                 {
-                    let name = format!("{issuer}/{}/{}", tenant.name, assumed.name);
+                    let name = format!("{issuer}/{}/{name}", tenant.name);
                     return self.by_name(rules, &name);
                 }
                 let issuer = rules.issuer_id(position).unwrap_or_default();
-                self.by_name(rules, &format!("{issuer}/{}", assumed.name)).or_else(|error| {
+                self.by_name(rules, &format!("{issuer}/{name}")).or_else(|error| {
                     // Issuers are called by their names, if they have any.
                     match rules.issuer_name(position) {
-                        Some(issuer) => self.by_name(rules, &format!("{issuer}/{}", assumed.name)),
+                        Some(issuer) => self.by_name(rules, &format!("{issuer}/{name}")),
                         None => Err(error),
                     }
                 })
@@ -99,6 +105,13 @@ impl Identifier {
             found => found,
         }
     }
+}
+
+/// A name without what it says of an issuer that the rules do not know: from the first kind of
+/// caller on.
+fn without_whose<'n>(rules: &IdentityRules, name: &'n str) -> &'n str {
+    let kinds = rules.callers.iter().filter_map(|rule| name.find(&format!("/{}:", rule.name)));
+    kinds.min().and_then(|at| name.get(at + 1..)).unwrap_or(name)
 }
 
 /// The tier by the claims, if these have what decides; else by its name.

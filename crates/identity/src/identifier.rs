@@ -11,7 +11,7 @@ use std::{net::IpAddr, sync::Arc, time::Duration};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use http::{HeaderMap, HeaderValue};
 
-pub use self::by_name::{CallerByName, NameError};
+pub use self::by_name::{CallerByName, ClaimsIssuer, NameError, WholeName, WhoseWord};
 use tollgate_clock::{Throttle, Timestamp};
 use tollgate_limit::Hashing;
 

@@ -77,7 +77,7 @@ pub use self::{
     error::IdentityError,
     fetch::{FetchError, Fetcher, IssuerServer, IssuerServerError},
     forwarded::ForwardedClaims,
-    identifier::{CallerByName, Client, Identifier, NameError},
+    identifier::{CallerByName, ClaimsIssuer, Client, Identifier, NameError, WholeName, WhoseWord},
     introspection::{IntrospectionError, IntrospectionResponse, Introspector},
     iss::{IssuerClaim, Tenant, TenantIssuer, is_tenant_name},
     issuer::{Issuer, IssuerKeys, KeyHints},

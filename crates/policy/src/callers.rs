@@ -3,7 +3,7 @@
 use std::{fmt, net::IpAddr};
 
 use ipnet::IpNet;
-use tollgate_identity::{CallerValue, Identity, ResolvedCaller};
+use tollgate_identity::{CallerValue, Identity, IdentityRules, ResolvedCaller, WholeName};
 
 /// A caller as policies write it: `user:42`, `anonymous:192.0.2.1`; with several issuers
 /// `main/user:42`, since user 42 of another issuer is another caller; of an issuer with tenants
@@ -20,13 +20,20 @@ pub struct CallerName {
     pub tenant: Option<Box<str>>,
 }
 
+/// Without the issuer: see [`CallerName::whole`].
 impl fmt::Display for CallerName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.tenant.iter().try_for_each(|tenant| write!(f, "{tenant}/"))?;
         write!(f, "{}:{}", self.kind, self.value)
     }
 }
 
 impl CallerName {
+    /// As a policy with these rules writes it.
+    pub fn whole<'c>(&'c self, rules: &'c IdentityRules) -> WholeName<'c> {
+        rules.caller_name(self.issuer, self.tenant.as_deref(), &self.kind, &self.value)
+    }
+
     /// Whether it names this caller.
     pub fn is_of(&self, caller: &ResolvedCaller<'_>) -> bool {
         *self.kind == *caller.kind

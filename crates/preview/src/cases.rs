@@ -242,7 +242,10 @@ fn differences(case: &Case, outcome: &CaseOutcome<'_>) -> Vec<Difference> {
     if let Some(caller) = &expect.caller
         && !resolved.is_some_and(|resolved| caller.is_of(resolved))
     {
-        differs("caller", caller, got.caller());
+        let rules = got.policy.map(|policy| &policy.identity);
+        let expected =
+            rules.map_or_else(|| caller.to_string(), |own| caller.whole(own).to_string());
+        differs("caller", &expected, got.caller());
     }
     if let Some(admitted) = &expect.admitted
         && *admitted != outcome.admitted

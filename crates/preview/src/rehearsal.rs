@@ -23,7 +23,7 @@ use tollgate_gate::{
     shared::fresh_stores,
 };
 use tollgate_identity::{Client, Identity, PublishedKeys, client_address};
-use tollgate_policy::{Policies, Route};
+use tollgate_policy::{Policies, Policy, Route};
 use tollgate_response::{Body, Rejection};
 use tollgate_settings::{ListenerSettings, MemoryBounds};
 use tollgate_store::{LeaseBook, Store};
@@ -47,6 +47,8 @@ pub struct RehearsedResponse<'p> {
     pub status: StatusCode,
     /// The headers of the response.
     pub headers: HeaderMap,
+    /// The policy that is for its host.
+    pub policy: Option<&'p Policy>,
     /// The route that it takes.
     pub route: Option<&'p Route>,
     /// Who sends it.
@@ -127,10 +129,11 @@ impl Rehearsal {
         let audience = Audience::of(&draft.head, found, &state, &no_id, address);
         let response = self.judge.respond(reply, &mut state, &audience, None);
         let (head, _) = response.into_parts();
-        let RequestState { route, identity, .. } = state;
+        let RequestState { policy, route, identity, .. } = state;
         RehearsedResponse {
             status: head.status,
             headers: head.headers,
+            policy,
             route,
             identity,
             denied_by,
@@ -254,7 +257,7 @@ impl RehearsedResponse<'_> {
     /// Who sends it, as policies write it: `user:42`. None: the caller is not known.
     pub fn caller(&self) -> Option<String> {
         let caller = self.identity.as_ref()?.caller.as_ref()?;
-        Some(format!("{}:{}", caller.kind, caller.value))
+        Some(caller.name(&self.policy?.identity).to_string())
     }
 }
 

@@ -49,11 +49,7 @@ pub(super) fn name_of(
 fn caller_of(past: &PastRequest, judged: &Judgement<'_>) -> String {
     let resolved = judged.identity.as_ref().and_then(|identity| identity.caller.as_ref());
     match (resolved, judged.policy) {
-        (Some(caller), Some(policy)) => {
-            let mut name = String::new();
-            caller.write_name(&policy.identity, &mut name);
-            name
-        }
+        (Some(caller), Some(policy)) => caller.name(&policy.identity).to_string(),
         _ => past.draft.address.to_string(),
     }
 }

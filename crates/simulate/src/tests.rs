@@ -100,6 +100,20 @@ fn callers_tiers_and_claims_are_those_of_the_log() {
 }
 
 #[test]
+fn callers_of_a_log_of_several_issuers_are_those_of_a_policy_of_one() {
+    let names = ["user:1", "main/user:1", "https://old.example.com//user:1", "old/acme/user:1"];
+    let log: String = (0..6)
+        .map(|second| {
+            let name = names[second as usize % names.len()];
+            line(second, "/private", Some(name), r#"{"tier":"free"}"#, 1)
+        })
+        .collect();
+    let report = simulate(&log, &[]);
+    assert_eq!(counted(&report, "core", "free"), (6, 2));
+    assert_eq!(report.worst[0].caller, "user:1");
+}
+
+#[test]
 fn every_caller_is_counted_once() {
     // A weak hash once took these for one.
     let callers = ["user:1830", "user:100040", "user:1831", "user:100140"];

@@ -3,6 +3,7 @@
 
 use tollgate_clock::Timestamp;
 use tollgate_gate::{CountedKey, charge_plan::ChargePlan, hash_named_key};
+use tollgate_identity::NameError;
 use tollgate_policy::{KeyPart, KeyValue, Limit, Policy, Wanted, are_alike};
 
 use super::{
@@ -52,11 +53,18 @@ impl<'p> NamedCounter<'p> {
             });
         }
         let name = String::from_utf8_lossy(charge.key);
-        let key = CountedKey::find(asker.identifier, policy, &name)
-            .map_err(|error| NamedError::Name { limit: charge.limit.to_owned(), error })?;
+        let limit_name = || charge.limit.to_owned();
+        let key =
+            CountedKey::find(asker.identifier, policy, &name).map_err(|error| match error {
+                NameError::Bare { .. } | NameError::Form(_) => {
+                    let form = CountedKey::name_like(limit, policy, &name);
+                    NamedError::Parts { limit: limit_name(), form }
+                }
+                error => NamedError::Name { limit: limit_name(), error },
+            })?;
         if !key.is_whole(limit) {
-            let (limit, form) = (charge.limit.to_owned(), key.name_with_more(limit));
-            return Err(NamedError::Parts { limit, form });
+            let form = key.name_with_more(limit);
+            return Err(NamedError::Parts { limit: limit_name(), form });
         }
         let (owner, entry) = key.hash(asker.identifier, policy, limit);
         let tier = tier_of(&key, charge.tier, limit, policy)?;

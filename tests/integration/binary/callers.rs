@@ -114,7 +114,7 @@ fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
         (
             get("/callers/robot:1"),
             422,
-            "`robot` is no entry of `callers`, and no limit counts by it: there are user",
+            "`robot` is no entry of `callers`, and no limit counts by it: ask for one of user:VALUE",
         ),
         (
             get("/callers/user%zz"),
@@ -141,7 +141,7 @@ fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
         (
             act("/callers/client.ip:192.0.2.1/reset", r#"{ "limit": "core", "why": "x" }"#),
             422,
-            "limit `core` counts by caller: name all values, as in caller=VALUE",
+            "limit `core` counts by caller: name all values, as in user:VALUE",
         ),
         (
             act("/callers/user:1/reset", r#"{ "why": " " }"#),
@@ -180,7 +180,7 @@ fn mistakes_are_told_on_the_command_line() {
     for (arguments, expected) in [
         (
             &["look", "robot:1"][..],
-            "`robot` is no entry of `callers`, and no limit counts by it: there are user",
+            "`robot` is no entry of `callers`, and no limit counts by it: ask for one of user:VALUE",
         ),
         (&["look", "user:1", "--limit", "a b"], "no limit is called `a b`"),
         (&["reset", "user:1", "--why", ""], "`why` must say why"),

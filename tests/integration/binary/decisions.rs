@@ -237,7 +237,7 @@ fn limits_of_the_policy_are_charged_by_name() {
     for (command, told) in [
         (
             "TG.CHARGE core a",
-            "-ERR the key for limit `core`: `a` is not a caller: write an entry of `callers` and a value, such as user:42",
+            "-ERR limit `core` counts by something else: write its key as `user:a`",
         ),
         ("TG.CHARGE mail", "-ERR wrong number of arguments for 'tg.charge' command"),
         (

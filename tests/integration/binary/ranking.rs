@@ -31,6 +31,9 @@ api/core: 12 units in 10 minutes
   callers of tier free past 80 %: ";
     assert!(said.starts_with(expected), "{said}");
 
+    let by_both = folder.run(&["top", "--limit", "api/core", "--admin", &admin]);
+    assert!(text(&by_both.stdout).contains("user:42  api/core  free  10     10\n"), "{by_both:?}");
+
     let denied = folder.run(&["top", "--by", "denials", "--minutes", "60", "--admin", &admin]);
     assert_exit(&denied, 0);
     let said = text(&denied.stdout);
@@ -142,7 +145,13 @@ fn mistakes_in_questions_are_named() {
     for (target, status, expected) in [
         ("/callers?by=cost", 400, "`by` is `units`, `denials` or `would_be_denials`"),
         ("/callers?minutes=61", 400, "ask for 1 to 60 minutes"),
-        ("/callers?limit=nix", 404, "no limit is called `*/nix`: there are api/core"),
+        ("/callers?limit=nix", 404, "no limit is called `nix`: there are api/core"),
+        ("/callers?policy=nix", 404, "no policy with limits is called `nix`: there are api/core"),
+        (
+            "/callers?limit=api/nix",
+            404,
+            "no limit of policy `api` is called `nix`: there are api/core",
+        ),
         ("/denials?after=x", 400, "`after` is a whole number"),
     ] {
         let response = send(at, local(get(target)));
@@ -152,6 +161,6 @@ fn mistakes_in_questions_are_named() {
     let refused = folder.run(&["top", "--limit", "nix", "--admin", &admin]);
     assert_exit(&refused, 1);
     let said = text(&refused.stderr);
-    assert!(said.contains("the answer is 404: no limit is called `*/nix`"), "{said}");
+    assert!(said.contains("the answer is 404: no limit is called `nix`"), "{said}");
     assert_exit(&folder.run(&["top", "--minutes", "61"]), 64);
 }

@@ -114,7 +114,7 @@ fn name_without_all_values_is_told_how_to_ask() {
     let proxy = Proxy::start(&policy(&upstream));
     let report = proxy.look("jwt.org:acme").unwrap();
     let shared: Vec<_> = report.shared.iter().map(|own| (&*own.limit, &*own.name)).collect();
-    assert_eq!(shared, [("mixed", "path.owner=VALUE,caller=VALUE,jwt.org=acme")]);
+    assert_eq!(shared, [("mixed", "path.owner=VALUE,caller=user:VALUE,jwt.org=acme")]);
     let error = proxy.try_reset("client.ip:127.0.0.1").unwrap_err().to_string();
     let expected = "limit `login` counts by client.ip and header.x-login: name all values, as in \
                     client.ip=127.0.0.1,header.x-login=VALUE";

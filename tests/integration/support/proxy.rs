@@ -15,7 +15,7 @@ use std::{
 use tokio::sync::oneshot;
 use tollgate::{
     callers::{
-        self, CallerError, CallerQuery, DenialReport, PolicyReport,
+        self, CallerError, CallerQuery, CallerReport, DenialReport, PolicyReport,
         top::{RankBy, TopQuery, TopReport, top},
     },
     server::{Listener, Server, Stopped},
@@ -244,6 +244,11 @@ impl Proxy {
     pub(crate) fn look(&self, caller: &str) -> Result<PolicyReport, CallerError> {
         let query = CallerQuery { caller: caller.into(), ..CallerQuery::default() };
         callers::read(&self.shared, &query).map(|mut report| report.policies.remove(0))
+    }
+
+    /// All that a look tells.
+    pub(crate) fn look_whole(&self, query: &CallerQuery) -> Result<CallerReport, CallerError> {
+        callers::read(&self.shared, query)
     }
 
     /// Resets the limits of a caller, as `tollgate reset` does.

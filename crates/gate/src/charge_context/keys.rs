@@ -198,8 +198,8 @@ impl KeyBuilder<'_, '_, '_> {
         let ChargeContext { input, .. } = self.context;
         match part {
             KeyPart::Caller => {
-                let caller = self.identity.caller.as_ref();
-                caller.map(|caller| format!("{}:{}", caller.kind, caller.value))
+                let rules = &self.context.policy.identity;
+                self.identity.caller.as_ref().map(|caller| caller.name(rules).to_string())
             }
             KeyPart::Path => match self.context.route {
                 Some(route) => Some(self.path(route).into_owned()),

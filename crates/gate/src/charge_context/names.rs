@@ -27,11 +27,14 @@ enum Tag {
 
 impl KeyBuilder<'_, '_, '_> {
     /// Writes the name of the counter of a request that has all parts of the key.
-    pub(crate) fn write_name(&self, to: &mut String) {
+    pub fn write_name(&self, to: &mut String) {
+        if let [KeyPart::Caller] = self.per.parts.as_slice() {
+            return self.write_value(&KeyPart::Caller, to);
+        }
         let mut names = NameWriter::new(self.per.parts.len(), to);
         for part in &self.per.parts {
             match part {
-                KeyPart::Claim(_) => names.begin(format_args!("{}{part}", self.issuer_in_name())),
+                KeyPart::Claim(_) => names.begin(format_args!("{}{part}", self.whose())),
                 _ => names.begin(format_args!("{part}")),
             }
             self.write_value(part, names.to);
@@ -44,12 +47,12 @@ impl KeyBuilder<'_, '_, '_> {
         let input = self.context.input;
         match part {
             KeyPart::Caller => {
-                let caller = self.identity.caller.iter();
-                caller.for_each(|caller| caller.write_name(&policy.identity, to));
+                let Some(caller) = &self.identity.caller else { return };
+                // Writing to a `String` never fails.
+                let _ = write!(to, "{}", caller.name(&policy.identity));
             }
             KeyPart::ClientIp => {
                 let prefixes = Prefixes { ipv4: self.per.ipv4_prefix, ipv6: self.per.ipv6_prefix };
-                // Writing to a `String` never fails.
                 let _ = write!(to, "{}", counted_address(input.client.address, prefixes));
             }
             KeyPart::Claim(name) => {
@@ -71,18 +74,10 @@ impl KeyBuilder<'_, '_, '_> {
 
     /// Whose word a claim is, as a name has it: `main/`, or nothing where only one issuer has
     /// tokens.
-    fn issuer_in_name(&self) -> String {
+    fn whose(&self) -> String {
         let Some(known) = &self.identity.token else { return String::new() };
-        let rules = &self.context.policy.identity;
-        let position = known.token.issuer;
-        match &known.token.tenant {
-            Some(tenant) => {
-                format!("{}/{}/", rules.issuer_name(position).unwrap_or_default(), tenant.name)
-            }
-            None => {
-                rules.issuer_in_names(position).map_or_else(String::new, |own| format!("{own}/"))
-            }
-        }
+        let tenant = known.token.tenant.as_ref().map(|tenant| &*tenant.name);
+        self.context.policy.identity.whose(known.token.issuer, tenant).to_string()
     }
 }
 

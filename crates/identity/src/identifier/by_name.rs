@@ -1,7 +1,7 @@
 //! Callers by their names in words, as policies and logs write them: `user:42`. Of such a caller,
 //! what its requests would show is not known; only its counters, and mostly its tier, can be found.
 
-use std::{fmt::Write, ops::Range, sync::Arc};
+use std::{fmt, ops::Range, sync::Arc};
 
 use http::HeaderValue;
 
@@ -27,12 +27,20 @@ pub enum NameError {
     #[error("`{0}` is not a caller: write an entry of `callers` and a value, such as user:42")]
     Form(String),
     /// The policy has no callers of this kind.
-    #[error("no entry of `callers` is called `{kind}`: there are {known}")]
+    #[error("no entry of `callers` is called `{kind}`: write one such as {known}")]
     Kind {
         /// The kind.
         kind: String,
-        /// Those that there are.
+        /// A name of each kind that there is.
         known: String,
+    },
+    /// It is a value alone.
+    #[error("`{name}` does not say what it is: write one of {choices}")]
+    Bare {
+        /// The value.
+        name: String,
+        /// The names that it may be a part of.
+        choices: String,
     },
     /// Several issuers may have a caller of this name.
     #[error("`{name}` may be a caller of any issuer: write whose, one of {choices}")]
@@ -81,8 +89,7 @@ impl Identifier {
             return Err(form());
         }
         let Some(rule) = rules.callers.iter().find(|rule| *rule.name == *kind) else {
-            let known: Vec<&str> = rules.callers.iter().map(|rule| &*rule.name).collect();
-            let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
+            let known = rules.names_with("VALUE").join(", ");
             return Err(NameError::Kind { kind: kind.to_owned(), known });
         };
         let claim = match &rule.key {
@@ -132,20 +139,87 @@ impl Identifier {
     }
 }
 
+/// The whole name of a caller: [`IdentityRules::caller_name`].
+#[derive(Clone, Copy)]
+pub struct WholeName<'n> {
+    whose: WhoseWord<'n>,
+    kind: &'n str,
+    value: &'n dyn fmt::Display,
+}
+
+impl fmt::Display for WholeName<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}:{}", self.whose, self.kind, self.value)
+    }
+}
+
+/// What names begin with: [`IdentityRules::whose`].
+#[derive(Clone, Copy)]
+pub struct WhoseWord<'n>([Option<&'n str>; 2]);
+
+impl fmt::Display for WhoseWord<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().flatten().try_for_each(|part| write!(f, "{part}/"))
+    }
+}
+
+/// Who has signed the claims in a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClaimsIssuer {
+    /// The id that distinguishes them from those of others.
+    pub id: String,
+    /// What names have before them: `main/`, or nothing where only one issuer has tokens.
+    pub whose: String,
+}
+
 impl IdentityRules {
-    /// Whose word the claims in a name are, by their id, and the name without that:
-    /// `main/jwt.org:1` where several issuers have tokens.
+    /// A name with this value for each kind of callers that can be found by name.
+    pub fn names_with(&self, value: &str) -> Vec<String> {
+        let named = self.callers.iter().filter_map(|rule| match &rule.key {
+            CallerKey::Certificate(_) => None,
+            CallerKey::Address { .. } if value == "VALUE" => Some((rule, "192.0.2.1")),
+            _ => Some((rule, value)),
+        });
+        named.map(|(rule, value)| format!("{}:{value}", rule.name)).collect()
+    }
+
+    /// The whole name of a caller, as policies, logs and commands write it: `user:42`, and before
+    /// it [whose](Self::whose) it is. [`Identifier::by_name`] finds the caller by it.
+    pub fn caller_name<'n>(
+        &'n self,
+        issuer: Option<usize>,
+        tenant: Option<&'n str>,
+        kind: &'n str,
+        value: &'n dyn fmt::Display,
+    ) -> WholeName<'n> {
+        let issuer = issuer.and_then(|issuer| self.issuer_in_names(issuer));
+        WholeName { whose: WhoseWord([issuer, tenant]), kind, value }
+    }
+
+    /// What names have before a caller or a claim that an issuer vouches for: `main/` where several
+    /// issuers have tokens, and the tenant where that has several.
+    pub fn whose<'n>(&'n self, issuer: usize, tenant: Option<&'n str>) -> WhoseWord<'n> {
+        WhoseWord([self.issuer_in_names(issuer), tenant])
+    }
+
+    /// Whether a text is all that says [whose](Self::whose) a caller or a claim is.
+    pub fn is_whose(&self, text: &str) -> bool {
+        text.ends_with('/') && Whose::of(self, text).short.is_empty()
+    }
+
+    /// Whose word the claim in a name is: `main/jwt.org:1` where several issuers have tokens.
     ///
     /// # Errors
     /// [`NameError::WhoseIsIt`].
-    pub fn claims_issuer<'n>(&self, name: &'n str) -> Result<(String, &'n str), NameError> {
-        let whose = Whose::of(self, name);
-        let Vouching { issuer, tenant } = whose.vouching(self, 0..self.api_keys_position())?;
-        let id = match tenant {
-            Some(tenant) => tenant.iss.to_string(),
-            None => self.issuer_id(issuer).unwrap_or_default().to_owned(),
-        };
-        Ok((id, whose.short))
+    pub fn claims_issuer(&self, name: &str) -> Result<ClaimsIssuer, NameError> {
+        let whose = Whose::of(self, name).vouching(self, 0..self.api_keys_position())?;
+        let Vouching { issuer, tenant } = whose;
+        let id = tenant.as_ref().map(|tenant| &*tenant.iss).or_else(|| self.issuer_id(issuer));
+        let name = tenant.as_ref().map(|tenant| &*tenant.name);
+        Ok(ClaimsIssuer {
+            id: id.unwrap_or_default().to_owned(),
+            whose: self.whose(issuer, name).to_string(),
+        })
     }
 }
 
@@ -193,14 +267,13 @@ impl<'n> Whose<'n> {
     ) -> Result<Vouching, NameError> {
         let Whose { name, issuer, tenant, short } = *self;
         let unclear = |choices: String| NameError::WhoseIsIt { name: name.to_owned(), choices };
+        let any = |position| rules.tenants(position).map(|_| tenant.unwrap_or("TENANT"));
         let issuer = match (issuer, vouching.len()) {
             (Some(issuer), _) => issuer,
             (None, 1) => vouching.start,
             (None, _) => {
-                let names = vouching.filter_map(|position| rules.issuer_name(position));
-                let choices: Vec<String> =
-                    names.map(|issuer| format!("{issuer}/{short}")).collect();
-                return Err(unclear(choices.join(", ")));
+                let choice = |position| format!("{}{short}", rules.whose(position, any(position)));
+                return Err(unclear(vouching.map(choice).collect::<Vec<_>>().join(", ")));
             }
         };
         let tenant = match (rules.tenants(issuer), tenant) {
@@ -209,8 +282,7 @@ impl<'n> Whose<'n> {
                 Some(tenants.named(tenant).ok_or_else(form)?)
             }
             (Some(_), None) => {
-                let whose = rules.issuer_name(issuer).unwrap_or_default();
-                return Err(unclear(format!("{whose}/TENANT/{short}")));
+                return Err(unclear(format!("{}{short}", rules.whose(issuer, any(issuer)))));
             }
             (None, _) => None,
         };
@@ -219,28 +291,15 @@ impl<'n> Whose<'n> {
 }
 
 impl ResolvedCaller<'_> {
-    /// Writes the name by which [`Identifier::by_name`] finds the caller: `user:42`, with the
-    /// issuer before it where several have users, and the tenant where that has several.
-    pub fn write_name(&self, rules: &IdentityRules, to: &mut String) {
-        if let Some(issuer) = self.issuer.and_then(|issuer| rules.issuer_in_names(issuer)) {
-            to.push_str(issuer);
-            to.push('/');
-        }
-        if let Some(tenant) = &self.tenant {
-            to.push_str(&tenant.name);
-            to.push('/');
-        }
-        to.push_str(self.kind);
-        to.push(':');
-        // Writing to a `String` never fails.
-        let _ = write!(to, "{}", self.value);
+    /// Its whole name: [`IdentityRules::caller_name`].
+    pub fn name<'c>(&'c self, rules: &'c IdentityRules) -> WholeName<'c> {
+        let tenant = self.tenant.as_ref().map(|tenant| &*tenant.name);
+        rules.caller_name(self.issuer, tenant, self.kind, &self.value)
     }
 
     /// The same as a header's value. None: it cannot be one.
     pub(super) fn name_field(&self, rules: &IdentityRules) -> Option<HeaderValue> {
-        let mut name = String::new();
-        self.write_name(rules, &mut name);
-        HeaderValue::from_maybe_shared(name.into_bytes()).ok()
+        HeaderValue::from_maybe_shared(self.name(rules).to_string().into_bytes()).ok()
     }
 }
 

@@ -19,8 +19,8 @@ pub struct Entry<'e> {
     pub trace_id: Option<&'e dyn Display>,
     /// The client's address.
     pub client: IpAddr,
-    /// Who called: kind and value.
-    pub caller: Option<(&'e str, &'e dyn Display)>,
+    /// Who called: the whole name, as `tollgate look` takes it.
+    pub caller: Option<&'e dyn Display>,
     /// The caller's tier.
     pub tier: Option<&'e str>,
     /// The request's method.

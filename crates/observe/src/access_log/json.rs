@@ -30,7 +30,7 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
     let _ = write!(line, ",\"client\":\"{}\"", entry.client);
     push_name(&mut line, "caller");
     match entry.caller {
-        Some((kind, value)) => push_json(&mut line, &format_args!("{kind}:{value}")),
+        Some(caller) => push_json(&mut line, caller),
         None => line.extend_from_slice(NULL),
     }
     push_text(&mut line, "tier", entry.tier);

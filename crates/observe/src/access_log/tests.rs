@@ -87,13 +87,13 @@ const INFLIGHT: LimitStanding<'_> = LimitStanding {
     decided_by: "local",
 };
 
-fn entry<'e>(value: &'e dyn Display) -> Entry<'e> {
+fn entry<'e>(caller: &'e dyn Display) -> Entry<'e> {
     Entry {
         time: Timestamp::from_secs(0),
         request_id: "id",
         trace_id: None,
         client: [127, 0, 0, 1].into(),
-        caller: Some(("user", value)),
+        caller: Some(caller),
         tier: Some("free"),
         method: "GET",
         host: Some("api.example.com"),
@@ -130,7 +130,7 @@ fn full_entry<'e>() -> Entry<'e> {
         would_deny: Some("search;candidate"),
         error: Some(&"denied by limit core"),
         facts: Some(&FACTS),
-        ..entry(&42)
+        ..entry(&"user:42")
     }
 }
 
@@ -148,7 +148,7 @@ fn timeless(line: &str) -> String {
 
 #[test]
 fn text_lines_read_from_left_to_right() {
-    let line = timeless(&logged(Format::Text, &entry(&42)));
+    let line = timeless(&logged(Format::Text, &entry(&"user:42")));
     assert_eq!(
         line,
         "1970-01-01T00:00:00.000Z id 127.0.0.1 user:42 free GET /a route=/** 200 core=1/5000 \
@@ -166,7 +166,7 @@ fn text_lines_read_from_left_to_right() {
 
 #[test]
 fn json_lines_are_json() {
-    let value = json(&entry(&"a\"b\n"));
+    let value = json(&entry(&"user:a\"b\n"));
     assert_eq!(value["caller"], "user:a\"b\n");
     assert!(value["total_ms"].is_f64());
     assert_eq!((&value["used"], &value["of"]), (&1.into(), &5000.into()));
@@ -183,7 +183,7 @@ fn json_lines_are_json() {
     assert!(value.get("trace_id").is_none(), "there are no traces");
     assert!(value.get("asked_by").is_none(), "no proxy has asked");
     assert_eq!(value["decided_by"], "local");
-    assert_eq!(json(&Entry { decided_by: None, ..entry(&42) })["decided_by"], Value::Null);
+    assert_eq!(json(&Entry { decided_by: None, ..entry(&"user:42") })["decided_by"], Value::Null);
     let value = json(&full_entry());
     assert_eq!((&value["denied"], &value["denied_by"]), (&"limit".into(), &"core".into()));
     assert_eq!(value["error"], "denied by limit core");
@@ -198,11 +198,11 @@ fn json_lines_are_json() {
 fn log_of_denials_has_no_other_lines() {
     let denied = DenialCause { reason: "auth", by: None };
     for (only, entry, expected) in [
-        (Only::All, entry(&42), 1),
-        (Only::Denied, entry(&42), 0),
-        (Only::Denied, Entry { error: Some(&"no route"), status: 404, ..entry(&42) }, 0),
-        (Only::Denied, Entry { denied: Some(denied), ..entry(&42) }, 1),
-        (Only::Denied, Entry { would_deny: Some("core"), ..entry(&42) }, 1),
+        (Only::All, entry(&"user:42"), 1),
+        (Only::Denied, entry(&"user:42"), 0),
+        (Only::Denied, Entry { error: Some(&"no route"), status: 404, ..entry(&"user:42") }, 0),
+        (Only::Denied, Entry { denied: Some(denied), ..entry(&"user:42") }, 1),
+        (Only::Denied, Entry { would_deny: Some("core"), ..entry(&"user:42") }, 1),
     ] {
         for format in [Format::Text, Format::Json] {
             let settings = AccessLogSettings { format, only, ..AccessLogSettings::default() };
@@ -214,13 +214,13 @@ fn log_of_denials_has_no_other_lines() {
 
 #[test]
 fn caller_cannot_forge_a_line_or_a_field() {
-    let line = logged(Format::Text, &entry(&"x\n1970 y"));
+    let line = logged(Format::Text, &entry(&"user:x\n1970 y"));
     assert_eq!(line.lines().count(), 1);
     assert!(line.contains("user:x\\n1970\\x20y "), "{line}");
-    let path = Entry { path: "/a denied=\"x\"\u{202e}\u{7f}/é", ..entry(&42) };
+    let path = Entry { path: "/a denied=\"x\"\u{202e}\u{7f}/é", ..entry(&"user:42") };
     let line = logged(Format::Text, &path);
     assert!(line.contains(" /a\\x20denied=\\\"x\\\"\\u{202e}\\u{7f}/é route=/** "), "{line}");
-    let error = Entry { error: Some(&"x\" total=1\n"), ..entry(&42) };
+    let error = Entry { error: Some(&"x\" total=1\n"), ..entry(&"user:42") };
     let line = logged(Format::Text, &error);
     assert!(line.contains(" error=\"x\\\" total=1\\n\" "), "{line}");
 }
@@ -240,7 +240,7 @@ fn user_agent_cannot_forge_a_field_and_is_cut() {
         (format!("x{long}").as_bytes(), &format!("x{}…", "é".repeat(127))),
         (b"", ""),
     ] {
-        let entry = Entry { user_agent: Some(sent), ..entry(&42) };
+        let entry = Entry { user_agent: Some(sent), ..entry(&"user:42") };
         let line = logged(Format::Json, &entry);
         let hidden = |c: char| c.is_control() && c != '\n' || c == '\u{202e}';
         assert!(!line.contains(hidden) && line.lines().count() == 1, "{line}");
@@ -248,7 +248,7 @@ fn user_agent_cannot_forge_a_field_and_is_cut() {
         assert_eq!(value["user_agent"], expected);
         assert_eq!(line.matches("\"status\":").count(), 1, "{line}");
     }
-    assert_eq!(json(&Entry { user_agent: None, ..entry(&42) })["user_agent"], Value::Null);
+    assert_eq!(json(&Entry { user_agent: None, ..entry(&"user:42") })["user_agent"], Value::Null);
 }
 
 #[test]
@@ -274,7 +274,7 @@ fn facts_are_one_word_of_json_and_cannot_forge_another() {
         "list": ["a b", 1, true, null, null], "text": "1", "number": 1, "half": 0.5, "no": false,
     });
     for facts in [&facts, &Facts::default()] {
-        let entry = Entry { facts: Some(facts), ..entry(&42) };
+        let entry = Entry { facts: Some(facts), ..entry(&"user:42") };
         let text = logged(Format::Text, &entry);
         let hidden = |c: char| c.is_control() && c != '\n' || c == '\u{202e}' || c == '\u{a0}';
         assert!(!text.contains(hidden) && text.lines().count() == 1, "{text}");
@@ -288,7 +288,7 @@ fn facts_are_one_word_of_json_and_cannot_forge_another() {
 #[test]
 fn grpc_status_is_logged_once() {
     let settings = AccessLogSettings { format: Format::Json, ..AccessLogSettings::default() };
-    let line = logged_by(settings, &entry(&42), |mut tail| {
+    let line = logged_by(settings, &entry(&"user:42"), |mut tail| {
         tail.add_grpc_status(8, None);
         tail.add_grpc_status(0, None);
         tail.end(TOTALS, true);

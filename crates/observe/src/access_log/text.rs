@@ -23,8 +23,8 @@ pub(super) fn write_text(entry: &Entry<'_>) -> Vec<u8> {
     push_word(&mut line, entry.request_id);
     let _ = write!(line, " {} ", entry.client);
     match entry.caller {
-        Some((kind, value)) => {
-            let _ = write!(Word(&mut line), "{kind}:{value}");
+        Some(caller) => {
+            let _ = write!(Word(&mut line), "{caller}");
         }
         None => line.push(b'-'),
     }

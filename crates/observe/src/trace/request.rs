@@ -72,8 +72,8 @@ pub struct RequestOutcome<'r> {
     pub is_denied: bool,
     /// The limit that the client sees in headers.
     pub limit: Option<LimitOutcome<'r>>,
-    /// The caller: kind and value.
-    pub caller: Option<(&'r str, &'r dyn Display)>,
+    /// The caller's whole name.
+    pub caller: Option<&'r dyn Display>,
     /// The client's address.
     pub client: IpAddr,
 }
@@ -176,8 +176,8 @@ impl<'t> RequestTrace<'t> {
         let mut attributes = line.attributes(outcome);
         if settings.caller {
             attributes.push(("client.address", Value::text(&outcome.client.to_string())));
-            if let Some((kind, value)) = outcome.caller {
-                attributes.push(("tollgate.caller", Value::text(&format!("{kind}:{value}"))));
+            if let Some(caller) = outcome.caller {
+                attributes.push(("tollgate.caller", Value::text(&caller.to_string())));
             }
         }
         let server = Span {

@@ -67,7 +67,8 @@ pub(super) fn per(per: &Per) -> String {
     list(per.parts.iter().map(part))
 }
 
-/// A caller, with the issuer where the policy knows several.
+/// A caller, with the issuer where the policy knows several: by its id, since two policies may call
+/// one issuer by two names.
 pub(super) fn caller(name: &CallerName, policy: &Policy) -> String {
     match name.issuer.and_then(|at| policy.identity.issuer_id(at)) {
         Some(issuer) => format!("{issuer}/{name}"),

@@ -63,7 +63,7 @@ pub(super) fn found(
         credential: credential(context),
         issuer: known.map(|known| words::issuer(rules, known.token.issuer)),
         claims: known.map(|known| claims(known, policy, *route)).unwrap_or_default(),
-        caller: named.map(|caller| format!("{}:{}", caller.kind, caller.value)),
+        caller: named.map(|caller| caller.name(rules).to_string()),
         rule: rule.map(|rule| format!("{}: {}", rule.name, words::caller_key(&rule.key))),
         tier: tier.map(|tier| tier.name.to_string()),
         tier_because: tier.map(|_| tier_because(rule, known, rules)),

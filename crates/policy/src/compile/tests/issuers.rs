@@ -126,9 +126,7 @@ fn identify<'p>(
 /// The caller's name and hash.
 fn caller(identity: &Identity<'_>, policy: &Policy) -> (String, u128) {
     let caller = identity.caller.as_ref().unwrap();
-    let mut name = String::new();
-    caller.write_name(&policy.identity, &mut name);
-    (name, caller.hash)
+    (caller.name(&policy.identity).to_string(), caller.hash)
 }
 
 const TENANTS: &str = "issuer: \"https://login.example/{tid}/v2.0\"";
