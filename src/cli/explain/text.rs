@@ -77,7 +77,7 @@ fn caller_lines(found: &FoundCaller) -> Vec<String> {
 }
 
 fn limit_lines(limit: &FoundLimit, width: usize) -> Vec<String> {
-    let FoundLimit { name, role, per, windows, cost, notes } = limit;
+    let FoundLimit { name, role, per, counter, windows, cost, notes } = limit;
     let mut facts: Vec<String> = role.iter().cloned().collect();
     if !per.is_empty() {
         facts.push(format!("per {}", per.join(", ")));
@@ -88,7 +88,11 @@ fn limit_lines(limit: &FoundLimit, width: usize) -> Vec<String> {
     if facts.is_empty() {
         facts.extend(notes.next().cloned());
     }
-    let more = windows.iter().map(window_line).chain(notes.cloned());
+    // Of a limit by caller, that is the caller.
+    let is_said = |name: &&String| per.first().is_some_and(|own| *own == format!("caller {name}"));
+    let counter = counter.iter().filter(|name| !is_said(name));
+    let counter = counter.map(|name| format!("counted as {name}"));
+    let more = windows.iter().map(window_line).chain(notes.cloned()).chain(counter);
     let mut lines = vec![format!("{name:<width$}  {}", facts.join(", "))];
     lines.extend(more.map(|line| format!("{:width$}  {line}", "")));
     lines

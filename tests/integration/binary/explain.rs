@@ -204,8 +204,10 @@ limits    core   primary, per caller user:42, costs 1
           trial  shadow, per caller user:42, path /open/x, costs 1
                  1/hour
                  it denies no request of this caller
+                 counted as caller=user:42,path=/open/x
           guess  secondary, per client.ip 192.0.2.1, costs 1
                  100/hour
+                 counted as client.ip:192.0.2.1
 would     go to upstream api at SERVER for /open/x?secret=1
           with x-forwarded-for: 192.0.2.1
           with x-forwarded-proto: http

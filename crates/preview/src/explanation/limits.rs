@@ -27,6 +27,10 @@ pub struct FoundLimit {
     /// What it counts by, with the request's values: `caller user:42`, `path /login`. Values of
     /// headers and cookies are left out.
     pub per: Vec<String>,
+    /// The name of its counter, as `tollgate look` takes it: `user:42`, `jwt.org:acme`. What may be
+    /// a secret is a hash. None: it does not apply.
+    #[serde(default)]
+    pub counter: Option<String>,
     /// How much, in each of its windows.
     pub windows: Vec<FoundWindow>,
     /// What the request costs.
@@ -121,10 +125,13 @@ fn found_limit<'p>(
         };
         return FoundLimit::not_applied(limit, &why);
     };
+    let mut counter = String::new();
+    KeyBuilder { context, per: &limit.per, identity }.write_name(&mut counter);
     FoundLimit {
         name: limit.name.to_string(),
         role: Some(role_in_words(first.role).into()),
         per: per.into_iter().filter_map(Result::ok).collect(),
+        counter: Some(counter),
         windows: own().map(|(planned, charge)| window(planned, charge, state)).collect(),
         cost: context.route.map(|_| charge.cost),
         notes: notes(limit, first, context, identity),
@@ -137,6 +144,7 @@ impl FoundLimit {
             name: limit.name.to_string(),
             role: None,
             per: Vec::new(),
+            counter: None,
             windows: Vec::new(),
             cost: None,
             notes: vec![why.to_owned()],
