@@ -40,6 +40,10 @@ pub struct DenialReport {
     pub policy: Option<String>,
     /// The limits, if it was for limits; a comma between them.
     pub limit: Option<String>,
+    /// Whose counters had no room, as `tollgate look` takes them: `user:42`, `jwt.org:acme`. A
+    /// value that may be a secret is a hash.
+    #[serde(default)]
+    pub counters: Vec<String>,
     /// Why: `limit`, `deny`, `auth`, `scope`, `missing_key` or `store`.
     pub reason: String,
     /// The caller's tier.
@@ -79,6 +83,7 @@ impl From<&DenialEntry> for DenialReport {
             address: entry.address.to_string(),
             policy: entry.policy.as_deref().map(String::from),
             limit: entry.limit.clone(),
+            counters: entry.counters.clone(),
             reason: entry.reason.to_owned(),
             tier: entry.tier.as_deref().map(String::from),
             method: entry.method.clone(),

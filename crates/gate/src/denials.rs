@@ -23,8 +23,9 @@ use tollgate_clock::Timestamp;
 use tollgate_observe::metrics::{Count, Shards};
 
 use super::{
+    kept_names::NameCounter,
     request_state::{Action, RequestState},
-    tally::Tally,
+    tally::{DecidedCharge, Tally},
 };
 
 /// Denials that are kept.
@@ -77,6 +78,9 @@ pub struct DenialEntry {
     pub policy: Option<Box<str>>,
     /// The limits, if it was for limits; a comma between them.
     pub limit: Option<String>,
+    /// Whose counters had no room, as `tollgate look` takes them: `jwt.org:acme`. What may be a
+    /// secret is a hash.
+    pub counters: Vec<String>,
     /// Why, as the access log says it: `limit`, `deny`, `auth`, `scope`, `missing_key`, `store`.
     pub reason: &'static str,
     /// The caller's tier.
@@ -131,7 +135,7 @@ pub(super) struct WorkerDenials {
 /// Which denials are asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DenialFilter {
-    /// Of this caller, or of this address: `client.ip:192.0.2.1`.
+    /// Of this caller, of this address, `client.ip:192.0.2.1`, or of this counter, `jwt.org:acme`.
     pub caller: Option<String>,
     /// Of this policy.
     pub policy: Option<String>,
@@ -157,6 +161,7 @@ pub(super) struct DeniedRequest<'r, 'p> {
     pub(super) action: &'r Action<'p>,
     pub(super) address: IpAddr,
     pub(super) request_id: &'r HeaderValue,
+    pub(super) name: &'r NameCounter<'r>,
 }
 
 impl Denials {
@@ -241,10 +246,11 @@ impl Denials {
     }
 
     fn noted(&self, entry: DenialEntry) -> Noted {
-        let DenialEntry { caller, address, policy, limit, reason, method, path, status, .. } =
-            &entry;
+        let DenialEntry { caller, address, policy, limit, counters, .. } = &entry;
+        let DenialEntry { reason, method, path, status, .. } = &entry;
         let who = self.hasher.hash_one((caller, caller.is_none().then_some(address)));
-        let alike = self.hasher.hash_one((who, policy, limit, reason, (method, path, status)));
+        let what = (policy, limit, counters, reason);
+        let alike = self.hasher.hash_one((who, what, (method, path, status)));
         Noted { who, alike, entry: Arc::new(entry) }
     }
 }
@@ -312,6 +318,7 @@ impl DenialFilter {
         let is_of = |caller: &str| {
             let address = caller.strip_prefix("client.ip:");
             entry.caller.as_deref() == Some(caller)
+                || entry.counters.iter().any(|own| own == caller)
                 || address.is_some_and(|address| address.parse() == Ok(entry.address))
         };
         let has_limit = |limit: &str| {
@@ -336,9 +343,29 @@ impl<'p> DeniedRequest<'_, 'p> {
         self.state.tally.as_ref().filter(|tally| tally.is_charge())
     }
 
+    /// The names of the counters that had no room, each once.
+    fn counters(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut add = |own: DecidedCharge<'_, '_>| {
+            let mut name = String::new();
+            (self.name)(&own, &mut name);
+            if !name.is_empty() && !names.contains(&name) {
+                names.push(name);
+            }
+        };
+        match self.action {
+            Action::Refuse(rejection) => {
+                let tally = self.state.tally.as_ref().filter(|_| rejection.limit().is_some());
+                tally.and_then(Tally::denied_by).into_iter().for_each(&mut add);
+            }
+            _ => self.charged().into_iter().flat_map(Tally::would_deny).for_each(&mut add),
+        }
+        names
+    }
+
     /// What is kept of it. Its number comes later.
     fn entry(&self, time: Timestamp) -> DenialEntry {
-        let DeniedRequest { parts, state, action, address, request_id } = self;
+        let DeniedRequest { parts, state, action, address, request_id, .. } = self;
         let (reason, limit, status) = match action {
             Action::Refuse(rejection) => (
                 rejection.denied_for(),
@@ -358,14 +385,11 @@ impl<'p> DeniedRequest<'_, 'p> {
             time,
             last: time,
             count: 1,
-            caller: named.map(|(policy, caller)| {
-                let mut name = String::new();
-                caller.write_name(&policy.identity, &mut name);
-                name
-            }),
+            caller: named.map(|(policy, caller)| caller.name(&policy.identity).to_string()),
             address: address.to_canonical(),
             policy: state.policy.map(|policy| policy.name.clone()),
             limit,
+            counters: self.counters(),
             reason: reason.map_or("limit", |reason| reason.name()),
             tier,
             method: cut(parts.method.as_str(), MAX_METHOD_BYTES),

@@ -108,6 +108,7 @@ use self::{
     respond::{Audience, Reply},
     series::WorkerSeries,
     sound_request::SoundRequest,
+    tally::DecidedCharge,
     traced::TracedRequest,
     unknown_tiers::note_unknown_tier,
 };
@@ -443,7 +444,11 @@ impl Gate {
             let series = line.meter.series();
             state.kept_names = count_decisions(series, state, action, address, named);
             note_unknown_tier(series, state, identifier, now);
-            let denied = DeniedRequest { parts, state, action, address, request_id };
+            let name = |own: &DecidedCharge<'_, '_>, to: &mut String| {
+                named.iter().for_each(|request| request.name(state, own, to));
+            };
+            let name = &name;
+            let denied = DeniedRequest { parts, state, action, address, request_id, name };
             self.shared().denials.note(&self.denials, &denied, now);
         }
     }

@@ -16,10 +16,11 @@ use super::{
     Arrival, Gate, Snapshot,
     counting::{CountedSender, count_adjustment, count_charges},
     denials::DeniedRequest,
+    kept_names::NameCounter,
     request_guard::{LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_state::Action,
     stamp::stamp,
-    tally::{DecidedCharge, Tally},
+    tally::Tally,
 };
 
 /// Who calls.
@@ -121,7 +122,7 @@ impl<'p> OpenCall<'_, '_, 'p> {
         &mut self,
         tally: Result<Tally<'p>, StoreError>,
         who: String,
-        name: &dyn Fn(&DecidedCharge<'_, '_>, &mut String),
+        name: &NameCounter<'_>,
         now: Timestamp,
     ) {
         let state = &mut self.guard.state;
@@ -141,7 +142,7 @@ impl<'p> OpenCall<'_, '_, 'p> {
         };
         let action = rejection.map_or(Action::Options, Action::Refuse);
         // Also if it was admitted: a limit that only counts may have denied it.
-        self.note_denial(&action, now);
+        self.note_denial(&action, name, now);
         self.rejection = match action {
             Action::Refuse(rejection) => Some(rejection),
             _ => None,
@@ -175,12 +176,13 @@ impl<'p> OpenCall<'_, '_, 'p> {
         self.guard.account(status, &ResponseNote::of(self.rejection.as_ref()))
     }
 
-    fn note_denial(&self, action: &Action<'p>, now: Timestamp) {
+    fn note_denial(&self, action: &Action<'p>, name: &NameCounter<'_>, now: Timestamp) {
         let &CallHead { gate, ref method, path, program, request_id, .. } = self.head;
         let request = Request::builder().method(method).uri(path).body(());
         let Ok((parts, ())) = request.map(Request::into_parts) else { return };
         let (state, address) = (&self.guard.state, program.address);
-        let denied = DeniedRequest { parts: &parts, state, action, address, request_id };
+        let parts = &parts;
+        let denied = DeniedRequest { parts, state, action, address, request_id, name };
         gate.shared().denials.note(&gate.denials, &denied, now);
     }
 }

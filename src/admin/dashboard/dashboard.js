@@ -97,7 +97,7 @@ class Table {
 				const found = of(row);
 				const parts = typeof found === 'string' ? [found] : found;
 				once(cell, parts, () => parts.map(build));
-				// Figures that are 0 step back, so that the others stand out.
+				// Figures that are 0 step back, so that others stand out.
 				mark(cell, `${num ? 'num' : ''} ${wide ? 'wide' : ''} ${parts[0] === '0' && parts.length === 1 ? 'zero' : ''}`);
 			});
 			mark(line, row.kind ?? '');
@@ -178,7 +178,7 @@ class Chart {
 	draw() {
 		const { steps, series, height, svg } = this;
 		if (!steps) return;
-		// A process that is younger than the period gets a shorter axis.
+		// A process younger than the period gets a shorter axis.
 		const slots = shownSlots(steps);
 		if (!this.rows.hidden) {
 			// A minute a row: figures to read, not to scroll by.
@@ -212,7 +212,7 @@ class Chart {
 		const shapes = stack.map((line, row) => {
 			const { kind, dash } = series[row];
 			if (this.stacked) return s('path', { class: `area ${kind}`, d: line.length > 1 ? area(row ? stack[row - 1] : line.map(() => 0), line, x, y) : '' });
-			// A step without requests has no figure: the line is broken there.
+			// A step without requests has no figure: the line breaks.
 			let pen = 'M';
 			const places = line.map((value, at) => {
 				if (!Number.isFinite(value)) { pen = 'M'; return ''; }
@@ -337,7 +337,7 @@ function wake() {
 	wakeUp?.();
 }
 
-// Events by fetch and not by EventSource, which cannot send a token.
+// Events by fetch, not by EventSource, which cannot send a token.
 async function listen() {
 	for (;;) {
 		controller = new AbortController();
@@ -564,7 +564,7 @@ function meter(part, look, size = '') {
 }
 
 let asking = false;
-// Never asks twice at once; what fails is asked again with the next event.
+// Never asks twice at once; what fails is asked at the next event.
 async function refresh(work) {
 	if (asking) return;
 	asking = true;
@@ -605,7 +605,7 @@ const denialColumns = (...more) => [
 	column('Times', row => count(row.count)),
 	column('Outcome', row => [row.decision === 'deny' ? tag(`denied ${row.status}`, 'deny') : tag('would be denied', 'would')], BARE),
 	...more,
-	column('Rule', row => (row.limit ? [row.limit, soft(row.policy ?? '')] : row.reason)),
+	column('Rule', row => (row.limit ? [row.limit, soft(row.policy ?? ''), ...row.counters.map(callerLink)] : row.reason)),
 	column('Request', row => [mono(`${row.method} ${row.path}`)], WIDE_BARE),
 	column('Id', row => [mono(row.request_id)], WIDE),
 ];
@@ -628,7 +628,7 @@ const ownColumns = [
 	{ name: 'Action', hidden: true, bare: true, draw: (td, row) => once(td, row.window.is_candidate, () => [row.window.is_candidate ? '' : h('button', { type: 'button', 'aria-label': `Reset ${row.name}`, onclick: () => openReset(row.policy, row.name) }, 'Reset…')]) },
 ];
 
-// Between single quotes a shell reads all but the quote as it stands.
+// In single quotes a shell reads all but the quote as it is.
 const quoted = text => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
 
 function explainCommand(name, denial) {
@@ -703,7 +703,7 @@ on('reset-form', 'submit', async event => {
 		say($('caller-done'), `${limits.join(', ')} ${limits.length === 1 ? 'was' : 'were'} reset.`);
 		await showCaller();
 	} catch (error) {
-		// A token that only reads, or none: the other one is asked for, and kept by this page alone.
+		// A token that only reads, or none: the other is asked for, and kept by this page.
 		const needs = error.status === 401 || error.status === 403;
 		if (needs) {
 			actToken = null;
@@ -742,7 +742,7 @@ function listDenials() {
 	const wanted = $('filter').value.trim().toLowerCase();
 	const decision = $('decision').value;
 	const fits = row => (!decision || row.decision === decision) && (!wanted
-		|| [row.caller, row.address, row.limit, row.reason, row.tier, row.policy, row.request_id, `${row.method} ${row.path}`].some(text => text?.toLowerCase().includes(wanted)));
+		|| [row.caller, ...row.counters, row.address, row.limit, row.reason, row.tier, row.policy, row.request_id, `${row.method} ${row.path}`].some(text => text?.toLowerCase().includes(wanted)));
 	const found = all.filter(fits);
 	denialsTable.update(found.slice(0, SHOWN_ROWS), row => row.group);
 	const waiting = shownDenials ? denied.filter(row => row.seq > (shownDenials[0]?.seq ?? 0)).length : 0;

@@ -136,6 +136,45 @@ fn requests_that_were_denied_last_are_told() {
     assert_eq!(numbers("caller=client.ip:127.0.0.1&limit=search"), [0; 0]);
 }
 
+/// The page's commands.
+fn commands_of(page: &str, heading: &str) -> Vec<String> {
+    let section = page.split(&format!("\n## {heading}\n")).nth(1).unwrap();
+    let shell = section.split("```sh\n").nth(1).unwrap().split("```").next().unwrap();
+    shell.lines().map(str::to_owned).collect()
+}
+
+#[test]
+fn page_finds_why_a_caller_is_denied_whose_organisation_has_no_room() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "");
+    let policy = POLICY.replace("UPSTREAM", &upstream.url()).replace("[core]", "[core, org]");
+    let policy = policy.replace("limits:\n", "limits:\n  org: { per: jwt.org, rate: 1/hour }\n");
+    folder.write("policies/api.yaml", &policy);
+    let (_running, address, admin) = serve(&folder);
+    for (sub, status) in [("42", 200), ("43", 429)] {
+        let token = folder.token(&["--sub", sub, "--claim", "org=acme"]);
+        send(address, get("/").token(&token)).assert_status(status);
+    }
+    let commands = commands_of(include_str!("../../../docs/admin.md"), "Why is a caller denied?");
+    let [look, denials, look_at_org, reset] = &commands[..] else { panic!("{commands:?}") };
+    let run = |command: &str| {
+        let words = command.strip_prefix("tollgate ").unwrap().replace("\"ticket 7\"", "ticket-7");
+        let words: Vec<&str> = words.split(' ').chain(["--admin", &admin]).collect();
+        let output = folder.run(&words);
+        assert_exit(&output, 0);
+        text(&output.stdout).to_owned()
+    };
+    let said = run(look);
+    let expected = "  org: on its routes, but counts by jwt.org: tollgate look jwt.org:VALUE\n";
+    assert!(said.ends_with(expected), "{said}");
+    let (_, target) = denials.trim_end_matches('\'').split_once("127.0.0.1:9901").unwrap();
+    let report = send(admin.parse().unwrap(), local(get(target))).json();
+    let [denial] = &report["denials"].as_array().unwrap()[..] else { panic!("{report}") };
+    assert_eq!((&denial["limit"], &denial["counters"][0]), (&"org".into(), &"jwt.org:acme".into()));
+    assert!(run(look_at_org).contains("1 of 1 used, 0 left"));
+    assert_eq!(run(reset), "reset jwt.org:acme: api/org\n");
+}
+
 #[test]
 fn mistakes_in_questions_are_named() {
     let upstream = Upstream::start();

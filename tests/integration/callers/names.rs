@@ -139,6 +139,28 @@ fn of_organisations(upstream: &Upstream) -> Policy {
 }
 
 #[test]
+fn denial_names_the_counter_that_had_no_room_as_a_look_takes_it() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&of_organisations(&upstream));
+    let token = |org: &str| token_with(&json!({ "sub": "43", "plan": "free", "org": org }));
+    for org in ["acme", "acme", "other", "other"] {
+        proxy.send(get("/").token(&token(org)).field("x-key", "s3cret"));
+    }
+    let denials = proxy.denials();
+    let told: Vec<_> = denials.iter().map(|own| json!(own)).collect();
+    let seen = |own: &serde_json::Value| json!([own["caller"], own["limit"], own["counters"][0]]);
+    let hash = told[1]["counters"][0].as_str().unwrap().to_owned();
+    assert!(hash.starts_with("header.x-key:(hash "), "{hash}");
+    let expected = json!([
+        ["user:43", "org", "jwt.org:acme"],
+        ["user:43", "secret", hash],
+        ["user:43", "org", "jwt.org:other"]
+    ]);
+    assert_eq!(json!(told.iter().map(seen).collect::<Vec<_>>()), expected);
+    assert_eq!(proxy.look("jwt.org:acme").unwrap().limits[0].windows[0].used, 1);
+}
+
+#[test]
 fn look_at_a_caller_names_the_limits_of_its_routes_that_count_by_something_else() {
     let upstream = Upstream::start();
     let beside = |policy: &Policy, name: &str| {

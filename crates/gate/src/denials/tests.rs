@@ -17,6 +17,7 @@ fn entry(caller: Option<&str>, path: &str, time: Timestamp) -> DenialEntry {
         address: [192, 0, 2, 1].into(),
         policy: Some("api".into()),
         limit: Some("core, search".into()),
+        counters: Vec::new(),
         reason: "limit",
         tier: None,
         method: "GET".into(),
@@ -44,6 +45,7 @@ fn note(denials: &Denials, worker: &WorkerDenials, client: u8, path: &str, now: 
         action: &Action::Refuse(Rejection::Denied),
         address: [192, 0, 2, client].into(),
         request_id: &HeaderValue::from_static("id"),
+        name: &|_, _| {},
     };
     denials.note(worker, &request, now);
 }
