@@ -21,7 +21,7 @@ import threading
 from pathlib import Path
 
 import programs
-from harness import Tally, free_port, give_up_after, running
+from harness import Tally, give_up_after
 
 SECONDS = 1500
 COUNT = int(os.environ.get("REQUESTS", "10000"))
@@ -187,34 +187,20 @@ def send_of(client, port, requests):
 
 def try_program(program, binary, requests, tally):
     """Has a program write its log, and has Tollgate read it."""
-    api = programs.ApiServer(("127.0.0.1", 0), Api)
-    api.request_queue_size = 256
-    threading.Thread(target=api.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory(prefix="tollgate-forms-") as folder:
-        folder = Path(folder)
-        folder.chmod(0o755)
-        log, port = folder / "access.log", free_port()
-        places = {"port": port, "api": api.server_address[1], "log": log, "folder": folder}
-        for file, text in program.files.items():
-            (folder / file).write_text(text.format(**places))
-        (folder / "policies").mkdir()
-        # Tollgate's own proxy limits nothing here.
-        (folder / "policies" / "main.yaml").write_text(programs.POLICY.format(**places)
-                                                       .replace("limits: [core]", "limits: []"))
-        with running(program.name, program.command(folder), port, tally):
-            if program.listens_early:
-                programs.wait_for_routes(port)
-            senders = [threading.Thread(target=send_of, args=(
-                client, port, [request for request in requests if request.client == client],
-            )) for client in CLIENTS]
-            for sender in senders:
-                sender.start()
-            for sender in senders:
-                sender.join()
-            programs.wait_for_lines(log, len(requests) + program.listens_early)
+    def send(port):
+        senders = [threading.Thread(target=send_of, args=(
+            client, port, [request for request in requests if request.client == client],
+        )) for client in CLIENTS]
+        for sender in senders:
+            sender.start()
+        for sender in senders:
+            sender.join()
+        return len(requests)
+    # Tollgate's own proxy limits nothing here.
+    unlimited = programs.POLICY.replace("limits: [core]", "limits: []")
+    with programs.forwarded(program, Api, unlimited, send, tally) as (folder, places):
+        log = folder / "access.log"
         extra = sum(b"/ready" in line for line in log.read_bytes().splitlines())
-        api.shutdown()
-        api.server_close()
         (folder / "policies" / "main.yaml").write_text(POLICY.format(**places))
         judge(tally, program.name, binary, folder, log, requests, program.found, extra)
 
@@ -367,8 +353,6 @@ def main():
     options = parser.parse_args()
     give_up_after(SECONDS)
     print(f"SEED={SEED}")
-    # HAProxy writes a date without an offset, which is read as UTC.
-    os.environ["TZ"] = "UTC"
     binary = str(Path(options.tollgate).resolve())
     requests = drawn(random.Random(SEED))
     tally = Tally()

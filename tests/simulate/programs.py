@@ -269,6 +269,7 @@ class ApiServer(http.server.ThreadingHTTPServer):
     """A server that does not mind programs that hang up."""
 
     daemon_threads = True
+    request_queue_size = 256
 
     def handle_error(self, *_arguments):
         """Says nothing."""
@@ -331,10 +332,11 @@ def expect(tally, what, got, expected):
     tally.record(what, [] if got == expected else [f"{got!r} and not {expected!r}"])
 
 
-def try_program(program, binary, save, tally):
-    """Has a program write its log, and has Tollgate read it."""
-    name = program.name
-    api = ApiServer(("127.0.0.1", 0), Api)
+@contextlib.contextmanager
+def forwarded(program, handler, policy, send, tally):
+    """A folder with the log of what a program has forwarded, and what its files were filled with. `send`
+    sends that to a port, and returns how many lines it makes."""
+    api = ApiServer(("127.0.0.1", 0), handler)
     threading.Thread(target=api.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="tollgate-simulate-") as folder:
         folder = Path(folder)
@@ -345,20 +347,33 @@ def try_program(program, binary, save, tally):
         for file, text in program.files.items():
             (folder / file).write_text(text.format(**places))
         (folder / "policies").mkdir()
-        (folder / "policies" / "main.yaml").write_text(POLICY.format(**places))
+        (folder / "policies" / "main.yaml").write_text(policy.format(**places))
         # HAProxy writes a date without an offset, which is read as UTC.
         os.environ["TZ"] = "UTC"
-        with running(name, program.command(folder), port, tally):
+        with running(program.name, program.command(folder), port, tally):
             if program.listens_early:
                 wait_for_routes(port)
-            sent = send_all(port)
-            wait_for_lines(log, len(REQUESTS) + program.bad + program.listens_early)
+            wait_for_lines(log, send(port) + program.listens_early)
+        api.shutdown()
+        api.server_close()
+        yield folder, places
+
+
+def try_program(program, binary, save, tally):
+    """Has a program write its log, and has Tollgate read it."""
+    name = program.name
+    sent = None
+
+    def send(port):
+        nonlocal sent
+        sent = send_all(port)
+        return len(REQUESTS) + program.bad
+    with forwarded(program, Api, POLICY, send, tally) as (folder, _):
+        log = folder / "access.log"
         lines = log.read_bytes().splitlines()
         # Those of waiting: Traefik has no line of some that it answers with 404 itself.
         asked = sum(b"/ready" in line for line in lines)
         count = asked + len(REQUESTS)
-        api.shutdown()
-        api.server_close()
         if save:
             shutil.copy(log, save / f"{name}.log")
         read = simulated(binary, folder, log)["read"]
