@@ -16,7 +16,7 @@ use tollgate_gate::{
     charge_plan::ChargeRole,
     tally::{DecidedCharge, Tally, adjustment},
 };
-use tollgate_limit::{Charge, Retry};
+use tollgate_limit::{Charge, DecidedBy, Outcome, Retry};
 use tollgate_policy::Policy;
 use tollgate_response::Rejection;
 use tollgate_store::Adjustment;
@@ -113,13 +113,16 @@ async fn peek<'p>(
     let now = head.arrival.now;
     let store = head.gate.store();
     let decision = match at {
-        None => store.peek_latest(&plan.charges, now).await,
-        Some(at) => store.client_timed().peek(&plan.charges, at),
+        None => store.peek_known(&plan.charges, now).await,
+        Some(at) => Ok(store.client_timed().peek(&plan.charges, at)),
     };
-    let tally = Tally::peeked(plan, decision, now);
-    let standings = tally.charges().map(|own| standing_of(&own)).collect();
-    call.note_standings(tally);
-    end(head, call, Ok(Answer { standings, ..Answer::default() }))
+    let answer = decision.map_err(CallError::from).map(|decision| {
+        let tally = Tally::peeked(plan, decision, now);
+        let standings = tally.charges().map(|own| standing_of(&own)).collect();
+        call.note_standings(tally);
+        Answer { standings, ..Answer::default() }
+    });
+    end(head, call, answer)
 }
 
 /// Corrects what a receipt is for.
@@ -142,12 +145,12 @@ async fn correct(
     let mut is_elsewhere = false;
     for (own, outcome) in all.iter().zip(&mut standings) {
         let ReceiptCharge { limit, window_secs: _, charge, receipt, decided_by } = own;
-        outcome.decided_by = *decided_by;
         is_elsewhere |= store.is_decided_elsewhere(charge, *decided_by);
         if let Some((adjustment, units)) = adjustment(charge.cost, cost, Some(*receipt)) {
             let settling = Charge { cost: units, ..*charge };
+            let charged = Outcome { decided_by: *decided_by, ..*outcome };
             let settled = match at {
-                None => store.settle(&settling, outcome, adjustment, now),
+                None => store.settle(&settling, &charged, adjustment, now),
                 Some(at) => store.client_timed().settle(&settling, adjustment, at, now),
             };
             outcome.standing = settled.unwrap_or(outcome.standing);
@@ -161,7 +164,9 @@ async fn correct(
         // By now the counters that have the charges were corrected, or will be when they answer.
         standings = peek().await.outcomes;
     }
-    let standings = all.iter().zip(&standings).map(|(own, outcome)| WindowStanding {
+    let known = all.iter().zip(&standings);
+    let known = known.filter(|(_, outcome)| outcome.decided_by != DecidedBy::NoStore);
+    let standings = known.map(|(own, outcome)| WindowStanding {
         limit: own.limit.name.clone(),
         window_seconds: own.window_secs,
         standing: outcome.standing,
@@ -182,7 +187,8 @@ fn end(
     answer: Result<Answer, CallError>,
 ) -> CallAnswer {
     let headers = call.limit_headers();
-    let account = call.end(status_of(&answer));
+    let error = answer.as_ref().err().map(ToString::to_string);
+    let account = call.end(status_of(&answer), error);
     CallAnswer { answer, headers, account, request_id: head.request_id.clone() }
 }
 

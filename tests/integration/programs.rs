@@ -3,6 +3,7 @@
 mod client_time;
 mod of_requests;
 mod tokens;
+mod unanswered;
 
 use std::{io::Write, net::TcpStream, thread};
 

@@ -171,9 +171,12 @@ impl<'p> OpenCall<'_, '_, 'p> {
         headers
     }
 
-    /// Ends the call. Returns what ends with its response.
-    pub fn end(self, status: u16) -> Option<Account> {
-        self.guard.account(status, &ResponseNote::of(self.rejection.as_ref()))
+    /// Ends the call. Returns what ends with its response. `error` says what went wrong, if that is
+    /// not why it was denied.
+    pub fn end(self, status: u16, error: Option<String>) -> Option<Account> {
+        let note = ResponseNote::of(self.rejection.as_ref());
+        let error = note.error.or(error);
+        self.guard.account(status, &ResponseNote { error, ..note })
     }
 
     fn note_denial(&self, action: &Action<'p>, name: &NameCounter<'_>, now: Timestamp) {

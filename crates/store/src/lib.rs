@@ -256,27 +256,45 @@ impl Store {
     /// The standing of the limits of `charges`, without a charge. It may be slightly out of date.
     /// An unknown standing is marked [`DecidedBy::NoStore`].
     pub async fn peek(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
-        self.peek_from(PeekSource::Any, charges, now).await
+        self.peek_from(PeekSource::Any, charges, now).await.0
     }
 
     /// The same by the latest count, if the server that decides answers.
     pub async fn peek_latest(self: &Rc<Self>, charges: &[Charge<'_>], now: Timestamp) -> Decision {
-        self.peek_from(PeekSource::Primary, charges, now).await
+        self.peek_from(PeekSource::Primary, charges, now).await.0
     }
 
+    /// The same for who needs to know it.
+    ///
+    /// # Errors
+    /// [`StoreError::Unanswered`]: the standing of one of the limits is not known.
+    pub async fn peek_known(
+        self: &Rc<Self>,
+        charges: &[Charge<'_>],
+        now: Timestamp,
+    ) -> Result<Decision, StoreError> {
+        let (decision, unanswered) = self.peek_from(PeekSource::Primary, charges, now).await;
+        let is_unknown = |outcome: &Outcome| outcome.decided_by == DecidedBy::NoStore;
+        match unanswered {
+            Some(reason) if decision.outcomes.iter().any(is_unknown) => Err(reason.into()),
+            _ => Ok(decision),
+        }
+    }
+
+    /// The standing of limits, and why a store did not report that of some of them.
     async fn peek_from(
         self: &Rc<Self>,
         source: PeekSource,
         charges: &[Charge<'_>],
         now: Timestamp,
-    ) -> Decision {
+    ) -> (Decision, Option<Unanswered>) {
         let known = match (&self.current, &self.next) {
             (Backend::Memory(memory), None) => Some(memory.peek(charges, now)),
             (Backend::Disk(disk), None) => disk.peek(charges, now).ok(),
             (Backend::Redis(_), None) | (_, Some(_)) => None,
         };
         match known {
-            Some(decision) => decision,
+            Some(decision) => (decision, None),
             None => Box::pin(self.peek_groups(source, charges, now)).await,
         }
     }

@@ -193,7 +193,7 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p, '_>) ->
         (Some(_), _) => 429,
         (None, _) => 200,
     };
-    RateLimitAnswer { account: call.end(status), answer }
+    RateLimitAnswer { account: call.end(status, None), answer }
 }
 
 /// Takes hits that have happened where the counter of another charge finds no room: those whose own

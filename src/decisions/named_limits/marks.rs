@@ -8,8 +8,7 @@ use std::{rc::Rc, time::Duration};
 
 use tollgate_clock::Timestamp;
 use tollgate_limit::{
-    Align, Charge, DecidedBy, Fallback, FixedWindow, Hashing, Key, LimitId, Origin, Quota, Scope,
-    WhenFull,
+    Align, Charge, Fallback, FixedWindow, Hashing, Key, LimitId, Origin, Quota, Scope, WhenFull,
 };
 use tollgate_store::{Store, StoreError};
 
@@ -92,23 +91,26 @@ pub(crate) async fn note_reset(
 }
 
 /// Whether one of these counters was reset after `made`.
+///
+/// # Errors
+/// As of [`Store::peek_known`].
 pub(super) async fn was_reset_since(
     charges: &[Charge<'_>],
     made: Timestamp,
     store: &Rc<Store>,
     now: Timestamp,
-) -> bool {
+) -> Result<bool, StoreError> {
     let quotas: Vec<Quota> = charges.iter().map(while_receipts_last).collect();
     let marks: Vec<Charge<'_>> = charges
         .iter()
         .zip(&quotas)
         .map(|(charge, quota)| mark(of_reset(charge.key), quota))
         .collect();
-    let peeked = store.peek_latest(&marks, now).await;
-    peeked.outcomes.iter().zip(&quotas).any(|(outcome, quota)| {
+    let peeked = store.peek_known(&marks, now).await?;
+    Ok(peeked.outcomes.iter().zip(&quotas).any(|(outcome, quota)| {
         let reset_at = outcome.standing.reset.saturating_sub(quota.longest());
-        outcome.decided_by != DecidedBy::NoStore && outcome.standing.used > 0 && reset_at > made
-    })
+        outcome.standing.used > 0 && reset_at > made
+    }))
 }
 
 /// The key of the mark that a counter was reset.

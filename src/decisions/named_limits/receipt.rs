@@ -242,7 +242,7 @@ pub(in crate::decisions) async fn redeem<'p>(
     all.iter().try_for_each(|own| own.check_cost(cost))?;
     let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
     let made = Timestamp::from_micros(written.w);
-    if marks::was_reset_since(&charges, made, store, now).await {
+    if marks::was_reset_since(&charges, made, store, now).await? {
         return Err(ReceiptError::Reset);
     }
     let quota = marks::once(at.unwrap_or(now), ends);

@@ -16,32 +16,34 @@ use crate::{
 };
 
 impl Store {
-    /// The standing of the limits of `charges`.
+    /// The standing of the limits of `charges`, and why a store did not report that of some of
+    /// them.
     pub(crate) async fn peek_groups(
         self: &Rc<Self>,
         source: PeekSource,
         charges: &[Charge<'_>],
         now: Timestamp,
-    ) -> Decision {
+    ) -> (Decision, Option<Unanswered>) {
         let time = CallTime { now, deadline: Instant::now() + self.stores.settings.deadline };
         let groups = self.groups(charges, |owner| self.decider(owner));
         let peeking = groups.iter().map(|group| self.peek_group(source, group, charges, time));
         let peeked = join_all(peeking).await;
-        let mut decision = unknown(charges, now);
-        for (group, peeked) in groups.iter().zip(peeked) {
+        let (mut decision, mut unanswered) = (unknown(charges, now), None);
+        for (group, (peeked, error)) in groups.iter().zip(peeked) {
             group.write_into(&mut decision, &peeked);
+            unanswered = unanswered.or(error);
         }
-        decision
+        (decision, unanswered)
     }
 
-    /// The standing of the limits of one group.
+    /// The same of one group.
     async fn peek_group(
         self: &Rc<Self>,
         source: PeekSource,
         group: &ChargeGroup,
         all: &[Charge<'_>],
         time: CallTime,
-    ) -> Decision {
+    ) -> (Decision, Option<Unanswered>) {
         let charges = group.charges(all);
         let generation = self.stores.resets.generation();
         let ready = match group.are_keys_final {
@@ -69,11 +71,13 @@ impl Store {
             (Ok(()), None) => Err(Unanswered::Away),
             (Err(error), _) => Err(error),
         };
-        let peeked = peeked.unwrap_or_else(|error| {
-            tracing::debug!(%error, "the store did not report how limits stand");
-            self.peek_locally(&charges, time.now)
-        });
-        attribute(peeked, group.decided_by)
+        match peeked {
+            Ok(peeked) => (attribute(peeked, group.decided_by), None),
+            Err(error) => {
+                tracing::debug!(%error, "the store did not report how limits stand");
+                (self.peek_locally(&charges, time.now), Some(error))
+            }
+        }
     }
 
     /// The standing of `charges`, from a reply of Redis and from what this process knows. The call

@@ -196,7 +196,7 @@ impl Store {
         };
         let undecided = undecided(charge, now);
         match standing {
-            Some(standing) => locally(Outcome { standing, ..undecided }),
+            Some(standing) => Outcome { standing, decided_by: DecidedBy::Local, ..undecided },
             None => undecided,
         }
     }

@@ -1,0 +1,93 @@
+//! What programs are told while the store does not answer: never that nothing is used.
+
+use serde_json::json;
+use tollgate::callers::AnsweredBy;
+
+use super::{ASKABLE, call, charge, receipt};
+use crate::support::{Policy, Proxy, Redis, Response, Upstream, get};
+
+/// Limits that each do something else without a store.
+fn policy() -> Policy {
+    Policy::before(&Upstream::start()).limits(&[
+        "closed: { per: key, rate: 10/hour, on_store_error: closed }",
+        "open: { per: key, rate: 10/hour, on_store_error: open }",
+        "local: { per: key, rate: [10/hour, 40/day], on_store_error: local }",
+    ])
+}
+
+/// A proxy with its counters in these servers, of which it has half.
+fn counting_in(redis: &str) -> Proxy {
+    let store = format!("redis: {{ {redis}, clock: proxy }}, deadline: 10s, instances: 2");
+    Proxy::with_settings(&format!("{ASKABLE}\nstore: {{ {store} }}"), &[&policy()])
+}
+
+fn standing(proxy: &Proxy, limit: &str, key: &str) -> Response {
+    proxy.ask(get(&format!("/v1/standing?limit={limit}&key={key}")).by_program())
+}
+
+#[test]
+fn standing_that_nobody_tells_is_no_empty_list() {
+    let redis = Redis::start();
+    let proxy = counting_in(&redis.settings());
+    for limit in ["closed", "open", "local"] {
+        charge(&proxy, &[&format!("{limit} known 4")]).assert_status(200);
+    }
+    redis.kill();
+    for key in ["known", "stranger"] {
+        for limit in ["closed", "open"] {
+            let response = standing(&proxy, limit, key);
+            response.assert_status(503).assert_field("retry-after", "1");
+            let detail = response.json()["detail"].as_str().unwrap().to_owned();
+            assert!(detail.starts_with("The store did not decide: "), "{limit} {key}: {detail}");
+        }
+    }
+    let told = |key: &str| {
+        let standings = standing(&proxy, "local", key).json()["standings"].clone();
+        let of = |at: usize| ["of", "used", "remaining"].map(|name| standings[at][name].clone());
+        [of(0), of(1)]
+    };
+    let share = |of: u32, used: u32| [of, used, of - used].map(|number| json!(number));
+    assert_eq!(told("known"), [share(5, 2), share(20, 2)]);
+    assert_eq!(told("stranger"), [share(5, 0), share(20, 0)]);
+    charge(&proxy, &["local known 1"]).assert_status(200);
+    assert_eq!(told("known"), [share(5, 3), share(20, 3)]);
+    let looked = proxy.look("key:known").unwrap().limits.into_iter();
+    let told: Vec<(u32, AnsweredBy)> =
+        looked.flat_map(|own| own.windows).map(|own| (own.used, own.answered_by)).collect();
+    let [unknown, share] = [AnsweredBy::None, AnsweredBy::Local];
+    assert_eq!(told, [(4, unknown), (4, unknown), (3, share), (3, share)]);
+    let log = proxy.into_log();
+    let asked = |status: u16| log.matches(&format!(" GET /v1/standing route=- {status} ")).count();
+    assert_eq!((asked(503), asked(200)), (4, 3), "{log}");
+}
+
+#[test]
+fn receipt_waits_until_it_is_known_whether_its_counter_was_reset() {
+    let [stays, goes] = [(); 2].map(|()| Redis::start());
+    let shard =
+        |name: &str, redis: &Redis| format!("{{ name: {name}, primary: \"{}\" }}", redis.url());
+    let shards = format!("shards: [{}, {}]", shard("a", &stays), shard("b", &goes));
+    let [one, other] = [(); 2].map(|()| counting_in(&shards));
+    let key = |number: u32| format!("key-{number}");
+    let charged = (0..20)
+        .map(|number| (number, receipt(&charge(&one, &[&format!("closed {} 4", key(number))]))));
+    let receipts: Vec<(u32, String)> = charged.collect();
+    goes.kill();
+    let mut answered = [0; 2];
+    for (number, receipt) in receipts {
+        let settled = call(&other, "/v1/settle", &json!({ "receipt": receipt, "cost": 3 }));
+        match standing(&other, "closed", &key(number)).status {
+            503 => {
+                settled.assert_status(503);
+                answered[0] += 1;
+            }
+            _ if settled.status == 200 => {
+                assert_eq!(settled.json()["standings"][0]["used"], 3);
+                answered[1] += 1;
+            }
+            // The mark that it was used cannot be written.
+            _ => drop(settled.assert_status(503)),
+        }
+    }
+    assert!(answered.iter().all(|count| *count > 0), "{answered:?}");
+}
