@@ -143,8 +143,11 @@ async fn correct(
     };
     let mut standings = peek().await.outcomes;
     let mut is_elsewhere = false;
+    let mut latest = None;
     for (own, outcome) in all.iter().zip(&mut standings) {
-        let ReceiptCharge { limit, window_secs: _, charge, receipt, decided_by } = own;
+        let ReceiptCharge { limit, tuple, window_secs: _, charge, receipt, decided_by } = own;
+        let counter = (limit.position, tuple);
+        let is_first_window = latest.replace(counter) != Some(counter);
         is_elsewhere |= store.is_decided_elsewhere(charge, *decided_by);
         if let Some((adjustment, units)) = adjustment(charge.cost, cost, Some(*receipt)) {
             let settling = Charge { cost: units, ..*charge };
@@ -154,7 +157,9 @@ async fn correct(
                 Some(at) => store.client_timed().settle(&settling, adjustment, at, now),
             };
             outcome.standing = settled.unwrap_or(outcome.standing);
-            head.count_adjustment(policy, limit, adjustment, units);
+            if is_first_window {
+                head.count_adjustment(policy, limit, adjustment, units);
+            }
             if let Adjustment::GiveBack(_) = adjustment {
                 shared.stores.waiting.given_back(charge.key.entry);
             }

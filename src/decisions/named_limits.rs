@@ -17,7 +17,9 @@ pub(crate) use self::marks::{note_reset, of_reset};
 pub(super) use self::{
     charges::Asker,
     client_time::instant_of,
-    descriptors::{Afterwards, DescriptorError, DescriptorPart, DescriptorPlan},
+    descriptors::{
+        Afterwards, DescriptorCounters, DescriptorError, DescriptorPart, DescriptorPlan,
+    },
     marks::Part,
     plan::NamedPlan,
     receipt::{ReceiptCharge, RedeemRequest, Redemption, redeem, sign},

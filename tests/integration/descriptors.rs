@@ -118,6 +118,32 @@ fn descriptors_are_ranked_by_their_values() {
 }
 
 #[test]
+fn hits_are_counted_once_whatever_windows_a_limit_has() {
+    let policy = Policy::before(&Upstream::start())
+        .limits(&[
+            "wide: { per: descriptor.user, rate: [10/minute, 100/day] }",
+            "bytes: { per: descriptor.done, rate: [10/minute, 100/day] }",
+        ])
+        .section(
+            "rls:\n\
+             \x20 - { domain: edge, when: { key: [user] }, limits: [wide] }\n\
+             \x20 - { domain: edge, when: { key: [done] }, limits: [bytes], charge: always }",
+        );
+    let proxy = Proxy::with_settings(ASKABLE, &[&policy]);
+    let of = |text: &str, hits: u64| descriptor(text, json!({ "hitsAddend": hits }));
+    assert_eq!(hits(&proxy, "done=7", 4), (200, 6));
+    assert_eq!(proxy.units("bytes"), [4, 0]);
+    assert_eq!(given_back(&proxy, "done=7", 3), 9);
+    assert_eq!(proxy.units("bytes"), [4, 3]);
+    // What has happened leaves no room, so what was admitted is given back.
+    assert_eq!(asked(&proxy, &[of("done=7", 20), of("user=1", 2)]).status, 429);
+    assert_eq!((proxy.units("bytes"), proxy.units("wide")), ([24, 3], [2, 2]));
+    // Two counters of one limit are no windows of one.
+    assert_eq!(asked(&proxy, &[of("user=1", 1), of("user=2", 4)]).status, 200);
+    assert_eq!(proxy.units("wide"), [7, 2]);
+}
+
+#[test]
 fn filter_is_told_the_headers_that_it_does_not_write_itself() {
     for (profile, expected) in [
         ("github", &[][..]),
@@ -356,7 +382,7 @@ fn happened(store: &str) -> Proxy {
     let policy = Policy::before(&Upstream::start())
         .limits(&[
             "bytes: { per: descriptor.user, rate: 10/hour }",
-            "known: { per: descriptor.known, rate: 10/hour, verified: true }",
+            "known: { per: descriptor.known, rate: [10/hour, 100/day], verified: true }",
         ])
         .section(
             "rls:\n\
@@ -424,5 +450,6 @@ fn what_has_happened_is_charged_though_a_counter_beside_it_finds_no_room() {
         ];
         assert_eq!(asked(&proxy, &both).status, 429, "{store}");
         eventually("it is charged", || (hits(&proxy, "known=a", 0) == (200, 7)).then_some(()));
+        assert_eq!(proxy.units("known"), [3, 0], "{store}");
     }
 }

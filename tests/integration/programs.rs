@@ -90,6 +90,26 @@ fn keys_that_programs_name_are_ranked() {
 }
 
 #[test]
+fn units_are_counted_once_whatever_windows_a_limit_has() {
+    let limits = ["wide: { per: key, rate: [20/minute, 100/day] }"];
+    let policy = Policy::before(&Upstream::start()).limits(&limits);
+    let proxy = Proxy::with_settings(ASKABLE, &[&policy]);
+    let settle = |receipt: &str, cost: u32| {
+        call(&proxy, "/v1/settle", &json!({ "receipt": receipt, "cost": cost })).assert_status(200);
+        proxy.units("wide")
+    };
+    let first = receipt(&charge(&proxy, &["wide a 4"]));
+    assert_eq!(proxy.units("wide"), [4, 0]);
+    assert_eq!(settle(&first, 6), [6, 0]);
+    let back = receipt(&charge(&proxy, &["wide a 3"]));
+    assert_eq!(settle(&back, 0), [9, 3]);
+    // Two counters of one limit are no windows of one.
+    let two = receipt(&charge(&proxy, &["wide b 1", "wide c 2"]));
+    assert_eq!(proxy.units("wide"), [12, 3]);
+    assert_eq!(settle(&two, 5), [19, 3]);
+}
+
+#[test]
 fn all_limits_of_a_call_are_charged_or_none() {
     let proxy = proxy();
     let first = charge(&proxy, &["peak acct-7", "daily acct-7"]);

@@ -129,7 +129,7 @@ pub(super) fn count_charges(sender: &CountedSender<'_>, tally: &Tally<'_>, now: 
     while let Some(first) = all.next() {
         let Some(counters) = first.counters(series, tally.tier()) else { continue };
         let mut decision = first.decision();
-        while let Some(window) = all.next_if(|own| own.is_of_same_limit(&first)) {
+        while let Some(window) = all.next_if(|own| own.is_of_same_counter(&first)) {
             decision = worse(decision, window.decision());
         }
         let units = tally.cost_of(&first);
@@ -306,11 +306,13 @@ impl DecidedCharge<'_, '_> {
         series.limit(self.planned.limit.position, tier, self.planned.role == ChargeRole::Candidate)
     }
 
-    /// Whether both are windows of one limit, or of one limit's candidate.
-    pub(super) fn is_of_same_limit(&self, other: &DecidedCharge<'_, '_>) -> bool {
+    /// Whether both are windows of one limit, or of one limit's candidate, for one caller or key: a
+    /// program may charge several at once.
+    pub(super) fn is_of_same_counter(&self, other: &DecidedCharge<'_, '_>) -> bool {
         let is_candidate = |own: &DecidedCharge<'_, '_>| own.planned.role == ChargeRole::Candidate;
         self.planned.limit.position == other.planned.limit.position
             && is_candidate(self) == is_candidate(other)
+            && counter(self) == counter(other)
     }
 
     fn decision(&self) -> LimitDecision {

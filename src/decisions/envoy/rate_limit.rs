@@ -27,7 +27,7 @@ use tollgate_wire::envoy::{
 
 use super::Fault;
 use crate::decisions::named_limits::{
-    Afterwards, Asker, DescriptorError, DescriptorPart, DescriptorPlan,
+    Afterwards, Asker, DescriptorCounters, DescriptorError, DescriptorPart, DescriptorPlan,
 };
 
 /// The path of the method.
@@ -59,6 +59,13 @@ impl LimitError {
             LimitError::Store(_) => GrpcCode::Unavailable,
         }
     }
+}
+
+/// Takes or gives back hits of a request that need not fit.
+struct Correcting<'c, 'g, 'p> {
+    head: &'c CallHead<'g, 'p>,
+    policy: &'c Policy,
+    counters: &'c DescriptorCounters<'c, 'c>,
 }
 
 /// How a counter of a descriptor stands.
@@ -133,8 +140,9 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p, '_>) ->
     let decision = store.charge(&plan.charges, now).await;
     let mut standings: Vec<Option<Standing>> = vec![None; plan.charges.len()];
     let mut is_overdrawn = false;
+    let correcting = Correcting { head, policy, counters: &counters };
     if let Err(StoreError::NoRoom(_)) = &decision {
-        take_alone(head, policy, &plan, &afterwards).await;
+        correcting.take_alone(&plan, &afterwards).await;
     }
     let tally = decision.map(|decision| {
         let is_allowed = decision.verdict == Verdict::Allow;
@@ -142,13 +150,13 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p, '_>) ->
         for (at, later) in afterwards {
             // What has happened is counted whatever becomes of the others.
             let is_due = is_allowed || matches!(later, Afterwards::Take(_));
-            let Some(own) = tally.at(at).filter(|_| is_due) else { continue };
-            let Some(place) = standings.get_mut(at) else { continue };
-            *place = correct(head, policy, &own, *place, later, tally.store_time(now)).or(*place);
+            if is_due && let Some(place) = standings.get_mut(at) {
+                *place = correcting.correct(&tally, at, later, *place).or(*place);
+            }
         }
         is_overdrawn = is_allowed && has_overdrawn(&tally, &parts, &standings);
         if is_overdrawn {
-            give_back(head, policy, &tally, &mut standings);
+            correcting.give_back(&tally, &mut standings);
         }
         tally
     });
@@ -196,66 +204,85 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p, '_>) ->
     RateLimitAnswer { account: call.end(status, None), answer }
 }
 
-/// Takes hits that have happened where the counter of another charge finds no room: those whose own
-/// counter has it.
-async fn take_alone<'p>(
-    head: &CallHead<'_, '_>,
-    policy: &Policy,
-    plan: &ChargePlan<'p>,
-    afterwards: &[(usize, Afterwards)],
-) {
-    let (store, now) = (head.gate.store(), head.arrival.now);
-    let due = afterwards.iter().filter_map(|(at, later)| match later {
-        Afterwards::Take(units @ 1..) => {
-            Some((plan.limits.get(*at)?, plan.charges.get(*at)?, units))
+impl Correcting<'_, '_, '_> {
+    /// Takes hits that have happened where the counter of another charge finds no room: those whose
+    /// own counter has it.
+    async fn take_alone<'p>(&self, plan: &ChargePlan<'p>, afterwards: &[(usize, Afterwards)]) {
+        let (store, now) = (self.head.gate.store(), self.head.arrival.now);
+        let due = afterwards.iter().filter_map(|(at, later)| match later {
+            Afterwards::Take(units @ 1..) => {
+                Some((*at, plan.limits.get(*at)?, plan.charges.get(*at)?, *units))
+            }
+            Afterwards::Take(0) | Afterwards::GiveBack(_) => None,
+        });
+        // One without room is left out, and denies none of the others.
+        let alone = |charge: &Charge<'p>| Charge {
+            cost: 0,
+            stance: Stance::Observe,
+            later: Later::Cost,
+            ..*charge
+        };
+        let charges: Vec<Charge<'p>> = due.clone().map(|(_, _, own, _)| alone(own)).collect();
+        let Ok(decision) = store.charge(&charges, now).await else { return };
+        for ((at, planned, charge, units), outcome) in due.zip(&decision.outcomes) {
+            if outcome.decided_by == DecidedBy::NoStore {
+                continue;
+            }
+            store.settle(&Charge { cost: units, ..*charge }, outcome, Adjustment::Take, now);
+            self.count(at, DecidedCharge { planned, charge, outcome }, Adjustment::Take, units);
         }
-        Afterwards::Take(0) | Afterwards::GiveBack(_) => None,
-    });
-    // One without room is left out, and denies none of the others.
-    let alone = |charge: &Charge<'p>| Charge {
-        cost: 0,
-        stance: Stance::Observe,
-        later: Later::Cost,
-        ..*charge
-    };
-    let charges: Vec<Charge<'p>> = due.clone().map(|(_, charge, _)| alone(charge)).collect();
-    let Ok(decision) = store.charge(&charges, now).await else { return };
-    for ((planned, charge, units), outcome) in due.zip(&decision.outcomes) {
-        if outcome.decided_by == DecidedBy::NoStore {
-            continue;
-        }
-        store.settle(&Charge { cost: *units, ..*charge }, outcome, Adjustment::Take, now);
-        head.count_adjustment(policy, planned.limit, Adjustment::Take, *units);
     }
-}
 
-/// Takes or gives back hits that need not fit, when the store's clock has `time`, and after earlier
-/// ones have brought the limit to a `standing`. Returns how it stands then; none if that is not
-/// known, or there was nothing to do.
-fn correct(
-    head: &CallHead<'_, '_>,
-    policy: &Policy,
-    own: &DecidedCharge<'_, '_>,
-    standing: Option<Standing>,
-    later: Afterwards,
-    time: Timestamp,
-) -> Option<Standing> {
-    let outcome = Outcome { standing: standing.unwrap_or(*own.standing()), ..*own.outcome };
-    let (adjustment, units) = match later {
-        Afterwards::Take(units) => (Adjustment::Take, units),
-        Afterwards::GiveBack(units) => {
-            let receipt = own.charge.quota.open_receipt(&outcome.standing, units, time)?;
-            (Adjustment::GiveBack(receipt), units)
+    /// Takes or gives back hits of the charge at this position, after earlier ones have brought its
+    /// limit to a `standing`. Returns how it stands then; none if that is not known, or there was
+    /// nothing to do.
+    fn correct(
+        &self,
+        tally: &Tally<'_>,
+        at: usize,
+        later: Afterwards,
+        standing: Option<Standing>,
+    ) -> Option<Standing> {
+        let own = tally.at(at)?;
+        let now = self.head.arrival.now;
+        let outcome = Outcome { standing: standing.unwrap_or(*own.standing()), ..*own.outcome };
+        let (adjustment, units) = match later {
+            Afterwards::Take(units) => (Adjustment::Take, units),
+            Afterwards::GiveBack(units) => {
+                let (quota, time) = (own.charge.quota, tally.store_time(now));
+                let receipt = quota.open_receipt(&outcome.standing, units, time)?;
+                (Adjustment::GiveBack(receipt), units)
+            }
+        };
+        if units == 0 {
+            return None;
         }
-    };
-    if units == 0 {
-        return None;
+        let charge = Charge { cost: units, ..*own.charge };
+        let standing = self.head.gate.store().settle(&charge, &outcome, adjustment, now);
+        self.count(at, own, adjustment, units);
+        standing
     }
-    let charge = Charge { cost: units, ..*own.charge };
-    let now = head.arrival.now;
-    let standing = head.gate.store().settle(&charge, &outcome, adjustment, now);
-    head.count_adjustment(policy, own.planned.limit, adjustment, units);
-    standing
+
+    /// Gives back what was admitted of a request that is denied by what has happened: all
+    /// descriptors are charged or none.
+    fn give_back(&self, tally: &Tally<'_>, standings: &mut [Option<Standing>]) {
+        for (at, place) in standings.iter_mut().enumerate() {
+            let Some(own) = tally.at(at) else { continue };
+            let Some(receipt) = own.outcome.receipt else { continue };
+            let adjustment = Adjustment::GiveBack(receipt);
+            let (store, now) = (self.head.gate.store(), self.head.arrival.now);
+            let outcome = Outcome { standing: place.unwrap_or(*own.standing()), ..*own.outcome };
+            *place = store.settle(own.charge, &outcome, adjustment, now).or(*place);
+            self.count(at, own, adjustment, own.charge.cost);
+        }
+    }
+
+    /// Counts what was corrected of the charge at this position: once of all windows of a limit.
+    fn count(&self, at: usize, own: DecidedCharge<'_, '_>, adjustment: Adjustment, units: u32) {
+        if self.counters.has_first_window(at) {
+            self.head.count_adjustment(self.policy, own.planned.limit, adjustment, units);
+        }
+    }
 }
 
 /// Whether hits that have happened are more than an enforced limit allows: then the request is
@@ -271,25 +298,6 @@ fn has_overdrawn(
         let is_over = standing.is_some_and(|standing| standing.used > standing.limit);
         is_over && tally.at(*at).is_some_and(|own| own.planned.role.is_enforced())
     })
-}
-
-/// Gives back what was admitted of a request that is denied by what has happened: all descriptors
-/// are charged or none.
-fn give_back(
-    head: &CallHead<'_, '_>,
-    policy: &Policy,
-    tally: &Tally<'_>,
-    standings: &mut [Option<Standing>],
-) {
-    for (at, place) in standings.iter_mut().enumerate() {
-        let Some(own) = tally.at(at) else { continue };
-        let Some(receipt) = own.outcome.receipt else { continue };
-        let adjustment = Adjustment::GiveBack(receipt);
-        let now = head.arrival.now;
-        let outcome = Outcome { standing: place.unwrap_or(*own.standing()), ..*own.outcome };
-        *place = head.gate.store().settle(own.charge, &outcome, adjustment, now).or(*place);
-        head.count_adjustment(policy, own.planned.limit, adjustment, own.charge.cost);
-    }
 }
 
 /// The answer for each descriptor. If what has happened `is_overdrawn`, nothing else was charged.

@@ -232,6 +232,11 @@ impl<'p, 'd> DescriptorCounters<'p, 'd> {
         self.0.iter().find(|own| own.limit == limit && own.owner == owner)
     }
 
+    /// Whether the charge at this position of the plan is that of the first window of a limit.
+    pub(in crate::decisions) fn has_first_window(&self, at: usize) -> bool {
+        self.0.iter().any(|own| own.charges.start == at)
+    }
+
     /// Writes the name of the counter of a charge.
     pub(in crate::decisions) fn write(
         &self,

@@ -121,6 +121,8 @@ pub(in crate::decisions) struct Redemption<'p> {
 /// A charge that a receipt was made for.
 pub(in crate::decisions) struct ReceiptCharge<'p> {
     pub(in crate::decisions) limit: &'p Limit,
+    /// What its counter is of: the same in all windows of the limit.
+    pub(in crate::decisions) tuple: u128,
     pub(in crate::decisions) window_secs: Option<u64>,
     pub(in crate::decisions) charge: Charge<'p>,
     pub(in crate::decisions) receipt: tollgate_limit::Receipt,
@@ -339,6 +341,7 @@ fn redeemed<'p>(
     };
     Some(ReceiptCharge {
         limit,
+        tuple: of_tuple,
         window_secs: allowance.window_secs,
         charge,
         receipt: tollgate_limit::Receipt { at: Timestamp::from_micros(taken.a), number: taken.i },

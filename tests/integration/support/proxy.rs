@@ -273,6 +273,14 @@ impl Proxy {
         callers::denials(&self.shared, 0, &DenialFilter::default(), usize::MAX).denials
     }
 
+    /// Units that a limit has taken, and those of them that were given back, as `/metrics` has them.
+    pub(crate) fn units(&self, limit: &str) -> [u64; 2] {
+        let totals = self.shared.series.totals();
+        let limits = totals.iter().flat_map(|policy| &policy.limits);
+        let its = limits.filter(|own| *own.limit == *limit);
+        its.fold([0; 2], |[taken, back], own| [taken + own.charged, back + own.refunded])
+    }
+
     /// What exports its spans.
     pub(crate) fn tracer(&self) -> &Tracer {
         self.shared.tracer.as_ref().expect("it exports spans")

@@ -143,7 +143,7 @@ impl Tally<'_> {
         let mut awaited = AwaitedCosts::new();
         let mut latest: Option<DecidedCharge<'_, '_>> = None;
         for own in self.charges() {
-            let is_first = latest.is_none_or(|latest| !own.is_of_same_limit(&latest));
+            let is_first = latest.is_none_or(|latest| !own.is_of_same_counter(&latest));
             latest = Some(own);
             let Some(header) = own.cost_header() else { continue };
             awaited.push(AwaitedCost {
