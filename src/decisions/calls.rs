@@ -12,24 +12,31 @@ use std::time::Instant;
 use http::{HeaderMap, StatusCode};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
-    Arrival, CallHead, Gate, OpenCall, Program,
+    Arrival, CallHead, Corrected, CounterNames, Gate, OpenCall, Program,
     charge_plan::ChargeRole,
     tally::{DecidedCharge, Tally, adjustment},
 };
 use tollgate_limit::{Charge, DecidedBy, Outcome, Retry};
-use tollgate_policy::Policy;
+use tollgate_policy::{Policies, Policy};
 use tollgate_response::Rejection;
 use tollgate_store::Adjustment;
 
 use super::named_limits::{
-    Asker, ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, RedeemRequest, Redemption,
-    redeem, sign,
+    Asker, ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, ReceiptTerms, RedeemRequest,
+    Redemption, redeem, sign,
 };
 
 pub(super) use self::{
     call::{Answer, Call, CallAnswer, CallError, DENIED, DeniedCall, Operation, WindowStanding},
     reason::Reason,
 };
+
+/// What a receipt was taken for.
+struct Settled<'p> {
+    policy: &'p Policy,
+    standings: Vec<WindowStanding>,
+    names: CounterNames,
+}
 
 /// Answers a call of a program.
 pub(super) async fn answer(gate: &Gate, call: Call<'_>, program: Program<'_>) -> CallAnswer {
@@ -58,18 +65,18 @@ async fn carry_out(call: Call<'_>, head: &CallHead<'_, '_>) -> Result<CallAnswer
         }
         Call::Settle(receipt, limit, cost) => {
             let request = RedeemRequest { receipt, part: Part::Units, limit, cost };
-            correct(head, request).await?
+            end_settled(head, correct(head, request).await?)
         }
         Call::Release(receipt) => {
             let request = RedeemRequest { receipt, part: Part::Slots, limit: None, cost: 0 };
-            correct(head, request).await?
+            end_settled(head, correct(head, request).await?)
         }
         Call::Reset(of, why) => {
             let counters = [NamedCharge { cost: Some(0), ..of }];
             let plan = NamedPlan::of(policies, asker, &counters, None, now)?;
             plan.check_reset(of.limit)?;
             let answer = reset::reset(head, &plan, of.limit, why).await;
-            end_uncharged(head, Some(plan.policy), answer)
+            end_uncharged(head, Some((plan.policy, plan.names)), answer)
         }
     })
 }
@@ -78,7 +85,7 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, named: NamedPlan<'p>, time: ChargeT
     let NamedPlan { policy, plan, who, names } = named;
     let (shared, store) = (head.gate.shared(), head.gate.store());
     // From here on the program may go away during a wait.
-    let mut call = head.open(policy);
+    let mut call = head.open(policy, || names.clone());
     let charges = &plan.charges;
     let decision = match time {
         ChargeTime::Now(wait) => store.charge_in_turn(charges, &shared.clock, wait).await,
@@ -86,14 +93,20 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, named: NamedPlan<'p>, time: ChargeT
     };
     let now = shared.clock.now();
     let tally = decision.map(|decision| Tally::charged(plan, decision, now, store.unsettled()));
-    call.conclude(tally, who, &|own, to| NamedPlan::write_name(&names, own, to), now);
+    let write = |own: &DecidedCharge<'_, '_>, to: &mut String| {
+        names.of(own).iter().for_each(|name| to.push_str(name));
+    };
+    call.conclude(tally, who, &write, now);
     let answer = match (call.rejection(), call.tally()) {
         (Some(Rejection::Store(error)), _) => Err((*error).into()),
         (rejection, Some(tally)) => Ok(Answer {
             denied: rejection.map(|_| denied_call(tally, now)),
             standings: tally.charges().map(|own| standing_of(&own)).collect(),
             receipt: match rejection {
-                None => sign(&shared.identifier.hasher, policy, tally, time.at(), now),
+                None => {
+                    let terms = ReceiptTerms { policy, names: &names, at: time.at(), now };
+                    sign(&shared.identifier.hasher, tally, terms)
+                }
                 Some(_) => None,
             },
         }),
@@ -108,8 +121,8 @@ async fn peek<'p>(
     named: NamedPlan<'p>,
     at: Option<Timestamp>,
 ) -> CallAnswer {
-    let NamedPlan { policy, plan, .. } = named;
-    let mut call = head.open(policy);
+    let NamedPlan { policy, plan, names, .. } = named;
+    let mut call = head.open(policy, || names);
     let now = head.arrival.now;
     let store = head.gate.store();
     let decision = match at {
@@ -126,13 +139,13 @@ async fn peek<'p>(
 }
 
 /// Corrects what a receipt is for.
-async fn correct(
-    head: &CallHead<'_, '_>,
+async fn correct<'p>(
+    head: &CallHead<'_, 'p>,
     request: RedeemRequest<'_>,
-) -> Result<CallAnswer, CallError> {
+) -> Result<Settled<'p>, CallError> {
     let (shared, now) = (head.gate.shared(), head.arrival.now);
     let store = head.gate.store();
-    let policies = &head.snapshot.policies;
+    let policies: &'p Policies = &head.snapshot.policies;
     let cost = request.cost;
     let Redemption { policy, charges: all, at } =
         redeem(request, policies, asker_of(head), store, now).await?;
@@ -145,7 +158,7 @@ async fn correct(
     let mut is_elsewhere = false;
     let mut latest = None;
     for (own, outcome) in all.iter().zip(&mut standings) {
-        let ReceiptCharge { limit, tuple, window_secs: _, charge, receipt, decided_by } = own;
+        let ReceiptCharge { limit, tuple, charge, receipt, decided_by, .. } = own;
         let counter = (limit.position, tuple);
         let is_first_window = latest.replace(counter) != Some(counter);
         is_elsewhere |= store.is_decided_elsewhere(charge, *decided_by);
@@ -158,7 +171,10 @@ async fn correct(
             };
             outcome.standing = settled.unwrap_or(outcome.standing);
             if is_first_window {
-                head.count_adjustment(policy, limit, adjustment, units);
+                let write = own.name.as_ref().map(|name| move |to: &mut String| to.push_str(name));
+                let name = write.as_ref().map(|write| write as &dyn Fn(&mut String));
+                let corrected = Corrected { policy, limit, tuple: *tuple, name };
+                head.count_adjustment(corrected, adjustment, units);
             }
             if let Adjustment::GiveBack(_) = adjustment {
                 shared.stores.waiting.given_back(charge.key.entry);
@@ -177,8 +193,16 @@ async fn correct(
         standing: outcome.standing,
     });
     let standings = standings.collect();
+    let mut names = CounterNames::default();
+    all.into_iter()
+        .for_each(|own| own.name.into_iter().for_each(|name| names.add(own.tuple, name)));
+    Ok(Settled { policy, standings, names })
+}
+
+fn end_settled(head: &CallHead<'_, '_>, settled: Settled<'_>) -> CallAnswer {
+    let Settled { policy, standings, names } = settled;
     let answer = Ok(Answer { standings, ..Answer::default() });
-    Ok(end_uncharged(head, Some(policy), answer))
+    end_uncharged(head, Some((policy, names)), answer)
 }
 
 fn asker_of<'g>(head: &CallHead<'g, '_>) -> Asker<'g> {
@@ -200,11 +224,11 @@ fn end(
 /// Ends a call that has charged nothing, with its line in the log.
 fn end_uncharged(
     head: &CallHead<'_, '_>,
-    policy: Option<&Policy>,
+    about: Option<(&Policy, CounterNames)>,
     answer: Result<Answer, CallError>,
 ) -> CallAnswer {
     let error = answer.as_ref().err().map(ToString::to_string);
-    let account = head.end_uncharged(policy, status_of(&answer), error);
+    let account = head.end_uncharged(about, status_of(&answer), error);
     let headers = HeaderMap::new();
     CallAnswer { answer, headers, account, request_id: head.request_id.clone() }
 }

@@ -22,7 +22,7 @@ pub(super) use self::{
     },
     marks::Part,
     plan::NamedPlan,
-    receipt::{ReceiptCharge, RedeemRequest, Redemption, redeem, sign},
+    receipt::{ReceiptCharge, ReceiptTerms, RedeemRequest, Redemption, redeem, sign},
 };
 pub(super) use self::{
     client_time::{ChargeTime, MAX_WAIT, parse_instant},

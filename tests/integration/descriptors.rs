@@ -141,6 +141,23 @@ fn hits_are_counted_once_whatever_windows_a_limit_has() {
     // Two counters of one limit are no windows of one.
     assert_eq!(asked(&proxy, &[of("user=1", 1), of("user=2", 4)]).status, 200);
     assert_eq!(proxy.units("wide"), [7, 2]);
+    let counted = |name: &str, count| (format!("descriptor.{name}"), count);
+    assert_eq!(proxy.ranked("wide"), [counted("user:2", 4), counted("user:1", 3)]);
+    assert_eq!(proxy.ranked("bytes"), [counted("done:7", 24)]);
+}
+
+#[test]
+fn line_names_the_counter_of_a_descriptor() {
+    let proxy = proxy();
+    hits(&proxy, "user=7 path=/a", 1);
+    hits(&proxy, "api_key=s3cret", 1);
+    hits(&proxy, "user=7 path=/free", 1);
+    let log = proxy.into_log();
+    let line = |at: usize| log.lines().nth(at).unwrap();
+    let named = " per-path=1/3 key=descriptor.user=7,descriptor.path=/a asked_by=rls ";
+    assert!(line(0).contains(named), "{log}");
+    assert!(line(1).contains(" key=descriptor.api_key:(hash\\x20"), "{log}");
+    assert!(!log.contains("s3cret") && !line(2).contains(" key="), "{log}");
 }
 
 #[test]
@@ -451,5 +468,6 @@ fn what_has_happened_is_charged_though_a_counter_beside_it_finds_no_room() {
         assert_eq!(asked(&proxy, &both).status, 429, "{store}");
         eventually("it is charged", || (hits(&proxy, "known=a", 0) == (200, 7)).then_some(()));
         assert_eq!(proxy.units("known"), [3, 0], "{store}");
+        assert_eq!(proxy.ranked("known"), [("descriptor.known:a".to_owned(), 3)], "{store}");
     }
 }

@@ -110,6 +110,24 @@ fn units_are_counted_once_whatever_windows_a_limit_has() {
 }
 
 #[test]
+fn units_that_a_settlement_adds_are_ranked_by_the_name_of_the_key() {
+    let limits =
+        ["wide: { per: key, rate: [20/minute, 100/day] }", "core: { per: caller, rate: 50/hour }"];
+    let policy = Policy::before(&Upstream::start()).limits(&limits);
+    let proxy = Proxy::with_settings(ASKABLE, &[&policy]);
+    let receipts = [["wide a 1", "wide b 2"], ["wide c 0", "core user:42 3"]]
+        .map(|charges| receipt(&charge(&proxy, &charges)));
+    // The minute in which they were charged is over.
+    proxy.advance(30 * SECOND);
+    for receipt in receipts {
+        call(&proxy, "/v1/settle", &json!({ "receipt": receipt, "cost": 9 })).assert_status(200);
+    }
+    let counted = |name: &str, count| (name.to_owned(), count);
+    assert_eq!(proxy.ranked("wide"), [counted("key:a", 9), counted("key:b", 9)]);
+    assert_eq!(proxy.ranked("core"), [counted("user:42", 9)]);
+}
+
+#[test]
 fn all_limits_of_a_call_are_charged_or_none() {
     let proxy = proxy();
     let first = charge(&proxy, &["peak acct-7", "daily acct-7"]);
@@ -403,7 +421,9 @@ fn longest_receipt_is_taken() {
     let limits: Vec<&str> = limits.iter().map(String::as_str).collect();
     let policy = Policy::before(&Upstream::start()).limits(&limits);
     let proxy = Proxy::with_settings(ASKABLE, &[&policy]);
-    let charges: Vec<String> = (0..8).map(|number| format!("{} a", long(number))).collect();
+    // Each byte of the key is six in JSON.
+    let key = "\u{1}".repeat(256);
+    let charges: Vec<String> = (0..8).map(|number| format!("{} {key}", long(number))).collect();
     let charges: Vec<&str> = charges.iter().map(String::as_str).collect();
     let receipt = receipt(&charge(&proxy, &charges));
     assert!(receipt.len() > 4096, "{}", receipt.len());
@@ -565,6 +585,66 @@ fn calls_are_in_the_log_and_among_the_denials() {
     assert_eq!((&lines[0]["limit"], &lines[0]["used"]), (&json!("peak"), &json!(3)));
     assert_eq!((&lines[1]["denied"], &lines[1]["denied_by"]), (&json!("limit"), &json!("peak")));
     assert!(lines[2]["error"].as_str().unwrap().contains("a limit `nope`"));
+}
+
+#[test]
+fn line_says_whose_counter_a_program_has_charged() {
+    let limits = [
+        "core: { per: caller, rate: 5/hour }",
+        "peak: { per: key, rate: 3/10s }",
+        "daily: { per: key, rate: [5/hour, 5/day] }",
+        "slots: { per: key, concurrent: 1 }",
+        "tenants: { per: header.x-api-key, rate: 5/hour }",
+    ];
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).limits(&limits);
+    let run = |format: &str| {
+        let settings = format!("{ASKABLE}\naccess_log: {{ format: {format} }}");
+        let proxy = Proxy::with_settings(&settings, &[&policy]);
+        let both = receipt(&charge(&proxy, &["peak eu 1", "daily acct-7 5"]));
+        charge(&proxy, &["peak us 1", "daily acct-7"]).assert_status(429);
+        assert_eq!(used(&proxy, "daily", "acct-7"), 5);
+        let settled = json!({ "receipt": both, "cost": 2 });
+        call(&proxy, "/v1/settle", &settled).assert_status(200);
+        let held = receipt(&charge(&proxy, &["slots acct-8"]));
+        call(&proxy, "/v1/release", &json!({ "receipt": held })).assert_status(200);
+        call(&proxy, "/v1/reset", &json!({ "limit": "peak", "key": "eu" })).assert_status(200);
+        charge(&proxy, &["core user:42"]).assert_status(200);
+        charge(&proxy, &["tenants header.x-api-key:s3cret"]).assert_status(200);
+        proxy.get_as("42").assert_status(200);
+        let log = proxy.into_log();
+        assert!(!log.contains("s3cret"), "{log}");
+        log
+    };
+    let log = run("json");
+    let lines: Vec<Value> = log.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let key = |at: usize| lines[at]["key"].as_str().unwrap_or("-");
+    let keys: Vec<&str> = (0..8).map(key).collect();
+    let expected = [
+        "key:eu",
+        "key:acct-7",
+        "key:acct-7",
+        "key:eu",
+        "key:acct-8",
+        "key:acct-8",
+        "key:eu",
+        "user:42",
+    ];
+    assert_eq!(keys, expected, "{log}");
+    assert!(key(8).starts_with("header.x-api-key:(hash "), "{log}");
+    assert_eq!(lines[9].get("key"), None, "a request has its caller");
+    let of_limits = |at: usize| {
+        let limits = lines[at]["limits"].as_array().unwrap().iter();
+        limits.map(|limit| limit["key"].as_str().unwrap_or("-")).collect::<Vec<_>>()
+    };
+    assert_eq!(of_limits(0), ["key:eu", "key:acct-7", "key:acct-7"]);
+    let log = run("text");
+    let line = |at: usize| log.lines().nth(at).unwrap();
+    assert!(line(0).contains(" 200 peak=1/3 key=key:eu asked_by=http "), "{log}");
+    assert!(line(1).contains(" 429 daily=5/5 key=key:acct-7 asked_by=http "), "{log}");
+    assert!(line(3).contains(" /v1/settle route=- 200 key=key:eu asked_by=http "), "{log}");
+    assert!(line(8).contains(" key=header.x-api-key:(hash\\x20"), "{log}");
+    assert!(!line(9).contains(" key="), "{log}");
 }
 
 #[test]

@@ -1,5 +1,7 @@
-//! The names of counters that the response may charge more, when the head of the request has gone.
+//! The names of counters that are charged more later, or that the log has: when the head of the
+//! request has gone, or the call that named them.
 
+use smallvec::SmallVec;
 use tollgate_policy::KeyPart;
 
 use super::tally::{DecidedCharge, Tally};
@@ -11,6 +13,28 @@ pub(super) type NameCounter<'c> = dyn Fn(&DecidedCharge<'_, '_>, &mut String) + 
 /// Such names, by the position of the limit.
 #[derive(Default)]
 pub(super) struct KeptNames(Vec<(usize, String)>);
+
+/// The names of the counters that a call names, by what their keys are of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CounterNames(SmallVec<[(u128, String); 2]>);
+
+impl CounterNames {
+    /// Adds a counter.
+    pub fn add(&mut self, tuple: u128, name: String) {
+        self.0.push((tuple, name));
+    }
+
+    /// The name that was added first.
+    pub(super) fn first(&self) -> Option<&str> {
+        self.0.first().map(|(_, name)| name.as_str())
+    }
+
+    /// The name of the counter of a charge.
+    pub fn of(&self, own: &DecidedCharge<'_, '_>) -> Option<&str> {
+        let tuple = own.charge.key.tuple(own.planned.allowance.id);
+        self.0.iter().find(|(known, _)| *known == tuple).map(|(_, name)| name.as_str())
+    }
+}
 
 impl KeptNames {
     /// Those of a request whose head is still here.

@@ -33,5 +33,6 @@ pub(super) fn limit_standing<'t, 'p>(
             ChargeRole::Shadow | ChargeRole::Candidate | ChargeRole::Refund => Decision::WouldDeny,
         },
         decided_by: stores.decider(charge.outcome.decided_by).keyword(),
+        key: None,
     }
 }

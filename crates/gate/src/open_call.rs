@@ -7,7 +7,10 @@ use std::{net::IpAddr, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, Request};
 use tollgate_clock::Timestamp;
-use tollgate_observe::metrics::{MethodLabel, RequestMeter};
+use tollgate_observe::{
+    metrics::{MethodLabel, RequestMeter},
+    sketch::{Denied, Sighting},
+};
 use tollgate_policy::{Limit, Policy};
 use tollgate_response::{Account, Rejection};
 use tollgate_store::{Adjustment, StoreError};
@@ -16,7 +19,7 @@ use super::{
     Arrival, Gate, Snapshot,
     counting::{CountedSender, count_adjustment, count_charges},
     denials::DeniedRequest,
-    kept_names::NameCounter,
+    kept_names::{CounterNames, NameCounter},
     request_guard::{LoggedRequest, RequestGuard, RequestLine, ResponseNote},
     request_state::Action,
     stamp::stamp,
@@ -52,6 +55,18 @@ pub struct CallHead<'g, 'p> {
     pub request_id: &'g HeaderValue,
 }
 
+/// A counter of which units are taken or given back later.
+pub struct Corrected<'c> {
+    /// Whose limit it is.
+    pub policy: &'c Policy,
+    /// The limit.
+    pub limit: &'c Limit,
+    /// What its keys are of: the same in all windows.
+    pub tuple: u128,
+    /// Writes its name. None: that is not known any more.
+    pub name: Option<&'c dyn Fn(&mut String)>,
+}
+
 /// A call that has no answer yet. If this is dropped before there is one, because the program goes
 /// away, the log reports that.
 pub struct OpenCall<'c, 'g, 'p> {
@@ -61,44 +76,64 @@ pub struct OpenCall<'c, 'g, 'p> {
 }
 
 impl<'g, 'p> CallHead<'g, 'p> {
-    /// Opens the call, which is about limits of this policy.
-    pub fn open(&self, policy: &'p Policy) -> OpenCall<'_, 'g, 'p> {
-        let mut guard = self.guard(Some(policy));
+    /// Opens the call, which is about limits of this policy. The log has the names of its counters.
+    pub fn open(
+        &self,
+        policy: &'p Policy,
+        names: impl FnOnce() -> CounterNames,
+    ) -> OpenCall<'_, 'g, 'p> {
+        let mut guard = self.guard(Some(policy), names);
         guard.state.policy = Some(policy);
         OpenCall { head: self, guard, rejection: None }
     }
 
-    /// Ends a call that has charged nothing. Returns what ends with its response. None for
-    /// `policy`: it is about no limit that there is.
+    /// Ends a call that has charged nothing. Returns what ends with its response. None for `about`:
+    /// it is about no limit that there is; else the policy, and the names of counters.
     pub fn end_uncharged(
         &self,
-        policy: Option<&Policy>,
+        about: Option<(&Policy, CounterNames)>,
         status: u16,
         error: Option<String>,
     ) -> Option<Account> {
-        self.guard(policy).account(status, &ResponseNote { error, ..ResponseNote::default() })
+        let (policy, names) = about.unzip();
+        let guard = self.guard(policy, || names.unwrap_or_default());
+        guard.account(status, &ResponseNote { error, ..ResponseNote::default() })
     }
 
-    /// Counts a correction of what a limit of this policy has taken.
+    /// Counts a correction of what a counter has taken, and notes what is taken more.
     pub fn count_adjustment(
         &self,
-        policy: &Policy,
-        limit: &Limit,
+        Corrected { policy, limit, tuple, name }: Corrected<'_>,
         adjustment: Adjustment,
         units: u32,
     ) {
         let series = self.gate.series(self.snapshot, Some(policy));
-        if let Some(counters) = series.limit(limit.position, policy.identity.tiers.default, false) {
+        let tier = policy.identity.tiers.default;
+        if let Some(counters) = series.limit(limit.position, tier, false) {
             count_adjustment(counters, adjustment, units);
+        }
+        if let (Adjustment::Take, Some(sketch)) = (adjustment, series.callers(limit.position)) {
+            let seen = Sighting {
+                key: name.is_some().then_some(tuple as u64),
+                tier: series.tier_number(tier),
+                units: units.into(),
+                denied: Denied::No,
+                is_near: false,
+            };
+            sketch.note(self.arrival.now, &seen, name.unwrap_or(&|_| {}));
         }
     }
 
-    fn guard(&self, policy: Option<&Policy>) -> RequestGuard<'g, 'p> {
+    fn guard(
+        &self,
+        policy: Option<&Policy>,
+        names: impl FnOnce() -> CounterNames,
+    ) -> RequestGuard<'g, 'p> {
         let &CallHead { gate, ref method, path, program, arrival, snapshot, request_id } = self;
         let Program { address, protocol, user_agent } = program;
         let logged = gate.log.as_ref().map(|log| {
             let user_agent = user_agent.cloned();
-            (log, LoggedRequest::of_call(method.clone(), path, address, user_agent))
+            (log, LoggedRequest::of_call(method.clone(), path, address, user_agent, names()))
         });
         let series = gate.series(snapshot, policy);
         let line = RequestLine {

@@ -47,6 +47,7 @@ impl Gate {
                 would_deny: None,
                 error: Some(&error),
                 limit: None,
+                key: None,
                 limits: &[],
                 user_agent: None,
                 facts: None,

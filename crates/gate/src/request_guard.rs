@@ -26,6 +26,7 @@ use super::{
     counting::CountedSender,
     forward::{DetachedExchange, Outgoing, TimedReply, detached, exchange},
     head::Head,
+    kept_names::CounterNames,
     limit_standing::limit_standing,
     request_state::RequestState,
     tally::{DecidedCharge, Tally},
@@ -57,6 +58,8 @@ pub(super) struct LoggedRequest {
     user_agent: Option<HeaderValue>,
     /// What limits count by, once the request is judged.
     facts: Option<Facts>,
+    /// The names of the counters that a program's call is about.
+    names: CounterNames,
 }
 
 /// What became of a request, for the log.
@@ -85,15 +88,17 @@ impl LoggedRequest {
         };
         let method = parts.method.clone();
         let user_agent = parts.headers.get(USER_AGENT).cloned();
-        LoggedRequest { method, host, path, address, user_agent, facts: None }
+        let (facts, names) = (None, CounterNames::default());
+        LoggedRequest { method, host, path, address, user_agent, facts, names }
     }
 
-    /// A program's call, which is no request.
+    /// A program's call, which is no request, about counters of these names.
     pub(super) fn of_call(
         method: Method,
         path: &str,
         address: IpAddr,
         user_agent: Option<HeaderValue>,
+        names: CounterNames,
     ) -> Self {
         LoggedRequest {
             method,
@@ -102,6 +107,7 @@ impl LoggedRequest {
             address,
             user_agent,
             facts: None,
+            names,
         }
     }
 }
@@ -289,8 +295,18 @@ impl RequestLine<'_> {
         let stores = self.stores;
         let limits: SmallVec<[LimitStanding<'_>; 4]> = tally
             .into_iter()
-            .flat_map(|tally| tally.charges().map(|charge| limit_standing(stores, tally, &charge)))
+            .flat_map(|tally| {
+                tally.charges().map(move |own| LimitStanding {
+                    key: logged.names.of(&own),
+                    ..limit_standing(stores, tally, &own)
+                })
+            })
             .collect();
+        let limit = tally.and_then(|tally| {
+            let own = tally.reported()?;
+            let key = logged.names.of(&own);
+            Some(LimitStanding { key, ..limit_standing(stores, tally, &own) })
+        });
         let decider = match note.is_undecided {
             true => Some(Decider::Closed),
             false => tally.and_then(|tally| tally.decider(stores)),
@@ -315,7 +331,8 @@ impl RequestLine<'_> {
             denied: note.denied.as_ref().map(DeniedBy::as_logged),
             would_deny: would_deny.as_deref(),
             error: note.error.as_ref().map(|error| error as _),
-            limit: tally.and_then(|tally| Some(limit_standing(stores, tally, &tally.reported()?))),
+            key: limit.map_or(logged.names.first(), |limit| limit.key),
+            limit,
             limits: &limits,
             user_agent: user_agent.map(HeaderValue::as_bytes),
             facts: logged.facts.as_ref(),

@@ -8,7 +8,7 @@ use std::time::Instant;
 use http::{HeaderMap, HeaderValue, Method, Response, header, request::Parts};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
-    Arrival, CallHead, Gate, Program,
+    Arrival, CallHead, Corrected, Gate, Program,
     charge_plan::ChargePlan,
     rate_limit_fields, stamp_family,
     tally::{DecidedCharge, Tally},
@@ -135,7 +135,8 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p, '_>) ->
     let DescriptorPlan { policy, plan, parts, afterwards, who, counters } = planned;
     let (shared, store) = (head.gate.shared(), head.gate.store());
     // From here on Envoy may go away during a wait.
-    let mut call = head.open(policy);
+    let hasher = &shared.identifier.hasher;
+    let mut call = head.open(policy, || counters.names(hasher));
     let now = head.arrival.now;
     let decision = store.charge(&plan.charges, now).await;
     let mut standings: Vec<Option<Standing>> = vec![None; plan.charges.len()];
@@ -160,7 +161,6 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p, '_>) ->
         }
         tally
     });
-    let hasher = &shared.identifier.hasher;
     call.conclude(tally, who, &|own, to| counters.write(own, hasher, to), now);
     let answer = match (call.rejection(), call.tally()) {
         // Others are served: Envoy must not let this one pass as if nobody had answered.
@@ -280,7 +280,15 @@ impl Correcting<'_, '_, '_> {
     /// Counts what was corrected of the charge at this position: once of all windows of a limit.
     fn count(&self, at: usize, own: DecidedCharge<'_, '_>, adjustment: Adjustment, units: u32) {
         if self.counters.has_first_window(at) {
-            self.head.count_adjustment(self.policy, own.planned.limit, adjustment, units);
+            let hasher = &self.head.gate.shared().identifier.hasher;
+            let name = |to: &mut String| self.counters.write(&own, hasher, to);
+            let corrected = Corrected {
+                policy: self.policy,
+                limit: own.planned.limit,
+                tuple: own.charge.key.owner,
+                name: Some(&name),
+            };
+            self.head.count_adjustment(corrected, adjustment, units);
         }
     }
 }

@@ -3,10 +3,12 @@
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
-    charge_plan::ChargePlan, hash_descriptor, tally::DecidedCharge, write_key_name,
+    CounterNames, charge_plan::ChargePlan, hash_descriptor, tally::DecidedCharge, write_key_name,
 };
 use tollgate_limit::{Hashing, Later, Stance};
-use tollgate_policy::{DescriptorCharge, DescriptorRule, KeyValue, Policies, Policy, Wanted};
+use tollgate_policy::{
+    DescriptorCharge, DescriptorRule, KeyValue, Limit, Policies, Policy, Wanted,
+};
 use tollgate_wire::envoy::rate_limit::{RateLimitDescriptor, RateLimitRequest};
 
 use super::charges::{Asker, ChargeTerms, add};
@@ -171,7 +173,6 @@ impl<'p, 'd> DescriptorPlan<'p, 'd> {
                         let own = self.plan.charges.get_mut(charges.clone());
                         own.into_iter().flatten().for_each(|own| own.stance = Stance::Observe);
                     }
-                    let (limit, charges) = (limit.position, charges);
                     self.counters.0.push(Counter {
                         limit,
                         owner,
@@ -219,7 +220,7 @@ impl<'p, 'd> DescriptorPlan<'p, 'd> {
 
 /// A counter that is charged already.
 struct Counter<'p, 'd> {
-    limit: usize,
+    limit: &'p Limit,
     owner: u128,
     charges: std::ops::Range<usize>,
     /// The first descriptor that is charged to it, and what that is counted by.
@@ -229,7 +230,18 @@ struct Counter<'p, 'd> {
 
 impl<'p, 'd> DescriptorCounters<'p, 'd> {
     fn of(&self, limit: usize, owner: u128) -> Option<&Counter<'p, 'd>> {
-        self.0.iter().find(|own| own.limit == limit && own.owner == owner)
+        self.0.iter().find(|own| own.limit.position == limit && own.owner == owner)
+    }
+
+    /// Their names.
+    pub(in crate::decisions) fn names(&self, hasher: &Hashing) -> CounterNames {
+        let mut names = CounterNames::default();
+        for counter in &self.0 {
+            let mut name = String::new();
+            counter.write(hasher, &mut name);
+            names.add(counter.owner, name);
+        }
+        names
     }
 
     /// Whether the charge at this position of the plan is that of the first window of a limit.
@@ -244,10 +256,17 @@ impl<'p, 'd> DescriptorCounters<'p, 'd> {
         hasher: &Hashing,
         to: &mut String,
     ) {
-        let limit = own.planned.limit;
-        let Some(counter) = self.of(limit.position, own.charge.key.owner) else { return };
-        let entries = counter.rule.counted(pairs(counter.descriptor));
-        let its = limit.per.parts.iter().flat_map(|part| {
+        let limit = own.planned.limit.position;
+        if let Some(counter) = self.of(limit, own.charge.key.owner) {
+            counter.write(hasher, to);
+        }
+    }
+}
+
+impl Counter<'_, '_> {
+    fn write(&self, hasher: &Hashing, to: &mut String) {
+        let entries = self.rule.counted(pairs(self.descriptor));
+        let its = self.limit.per.parts.iter().flat_map(|part| {
             let is_its = move |(name, _): &(&str, &str)| part.name() == Some(name);
             entries.clone().filter(is_its).map(move |(_, value)| (part, value.as_bytes()))
         });

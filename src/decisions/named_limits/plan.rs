@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate_clock::Timestamp;
-use tollgate_gate::{charge_plan::ChargePlan, tally::DecidedCharge};
+use tollgate_gate::{CounterNames, charge_plan::ChargePlan};
 use tollgate_policy::{Limit, Policies, Policy};
 
 use super::{
@@ -27,8 +27,8 @@ pub(in crate::decisions) struct NamedPlan<'p> {
     pub(in crate::decisions) plan: ChargePlan<'p>,
     /// The first charge's key, as denials name it.
     pub(in crate::decisions) who: String,
-    /// The names of the counters, by their hashes.
-    pub(in crate::decisions) names: SmallVec<[(u128, String); 2]>,
+    /// The names of the counters.
+    pub(in crate::decisions) names: CounterNames,
 }
 
 impl<'p> NamedPlan<'p> {
@@ -54,7 +54,7 @@ impl<'p> NamedPlan<'p> {
         let mut plan = ChargePlan::of_tier(policy.identity.tiers.default);
         let mut who = None;
         let mut seen: SmallVec<[(usize, u128); 8]> = SmallVec::new();
-        let mut names = SmallVec::new();
+        let mut names = CounterNames::default();
         for charge in charges {
             let name = || charge.limit.to_owned();
             let (of, limit) = find(policies, charge.limit)?;
@@ -76,24 +76,13 @@ impl<'p> NamedPlan<'p> {
             }
             seen.push((limit.position, counter.entry));
             counter.charge(&mut plan, charge, limit, at.unwrap_or(now), asker);
-            names.push((counter.entry, counter.name));
+            names.add(counter.entry, counter.name);
             who.get_or_insert(counter.who);
             if at.is_some() && plan.charges.iter().any(|charge| charge.quota.holds_leases()) {
                 return Err(NamedError::SlotAt(name()));
             }
         }
         Ok(NamedPlan { policy, plan, who: who.unwrap_or_default(), names })
-    }
-
-    /// Writes the name of the counter of a charge.
-    pub(in crate::decisions) fn write_name(
-        names: &[(u128, String)],
-        own: &DecidedCharge<'_, '_>,
-        to: &mut String,
-    ) {
-        let tuple = own.charge.key.tuple(own.planned.allowance.id);
-        let mut its = names.iter().filter(|(entry, _)| *entry == tuple);
-        its.next().iter().for_each(|(_, name)| to.push_str(name));
     }
 
     /// # Errors

@@ -11,7 +11,10 @@ use aws_lc_rs::{hmac, rand};
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde::{Deserialize, Serialize};
 use tollgate_clock::Timestamp;
-use tollgate_gate::tally::{DecidedCharge, Tally};
+use tollgate_gate::{
+    CounterNames,
+    tally::{DecidedCharge, Tally},
+};
 use tollgate_limit::{Charge, DecidedBy, Hashing, Key, Quota, Verdict};
 use tollgate_policy::{Allowance, Limit, Policies, Policy};
 use tollgate_store::{Store, StoreError};
@@ -97,6 +100,20 @@ struct ReceiptEntry {
     i: u64,
     /// Which store has decided.
     d: u8,
+    /// The name of the counter, with the first of its windows. Receipts of earlier releases have
+    /// none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    n: Option<String>,
+}
+
+/// What a receipt is made of, beside what was taken.
+pub(in crate::decisions) struct ReceiptTerms<'r> {
+    pub(in crate::decisions) policy: &'r Policy,
+    /// The names of the counters.
+    pub(in crate::decisions) names: &'r CounterNames,
+    /// The program's instant; none: it was charged when it came.
+    pub(in crate::decisions) at: Option<Timestamp>,
+    pub(in crate::decisions) now: Timestamp,
 }
 
 /// What a receipt is shown for.
@@ -127,6 +144,8 @@ pub(in crate::decisions) struct ReceiptCharge<'p> {
     pub(in crate::decisions) charge: Charge<'p>,
     pub(in crate::decisions) receipt: tollgate_limit::Receipt,
     pub(in crate::decisions) decided_by: DecidedBy,
+    /// The name of its counter, of the first window. None: of others, and where it is not known.
+    pub(in crate::decisions) name: Option<String>,
 }
 
 /// Receipts of one limit. Those of several, made by releases before, are used as a whole.
@@ -135,9 +154,9 @@ const USED_AS_A_WHOLE: u8 = 1;
 /// they would take them again as a whole.
 const USED_BY_LIMIT: u8 = 2;
 const MAC_BYTES: usize = 32;
-/// Longer texts are none of ours: 8 charges of limits with 4 windows, and the longest names, come
-/// to less.
-const MAX_TEXT: usize = 16 * 1024;
+/// Longer texts are none of ours: 8 charges of limits with 4 windows, and the longest names and keys,
+/// come to less.
+const MAX_TEXT: usize = 32 * 1024;
 
 /// How many times what a limit allows at once may be taken of it by a settlement, where what is
 /// owed is worked off: else one settlement could lock a counter for years.
@@ -150,12 +169,17 @@ const SIGNATURE: u8 = b'S';
 /// taken nothing that could be given back.
 pub(in crate::decisions) fn sign(
     hasher: &Hashing,
-    policy: &Policy,
     tally: &Tally<'_>,
-    at: Option<Timestamp>,
-    now: Timestamp,
+    ReceiptTerms { policy, names, at, now }: ReceiptTerms<'_>,
 ) -> Option<String> {
-    let taken: Vec<ReceiptEntry> = tally.charges().filter_map(|own| taken_by(&own)).collect();
+    let mut latest = None;
+    let taken = tally.charges().filter_map(|own| {
+        let name = names.of(&own);
+        let counter = (own.planned.limit.position, name);
+        let is_first_window = latest.replace(counter) != Some(counter);
+        taken_by(&own, name.filter(|_| is_first_window))
+    });
+    let taken: Vec<ReceiptEntry> = taken.collect();
     let ends = tally.charges().filter(|own| own.outcome.receipt.is_some());
     let ends = ends.map(|own| end_of(&own, now)).max()?;
     let mut nonce = [0; 16];
@@ -179,7 +203,7 @@ pub(in crate::decisions) fn sign(
     Some(URL_SAFE_NO_PAD.encode(bytes)).filter(|text| text.len() <= MAX_TEXT)
 }
 
-fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<ReceiptEntry> {
+fn taken_by(own: &DecidedCharge<'_, '_>, name: Option<&str>) -> Option<ReceiptEntry> {
     let receipt = own.outcome.receipt?;
     let Key { owner, entry } = own.charge.key;
     let of_tuple = own.charge.key.tuple(own.planned.allowance.id);
@@ -199,6 +223,7 @@ fn taken_by(own: &DecidedCharge<'_, '_>) -> Option<ReceiptEntry> {
             DecidedBy::ClientTime => 3,
             DecidedBy::Memo | DecidedBy::NoStore => return None,
         },
+        n: name.map(str::to_owned),
     })
 }
 
@@ -351,5 +376,6 @@ fn redeemed<'p>(
             3 => DecidedBy::ClientTime,
             _ => DecidedBy::Local,
         },
+        name: taken.n.clone(),
     })
 }

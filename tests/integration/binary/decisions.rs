@@ -286,7 +286,10 @@ fn limits_of_the_policy_are_charged_by_name() {
     running.signal("TERM");
     let output = running.finish();
     let log = text(&output.stdout);
-    assert!(log.contains(" POST /v1/charge route=- 429 mail=3/3 asked_by=redis "), "{log}");
+    assert!(
+        log.contains(" POST /v1/charge route=- 429 mail=3/3 key=key:eu asked_by=redis "),
+        "{log}"
+    );
 }
 
 #[test]

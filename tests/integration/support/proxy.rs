@@ -281,6 +281,12 @@ impl Proxy {
         its.fold([0; 2], |[taken, back], own| [taken + own.charged, back + own.refunded])
     }
 
+    /// Who has taken units of a limit in the last minutes, and how many.
+    pub(crate) fn ranked(&self, limit: &str) -> Vec<(String, u64)> {
+        let all = self.top(RankBy::Units, 10).callers.into_iter();
+        all.filter(|own| own.limit == limit).map(|own| (own.name, own.count)).collect()
+    }
+
     /// What exports its spans.
     pub(crate) fn tracer(&self) -> &Tracer {
         self.shared.tracer.as_ref().expect("it exports spans")

@@ -49,6 +49,9 @@ pub struct Entry<'e> {
     pub error: Option<&'e dyn Display>,
     /// The limit that clients see in headers: the one that denied, else the first.
     pub limit: Option<LimitStanding<'e>>,
+    /// The name of the counter of that limit which a program has named. Of a call that charges
+    /// nothing: of the first counter that it is about.
+    pub key: Option<&'e str>,
     /// All limits that were asked, the one above among them.
     pub limits: &'e [LimitStanding<'e>],
     /// The request's `User-Agent`, as it came.
@@ -93,6 +96,8 @@ pub struct LimitStanding<'e> {
     pub decision: Decision,
     /// Who says it, as metrics call it: `memory`, `redis`, `memo`, `local`.
     pub decided_by: &'static str,
+    /// The name of its counter, if a program has named it.
+    pub key: Option<&'e str>,
 }
 
 /// Whether a limit may deny.

@@ -52,6 +52,9 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
         None => line.extend_from_slice(NULL),
     }
     push_limit(&mut line, entry.limit.as_ref());
+    if let Some(key) = entry.key {
+        push_text(&mut line, "key", Some(key));
+    }
     push_limits(&mut line, entry.limits);
     push_name(&mut line, "user_agent");
     match entry.user_agent {
@@ -111,7 +114,7 @@ fn push_limit(line: &mut Vec<u8>, limit: Option<&LimitStanding<'_>>) {
 fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
     line.extend_from_slice(b",\"limits\":[");
     for (at, own) in limits.iter().enumerate() {
-        let LimitStanding { name, window_seconds, standing, cost, decided_by, .. } = own;
+        let LimitStanding { name, window_seconds, standing, cost, decided_by, key, .. } = own;
         let Standing { limit, used, remaining, .. } = standing;
         let mode = own.mode.keyword();
         let decision = own.decision.keyword();
@@ -123,8 +126,12 @@ fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
         push_number(line, "reset", reset);
         let _ = write!(
             line,
-            ",\"cost\":{cost},\"decision\":\"{decision}\",\"decided_by\":\"{decided_by}\"}}"
+            ",\"cost\":{cost},\"decision\":\"{decision}\",\"decided_by\":\"{decided_by}\""
         );
+        if let Some(key) = key {
+            push_text(line, "key", Some(key));
+        }
+        line.push(b'}');
     }
     line.push(b']');
 }

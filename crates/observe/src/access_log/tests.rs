@@ -68,6 +68,7 @@ const CORE: LimitStanding<'_> = LimitStanding {
     cost: 1,
     decision: Decision::Allow,
     decided_by: "redis",
+    key: None,
 };
 
 const INFLIGHT: LimitStanding<'_> = LimitStanding {
@@ -85,6 +86,7 @@ const INFLIGHT: LimitStanding<'_> = LimitStanding {
     cost: 0,
     decision: Decision::WouldDeny,
     decided_by: "local",
+    key: Some("key:acct-7"),
 };
 
 fn entry<'e>(caller: &'e dyn Display) -> Entry<'e> {
@@ -107,6 +109,7 @@ fn entry<'e>(caller: &'e dyn Display) -> Entry<'e> {
         would_deny: None,
         error: None,
         limit: Some(CORE),
+        key: None,
         limits: &[CORE, INFLIGHT],
         user_agent: Some(b"curl/8"),
         facts: None,
@@ -124,6 +127,7 @@ static FACTS: LazyLock<Facts> = LazyLock::new(|| {
 fn full_entry<'e>() -> Entry<'e> {
     Entry {
         asked_by: Some("forward"),
+        key: Some("key:a b"),
         trace_id: Some(&"4bf9"),
         is_exempt: true,
         denied: Some(DenialCause { reason: "limit", by: Some("core") }),
@@ -159,7 +163,7 @@ fn text_lines_read_from_left_to_right() {
     assert_eq!(
         line,
         "1970-01-01T00:00:00.000Z id 127.0.0.1 user:42 free GET /a route=/** 200 core=1/5000 \
-         asked_by=forward decided_by=local exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
+         key=key:a\\x20b asked_by=forward decided_by=local exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
          trace_id=4bf9 facts={\"jwt.org\":\"acme\"} error=\"denied by limit core\" grpc_status=8 stands_for=429 up=1 down=2 in=7 out=12 total=ms aborted\n"
     );
 }
@@ -176,17 +180,21 @@ fn json_lines_are_json() {
          "remaining": 4999, "reset": 3600, "cost": 1, "decision": "allow", "decided_by": "redis"},
         {"name": "inflight", "mode": "shadow", "window_seconds": null, "limit": 2, "used": 2,
          "remaining": 0, "reset": null, "cost": 0, "decision": "would_deny",
-         "decided_by": "local"},
+         "decided_by": "local", "key": "key:acct-7"},
     ]);
     assert_eq!(value["limits"], limits);
     assert_eq!((&value["denied"], &value["exempt"]), (&Value::Null, &false.into()));
     assert!(value.get("trace_id").is_none(), "there are no traces");
     assert!(value.get("asked_by").is_none(), "no proxy has asked");
+    assert!(value.get("key").is_none(), "no program has named a counter");
     assert_eq!(value["decided_by"], "local");
     assert_eq!(json(&Entry { decided_by: None, ..entry(&"user:42") })["decided_by"], Value::Null);
     let value = json(&full_entry());
     assert_eq!((&value["denied"], &value["denied_by"]), (&"limit".into(), &"core".into()));
-    assert_eq!(value["error"], "denied by limit core");
+    assert_eq!(
+        (&value["error"], &value["key"]),
+        (&"denied by limit core".into(), &"key:a b".into())
+    );
     assert_eq!((&value["trace_id"], &value["asked_by"]), (&"4bf9".into(), &"forward".into()));
     assert_eq!(
         (&value["would_deny"], &value["exempt"]),
@@ -316,7 +324,8 @@ fn every_json_field_is_documented_and_the_other_way_round() {
     let line = logged_by(settings, &full_entry(), finish_with_everything);
     let value: Value = serde_json::from_str(&line).unwrap();
     let names = |value: &Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-    let of_limits = names(&value["limits"][0]).into_iter().map(|name| format!("limits[].{name}"));
+    // The one whose counter a program has named.
+    let of_limits = names(&value["limits"][1]).into_iter().map(|name| format!("limits[].{name}"));
     let written: BTreeSet<String> = names(&value).into_iter().chain(of_limits).collect();
     assert_eq!(written, documented("Fields of a JSON line"));
 }

@@ -39,6 +39,10 @@ pub(super) fn write_text(entry: &Entry<'_>) -> Vec<u8> {
         let Standing { limit, used, .. } = standing;
         let _ = write!(line, " {name}={used}/{limit}");
     }
+    if let Some(key) = entry.key {
+        line.extend_from_slice(b" key=");
+        push_word(&mut line, key);
+    }
     if let Some(asker) = entry.asked_by {
         let _ = write!(line, " asked_by={asker}");
     }
