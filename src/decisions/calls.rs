@@ -9,7 +9,7 @@ mod reset;
 
 use std::time::Instant;
 
-use http::{HeaderMap, StatusCode};
+use http::{HeaderMap, HeaderValue, Method, StatusCode};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
     Arrival, CallHead, Corrected, CounterNames, Gate, OpenCall, Program,
@@ -18,18 +18,26 @@ use tollgate_gate::{
 };
 use tollgate_limit::{Charge, DecidedBy, Outcome, Retry};
 use tollgate_policy::{Policies, Policy};
-use tollgate_response::Rejection;
+use tollgate_response::{Account, Rejection};
 use tollgate_store::Adjustment;
 
 use super::named_limits::{
-    Asker, ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, ReceiptTerms, RedeemRequest,
-    Redemption, redeem, sign,
+    Asker, ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, ReceiptError, ReceiptTerms,
+    RedeemRequest, Redemption, redeem, sign,
 };
 
 pub(super) use self::{
     call::{Answer, Call, CallAnswer, CallError, DENIED, DeniedCall, Operation, WindowStanding},
     reason::Reason,
 };
+
+/// A call that is not carried out, because of what is wrong with it.
+pub(super) struct RefusedCall {
+    pub(super) method: Method,
+    pub(super) operation: Operation,
+    pub(super) status: StatusCode,
+    pub(super) error: String,
+}
 
 /// What a receipt was taken for.
 struct Settled<'p> {
@@ -48,6 +56,22 @@ pub(super) async fn answer(gate: &Gate, call: Call<'_>, program: Program<'_>) ->
     let head = &CallHead { gate, method, path, program, arrival, snapshot, request_id };
     let answered = carry_out(call, head).await;
     answered.unwrap_or_else(|error| end_uncharged(head, None, Err(error)))
+}
+
+/// Ends a call that is not carried out, with its line in the log. Returns what ends with its
+/// response, and its id.
+pub(super) fn refuse(
+    gate: &Gate,
+    program: Program<'_>,
+    refused: RefusedCall,
+) -> (Option<Account>, HeaderValue) {
+    let RefusedCall { method, operation, status, error } = refused;
+    let arrival = Arrival { now: gate.shared().clock.now(), started: Instant::now() };
+    let snapshot = &gate.shared().snapshot();
+    let request_id = gate.request_ids().fresh();
+    let path = operation.path();
+    let head = CallHead { gate, method, path, program, arrival, snapshot, request_id: &request_id };
+    (head.end_uncharged(None, status.as_u16(), Some(error)), request_id)
 }
 
 async fn carry_out(call: Call<'_>, head: &CallHead<'_, '_>) -> Result<CallAnswer, CallError> {
@@ -71,6 +95,7 @@ async fn carry_out(call: Call<'_>, head: &CallHead<'_, '_>) -> Result<CallAnswer
             let request = RedeemRequest { receipt, part: Part::Slots, limit: None, cost: 0 };
             end_settled(head, correct(head, request).await?)
         }
+        Call::GiveBack(receipt) => end_settled(head, give_back(head, receipt).await?),
         Call::Reset(of, why) => {
             let counters = [NamedCharge { cost: Some(0), ..of }];
             let plan = NamedPlan::of(policies, asker, &counters, None, now)?;
@@ -136,6 +161,24 @@ async fn peek<'p>(
         Answer { standings, ..Answer::default() }
     });
     end(head, call, answer)
+}
+
+/// Gives back what a receipt is for, units and slots alike, but for a part that was settled before.
+async fn give_back<'p>(head: &CallHead<'_, 'p>, receipt: &str) -> Result<Settled<'p>, CallError> {
+    let mut settled: Result<Settled<'p>, CallError> =
+        Err(ReceiptError::Nothing("give back").into());
+    for part in [Part::Units, Part::Slots] {
+        let request = RedeemRequest { receipt, part, limit: None, cost: 0 };
+        match (correct(head, request).await, &mut settled) {
+            (Ok(more), Ok(all)) => all.standings.extend(more.standings),
+            (Ok(first), _) => settled = Ok(first),
+            (Err(CallError::Receipt(ReceiptError::Nothing(_))), _) => {}
+            (Err(used @ CallError::Receipt(ReceiptError::Used)), Err(_)) => settled = Err(used),
+            (Err(CallError::Receipt(ReceiptError::Used)), Ok(_)) => {}
+            (Err(error), _) => return Err(error),
+        }
+    }
+    settled
 }
 
 /// Corrects what a receipt is for.

@@ -2,13 +2,17 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use http::StatusCode;
 use tollgate_clock::Timestamp;
 use tollgate_gate::{Gate, Program};
 use tollgate_store::StoreError;
 use tollgate_wire::resp::{Arguments, Replies, parse_integer};
 
 use super::{
-    calls::{Answer, Call, CallAnswer, CallError, Reason, WindowStanding, answer},
+    calls::{
+        Answer, Call, CallAnswer, CallError, Operation, Reason, RefusedCall, WindowStanding,
+        answer, refuse,
+    },
     named_limits::{ChargeTime, MAX_WAIT, NamedCharge, ReceiptError, parse_instant},
 };
 
@@ -37,7 +41,7 @@ pub(super) enum NamedCommand {
         why: Reason,
     },
     /// It is not written as it has to be.
-    Mistaken(Mistake),
+    Mistaken(Operation, Mistake),
 }
 
 /// What is wrong with a command.
@@ -78,14 +82,13 @@ impl NamedCommand {
     /// Reads one of these commands.
     pub(super) fn read(arguments: &Arguments<'_>) -> NamedCommand {
         let name = arguments.at(0).unwrap_or_default().to_ascii_lowercase();
-        let read = match &*name {
-            b"tg.charge" => read_charge(arguments),
-            b"tg.giveback" => exactly(arguments, 2, "tg.giveback")
-                .and_then(|()| Ok(NamedCommand::GiveBack { receipt: text(arguments.at(1))? })),
-            b"tg.standing" => read_standing(arguments),
-            _ => read_reset(arguments),
+        let (operation, read) = match &*name {
+            b"tg.charge" => (Operation::Charge, read_charge(arguments)),
+            b"tg.giveback" => (Operation::Settle, read_give_back(arguments)),
+            b"tg.standing" => (Operation::Standing, read_standing(arguments)),
+            _ => (Operation::Reset, read_reset(arguments)),
         };
-        read.unwrap_or_else(NamedCommand::Mistaken)
+        read.unwrap_or_else(|mistake| NamedCommand::Mistaken(operation, mistake))
     }
 
     /// Has the policies decide.
@@ -98,7 +101,7 @@ impl NamedCommand {
                 answered(gate, Call::Charge(&charges, *time), program).await
             }
             NamedCommand::GiveBack { receipt } => {
-                return give_back(gate, receipt, program).await;
+                answered(gate, Call::GiveBack(receipt), program).await
             }
             NamedCommand::Standing { limit, key, tier, at } => {
                 let of = NamedCharge { limit, key, cost: None, tier: tier.as_deref() };
@@ -108,7 +111,18 @@ impl NamedCommand {
                 let of = NamedCharge { limit, key, cost: None, tier: None };
                 answered(gate, Call::Reset(of, why), program).await
             }
-            NamedCommand::Mistaken(mistake) => return Err(format!("ERR {mistake}")),
+            NamedCommand::Mistaken(operation, mistake) => {
+                let refused = RefusedCall {
+                    method: operation.method(),
+                    operation: *operation,
+                    status: StatusCode::BAD_REQUEST,
+                    error: mistake.to_string(),
+                };
+                if let (Some(account), _) = refuse(gate, program, refused) {
+                    account.end(true);
+                }
+                return Err(format!("ERR {mistake}"));
+            }
         };
         answer.map_err(|error| message_of(&error))
     }
@@ -149,7 +163,7 @@ impl NamedCommand {
             }
             NamedCommand::GiveBack { .. }
             | NamedCommand::Reset { .. }
-            | NamedCommand::Mistaken(_) => replies.simple("OK"),
+            | NamedCommand::Mistaken(..) => replies.simple("OK"),
         }
     }
 }
@@ -161,25 +175,6 @@ async fn answered(gate: &Gate, call: Call<'_>, program: Program<'_>) -> Result<A
         account.end(true);
     }
     answer
-}
-
-/// Units and slots alike.
-async fn give_back(gate: &Gate, receipt: &str, program: Program<'_>) -> Outcome {
-    let mut outcome = None;
-    for call in [Call::Settle(receipt, None, 0), Call::Release(receipt)] {
-        match answered(gate, call, program).await {
-            // The receipt has only the other kind.
-            Err(CallError::Receipt(ReceiptError::Nothing(_))) => {}
-            answer => {
-                let failed = answer.is_err();
-                outcome = outcome.or(Some(answer.map_err(|error| message_of(&error))));
-                if failed {
-                    break;
-                }
-            }
-        }
-    }
-    outcome.unwrap_or_else(|| Err("ERR the receipt has nothing to give back".to_owned()))
 }
 
 /// An error as clients of Redis know them: a word in capitals first.
@@ -228,6 +223,14 @@ fn read_charge(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
     Ok(NamedCommand::Charge { limit, key: key(arguments), cost, tier, time })
 }
 
+/// `TG.GIVEBACK receipt`.
+fn read_give_back(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
+    match arguments.len() {
+        2 => Ok(NamedCommand::GiveBack { receipt: text(arguments.at(1))? }),
+        _ => Err(Mistake::Arguments("tg.giveback")),
+    }
+}
+
 /// `TG.STANDING limit key [TIER name] [AT instant]`.
 fn read_standing(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
     if !matches!(arguments.len(), 3 | 5 | 7) {
@@ -264,10 +267,6 @@ fn read_reset(arguments: &Arguments<'_>) -> Result<NamedCommand, Mistake> {
 fn instant(value: &[u8]) -> Result<Timestamp, Mistake> {
     let instant = std::str::from_utf8(value).ok().and_then(parse_instant);
     instant.ok_or(Mistake::At)
-}
-
-fn exactly(arguments: &Arguments<'_>, number: usize, name: &'static str) -> Result<(), Mistake> {
-    if arguments.len() == number { Ok(()) } else { Err(Mistake::Arguments(name)) }
 }
 
 fn text(argument: Option<&[u8]>) -> Result<String, Mistake> {

@@ -17,7 +17,8 @@ use tollgate_upstream::{ClientBody, downstream::Peer};
 
 use super::{
     calls::{
-        Answer, Call, CallAnswer, CallError, DENIED, Operation, Reason, WindowStanding, answer,
+        Answer, Call, CallAnswer, CallError, DENIED, Operation, Reason, RefusedCall,
+        WindowStanding, answer, refuse,
     },
     named_limits::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
     origin::check_origin,
@@ -143,8 +144,13 @@ pub(super) async fn answer_program(
         Ok(answered) => answered,
         Err(Refusal { status, detail, field }) => {
             let mut response = problem(status, &detail);
+            let method = parts.method.clone();
+            let refused = RefusedCall { method, operation, status, error: detail };
+            let (account, request_id) = refuse(gate, program, refused);
             let field = field.map(|(name, value)| (name, HeaderValue::from_static(value)));
             response.headers_mut().extend(field);
+            response.headers_mut().insert(X_REQUEST_ID.clone(), request_id);
+            response.body_mut().set_account(account);
             return response;
         }
     };

@@ -12,7 +12,7 @@ use tollgate::callers::top::RankBy;
 use tollgate_settings::MoveMode;
 
 use crate::support::{
-    HOUR, Policy, Proxy, Redis, Response, SECOND, Upstream, eventually, get, post,
+    HOUR, Policy, Proxy, Redis, Request, Response, SECOND, Upstream, eventually, get, post,
 };
 
 const ASKABLE: &str = "workers: 1\ndecisions: [{ address: 127.0.0.1:0, protocol: http }]";
@@ -645,6 +645,33 @@ fn line_says_whose_counter_a_program_has_charged() {
     assert!(line(3).contains(" /v1/settle route=- 200 key=key:eu asked_by=http "), "{log}");
     assert!(line(8).contains(" key=header.x-api-key:(hash\\x20"), "{log}");
     assert!(!line(9).contains(" key="), "{log}");
+}
+
+#[test]
+fn each_call_has_one_line_with_the_status_that_was_answered() {
+    let proxy = proxy();
+    let mut statuses = Vec::new();
+    let mut ask = |request: Request| {
+        let response = proxy.ask(request);
+        statuses.push((response.status, response.field("x-request-id").map(str::to_owned)));
+    };
+    let charges = json!({ "charges": written(&["peak a"]) }).to_string();
+    ask(post("/v1/charge", charges.clone()).by_program());
+    ask(post("/v1/charge", "{").by_program());
+    ask(post("/v1/charge", r#"{"charges":[],"wait":"never"}"#).by_program());
+    ask(get("/v1/charge").by_program());
+    ask(post("/v1/charge", charges).host("localhost").field("content-type", "text/plain"));
+    ask(post("/v1/settle", r#"{"receipt":"a"}"#).by_program());
+    ask(post("/v1/release", r#"{"receipt":"a"}"#).by_program());
+    ask(post("/v1/reset", r#"{"limit":"peak","key":"a","why":"a\nb"}"#).by_program());
+    ask(get("/v1/standing?limit=peak").by_program());
+    let expected = [200, 400, 400, 405, 403, 400, 400, 400, 400];
+    assert_eq!(statuses.iter().map(|(status, _)| *status).collect::<Vec<_>>(), expected);
+    let log = proxy.into_log();
+    let lines: Vec<Vec<&str>> = log.lines().map(|line| line.split(' ').collect()).collect();
+    let logged = lines.iter().map(|words| (words[8].parse().unwrap(), Some(words[1].to_owned())));
+    assert_eq!(logged.collect::<Vec<_>>(), statuses, "{log}");
+    assert!(log.contains(" GET /v1/charge route=- 405 asked_by=http error=\""), "{log}");
 }
 
 #[test]

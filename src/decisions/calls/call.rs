@@ -20,6 +20,8 @@ pub(in crate::decisions) enum Call<'r> {
     Settle(&'r str, Option<&'r str>, u32),
     /// Give the slots back that a receipt is for.
     Release(&'r str),
+    /// Give everything back that a receipt is for: the units, the slots, or what is left of both.
+    GiveBack(&'r str),
     /// How what this would charge stands; at the program's instant, if there is one.
     Standing(NamedCharge<'r>, Option<Timestamp>),
     /// Make the counters that this would charge as never used, for this reason.
@@ -145,7 +147,7 @@ impl Call<'_> {
     pub(super) fn operation(&self) -> Operation {
         match self {
             Call::Charge(..) => Operation::Charge,
-            Call::Settle(..) => Operation::Settle,
+            Call::Settle(..) | Call::GiveBack(_) => Operation::Settle,
             Call::Release(_) => Operation::Release,
             Call::Standing(..) => Operation::Standing,
             Call::Reset(..) => Operation::Reset,

@@ -232,6 +232,18 @@ fn limits_of_the_policy_are_charged_by_name() {
     assert_eq!(say("TG.STANDING mail eu")[..3], ["3", "0", "3"]);
     assert_eq!(say(&format!("TG.GIVEBACK {}", past[4])), ["OK"]);
     assert_eq!(say("TG.STANDING mail eu at 1000000000")[..3], ["3", "0", "3"]);
+    let slot = say("TG.CHARGE slots eu");
+    assert_eq!(say(&format!("TG.GIVEBACK {}", slot[4])), ["OK"]);
+    // Slots are given back though the units were settled before.
+    let charges = r#"[{"limit":"mail","key":"both"},{"limit":"slots","key":"both"}]"#;
+    let charge = post("/v1/charge", format!("{{\"charges\":{charges}}}")).by_program();
+    let both = send(http, charge).json()["receipt"].as_str().unwrap().to_owned();
+    let settle = format!("{{\"receipt\":\"{both}\",\"cost\":2}}");
+    send(http, post("/v1/settle", settle).by_program()).assert_status(200);
+    assert_eq!(say(&format!("TG.GIVEBACK {both}")), ["OK"]);
+    assert_eq!(say("TG.STANDING slots both")[..3], ["1", "0", "1"]);
+    assert_eq!(say("TG.STANDING mail both")[..3], ["3", "2", "1"]);
+    assert_eq!(say(&format!("TG.GIVEBACK {both}")), ["-ERR the receipt was used before"]);
     let ahead = say("TG.CHARGE mail eu AT 9999999999");
     assert!(ahead[0].starts_with("-ERR `at` is 2286-11-20T17:46:39.000Z, more than"), "{ahead:?}");
     for (command, told) in [
@@ -290,6 +302,19 @@ fn limits_of_the_policy_are_charged_by_name() {
         log.contains(" POST /v1/charge route=- 429 mail=3/3 key=key:eu asked_by=redis "),
         "{log}"
     );
+    // Each command has one line, with what was answered.
+    let statuses = |path: &str| {
+        let lines = log.lines().filter(|line| line.contains(" asked_by=redis "));
+        let words = lines.filter_map(|line| line.split_once(&format!(" {path} route=- ")));
+        words.map(|(_, rest)| rest[..3].parse().unwrap()).collect::<Vec<u16>>()
+    };
+    assert_eq!(statuses("/v1/settle"), [200, 409, 200, 200, 200, 409, 400], "{log}");
+    assert!(statuses("/v1/release").is_empty(), "{log}");
+    assert_eq!(statuses("/v1/reset"), [200], "{log}");
+    assert_eq!(statuses("/v1/standing"), [200, 200, 200, 200, 200, 200, 200, 200, 400], "{log}");
+    let charges =
+        [[200, 200, 429, 200, 429, 200, 400, 404].as_slice(), &[400; 7], &[200, 200, 429]];
+    assert_eq!(statuses("/v1/charge"), charges.concat(), "{log}");
 }
 
 #[test]
