@@ -8,7 +8,7 @@ use crate::support::{Policy, Proxy, Upstream, get, token_with};
 
 const JSON: &str = "workers: 1\naccess_log: { format: json }";
 
-const TENANTS: &str = "{ name: id, issuer: \"https://id.example.com/{tid}/\", tenants: any, \
+const TENANTS: &str = "{ name: id, issuer: \"https://id.example.com/{tid}/\", tenants: [acme], \
                        audience: [api], algorithms: [HS256], secret_env: TEST_SECRET }";
 
 /// A policy of one issuer, `policy-0`, and one of two, `policy-1`.
