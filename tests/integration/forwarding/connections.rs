@@ -186,6 +186,21 @@ fn interim_responses_go_on_to_clients_that_know_them() {
 }
 
 #[test]
+fn interim_responses_declare_no_content() {
+    let upstream = Upstream::scripted(|exchange| {
+        exchange.write("HTTP/1.1 103 Early Hints\r\ncontent-length: 0\r\nlink: </a>\r\n\r\n");
+        exchange.answer_ok();
+    });
+    let proxy = plain(&upstream);
+    let mut client = proxy.connect();
+    client.write(get("/").to_bytes());
+    let interim = client.read_head();
+    interim.assert_status(103).assert_field("link", "</a>");
+    assert_eq!(interim.field("content-length"), None);
+    client.read().assert_status(200);
+}
+
+#[test]
 fn client_that_closes_its_side_gets_its_response() {
     let go = Signal::default();
     let of_upstream = go.clone();

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use http::{HeaderName, HeaderValue, Response, StatusCode};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use tokio::io::{AsyncRead, AsyncReadExt, ReadBuf};
 use tollgate_clock::deadline::Deadline;
@@ -219,6 +219,8 @@ impl Connection {
             && interim.status() != StatusCode::CONTINUE
         {
             clean_response(interim.headers_mut());
+            // RFC 9110 section 8.6.
+            interim.headers_mut().remove(header::CONTENT_LENGTH);
             client.push(interim);
         }
     }
