@@ -141,3 +141,6 @@ impl Total {
         total.saturating_sub(self.logged.swap(total, Ordering::Relaxed))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -205,3 +205,43 @@ fn secret_is_kept_while_the_thread_that_syncs_waits() {
     drop(opened);
     subject.close();
 }
+
+/// An instant that is longer ago than a flush may take.
+fn long_ago() -> Instant {
+    let lag = settings(Path::new("")).flush + Duration::from_secs(1);
+    Instant::now().checked_sub(lag).expect("the machine has run for longer")
+}
+
+#[test]
+fn writes_that_do_not_keep_up_are_counted_and_fail_until_one_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let subject = syncing_subject(folder.path());
+    subject.save();
+    let disk = subject.store.disk();
+    disk.check_lag();
+    assert!(!disk.is_failing());
+    *disk.flushed.lock() = long_ago();
+    disk.check_lag();
+    assert!(disk.is_failing(), "limits do as for `disk_write`");
+    let error = disk.failure.lock().as_ref().map(|failure| failure.error.clone());
+    assert_eq!(error.as_deref(), Some("writes take longer than `flush`"));
+    assert_eq!(disk.report().late_flushes, 1);
+    disk.note_written(long_ago());
+    assert!(disk.is_failing(), "one that took as long");
+    subject.save();
+    assert!(!disk.is_failing());
+    subject.close();
+}
+
+#[test]
+fn sync_that_takes_longer_than_a_flush_is_counted_and_fails_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let subject = syncing_subject(folder.path());
+    let disk = subject.store.disk();
+    disk.note_durable(50, Instant::now());
+    assert_eq!(disk.report().late_flushes, 0);
+    disk.note_durable(51, long_ago());
+    assert_eq!(disk.report().late_flushes, 1);
+    assert!(!disk.is_failing());
+    subject.close();
+}
