@@ -568,6 +568,20 @@ fn keys_fill_no_more_than_their_room() {
 }
 
 #[test]
+fn keys_are_bounded_in_redis_too() {
+    let redis = Redis::start();
+    let settings = format!(
+        "{ASKABLE}\nstore: {{ redis: {{ {}, clock: proxy }}, deadline: 10s, unverified_keys: {{ new_per_minute: 50 }} }}",
+        redis.settings()
+    );
+    let proxy = Proxy::with_settings(&settings, &[&policy()]);
+    let charged = |number: &u32| charge(&proxy, &[&format!("peak made-up-{number}")]).status == 200;
+    assert_eq!((0..80).filter(charged).count(), 50);
+    assert_eq!(redis.counters().len(), 50);
+    charge(&proxy, &["peak made-up-0"]).assert_status(200);
+}
+
+#[test]
 fn calls_are_in_the_log_and_among_the_denials() {
     let settings = format!("{ASKABLE}\naccess_log: {{ format: json }}");
     let proxy = Proxy::with_settings(&settings, &[&policy()]);

@@ -1,6 +1,9 @@
 //! When a request in flight stops counting: with its response, however that ends, or in its time.
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicUsize, Ordering},
+};
 
 use super::{ONE, begin, proxy};
 use crate::{
@@ -305,4 +308,29 @@ fn client_that_closes_while_it_waits_for_the_rest_of_a_response_counts_no_longer
         proxy.wait_until_logged(" aborted");
         assert_eq!(proxy.used("alice", "inflight"), 0);
     }
+}
+
+/// So many requests of a worker go on without their client; more could take all connections.
+#[test]
+fn request_past_those_that_go_on_without_a_client_ends_with_its_connection_to_the_server() {
+    const MOST: usize = 64;
+    let closed = Arc::<AtomicUsize>::default();
+    let upstream = {
+        let closed = Arc::clone(&closed);
+        Upstream::scripted(move |exchange| {
+            exchange.wait_for_close();
+            closed.fetch_add(1, Ordering::SeqCst);
+        })
+    };
+    let policy =
+        Policy::before(&upstream).on_all_routes(&["inflight: { per: caller, concurrent: 100 }"]);
+    let proxy = Proxy::with_settings("workers: 1", &[&policy]);
+    for number in 1..=MOST + 1 {
+        let client = begin(&proxy, &get("/").by("alice"));
+        upstream.wait_for(number);
+        drop(client);
+        proxy.wait_until_logged_times(" 499 ", number);
+    }
+    eventually("the server sees one end", || (closed.load(Ordering::SeqCst) == 1).then_some(()));
+    assert_eq!(proxy.used("alice", "inflight"), MOST as u64);
 }
