@@ -23,8 +23,10 @@ use tollgate_observe::{
     pipe::Pipe,
 };
 use tollgate_preview::cases::verify;
-use tollgate_settings::{Configuration, ListenAddress, events_format};
-use tollgate_store::{Disk, SaveHandle, SnapshotSaver};
+use tollgate_settings::{
+    Configuration, DecisionSettings, ListenAddress, SnapshotSettings, events_format,
+};
+use tollgate_store::{Disk, SaveHandle, SnapshotSaver, Stores};
 use tollgate_yaml::Sources;
 
 use self::{
@@ -112,23 +114,13 @@ pub(super) fn serve(
         Sockets::open(settings, inherited)?;
     let addresses = listeners.iter().map(Listener::address).collect::<io::Result<Vec<_>>>()?;
     announce(settings, &configuration.policies, Clock::System.now());
-    let pipe = Pipe::start(io::stdout(), |lines| {
-        // A target of its own: clients can cause this event again and again, unlike those of
-        // `tollgate::cli`, which are all logged.
-        const TARGET: &str = "tollgate::access_log";
-        tracing::warn!(target: TARGET, lines, "lines were dropped: standard output is read too slowly");
-    });
+    let pipe = Pipe::start(io::stdout(), warn_of_dropped);
     let access_log = settings.access_log.map(|own| AccessLog::new(own, pipe.clone()));
     let snapshot = settings.store.snapshot.clone();
     let admin = admin.zip(settings.admin.clone());
     let askable = settings.decisions.redis.clone();
     let shared = Arc::new(Shared::new(configuration, Clock::System).context("cannot start")?);
-    let store = Arc::clone(&shared.stores.memory);
-    let keeper = snapshot
-        .map(|snapshot| SnapshotSaver::start(store, snapshot.file, snapshot.every, Clock::System))
-        .transpose()?;
-    keeper.iter().for_each(|keeper| shared.stores.save_by(keeper.handle()));
-    let stores = Arc::clone(&shared.stores);
+    let keeper = snapshot.map(|snapshot| start_saving(&shared.stores, snapshot)).transpose()?;
     let mut upkeep = Upkeep::start(&shared, origin, admin, access_log.clone())?;
     let reported = Arc::clone(&shared);
     let describer = Arc::clone(&upkeep.describer);
@@ -146,16 +138,13 @@ pub(super) fn serve(
         for (number, (listener, settings)) in decisions.into_iter().zip(&askable).enumerate() {
             let (shared, log) = (Arc::clone(&reported), commands_log.clone());
             let accounting = Accounting { worker: workers + number, shared, log };
-            let listener = DecisionListener::start(listener.into_tcp()?, settings, accounting)?;
-            let address = listener.address();
-            tracing::info!(%address, protocol = "redis", "decisions listener is open");
-            asked.push(listener);
+            asked.push(open_for_programs(listener, settings, accounting)?);
         }
         upkeep.announce();
         ready(Bound { listeners: &addresses, admin: upkeep.admin_address() })?;
         let saving = Saving {
             snapshot: keeper.as_ref().map(SnapshotSaver::handle),
-            disk: stores.disk().cloned(),
+            disk: reported.stores.disk().cloned(),
         };
         let ending = Ending { signals, predecessor, succession, saving, delay };
         let shutdown = async {
@@ -163,30 +152,50 @@ pub(super) fn serve(
             draining.set(Instant::now());
             asked.iter().for_each(DecisionListener::drain);
         };
-        let stopped = tokio::select! {
-            stopped = server.run_until(shutdown, hurrying.hurry()) => stopped?,
+        tokio::select! {
+            stopped = server.run_until(shutdown, hurrying.hurry()) => Ok::<_, Failure>(stopped?),
             never = reports::keep_reporting(&reported, events, &describer) => match never {},
-        };
-        Ok::<_, Failure>(stopped)
+        }
     })?;
-    let cut = cut + finish(asked, drain.saturating_sub(draining.get().elapsed()));
+    let left = || drain.saturating_sub(draining.get().elapsed());
+    let cut = cut + finish(asked, left());
     reports::report(&reported);
     // First the counters, which must not be lost: the thread that follows files may end slowly.
-    if let Some(keeper) = keeper {
-        keeper.finish();
-    }
-    if let Some(disk) = stores.disk() {
-        disk.finish();
-    }
+    keeper.into_iter().for_each(SnapshotSaver::finish);
+    reported.stores.disk().into_iter().for_each(|disk| disk.finish());
     drop(upkeep);
-    if let Some(tracer) = &reported.tracer {
-        let left = drain.saturating_sub(draining.get().elapsed());
-        tracer.finish(left.max(FLUSH_TIMEOUT));
-    }
+    reported.tracer.iter().for_each(|tracer| tracer.finish(left().max(FLUSH_TIMEOUT)));
     tracing::info!(cut, "stopped");
     // What was logged is written before the process ends, if it is read in time.
     pipe.flush(FLUSH_TIMEOUT);
     Ok(())
+}
+
+/// Has the counters in memory written to a file from time to time.
+fn start_saving(stores: &Stores, snapshot: SnapshotSettings) -> Result<SnapshotSaver, Failure> {
+    let SnapshotSettings { file, every } = snapshot;
+    let saver = SnapshotSaver::start(Arc::clone(&stores.memory), file, every, Clock::System)?;
+    stores.save_by(saver.handle());
+    Ok(saver)
+}
+
+fn warn_of_dropped(lines: u64) {
+    // A target of its own: clients can cause this event again and again, unlike those of
+    // `tollgate::cli`, which are all logged.
+    const TARGET: &str = "tollgate::access_log";
+    tracing::warn!(target: TARGET, lines, "lines were dropped: standard output is read too slowly");
+}
+
+/// Lets programs ask by Redis' protocol.
+fn open_for_programs(
+    listener: Listener,
+    settings: &DecisionSettings,
+    accounting: Accounting,
+) -> Result<DecisionListener, Failure> {
+    let listener = DecisionListener::start(listener.into_tcp()?, settings, accounting)?;
+    let address = listener.address();
+    tracing::info!(%address, protocol = "redis", "decisions listener is open");
+    Ok(listener)
 }
 
 /// Ends the listeners at which others ask. Returns how many connections were cut.

@@ -160,24 +160,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         }
         let keys = KeyBuilder { context: self, per: &limit.per, identity };
         let Some((owner, entry)) = keys.hash() else {
-            match self.input.dry_run {
-                Some(dry_run) => dry_run.unkeyed.borrow_mut().push(limit.position),
-                None => {
-                    warn_of_unfit_claim(
-                        self.policy,
-                        limit,
-                        identity,
-                        self.identifier,
-                        self.input.now,
-                    );
-                }
-            }
-            return match limit.per.on_missing {
-                OnMissing::Deny if self.is_enforced(limit, identity) => {
-                    Err(Rejection::MissingKey(limit.name.clone()))
-                }
-                OnMissing::Deny | OnMissing::Skip => Ok(()),
-            };
+            return self.without_key(limit, identity);
         };
         let role = match self.is_enforced(limit, identity) {
             false => ChargeRole::Shadow,
@@ -209,6 +192,24 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
             }
         }
         Ok(())
+    }
+
+    /// What becomes of a request that lacks what the limit counts by.
+    ///
+    /// # Errors
+    /// [`Rejection::MissingKey`].
+    fn without_key(&self, limit: &Limit, identity: &Identity<'_>) -> Result<(), Rejection> {
+        let JudgeInput { dry_run, now, .. } = *self.input;
+        match dry_run {
+            Some(dry_run) => dry_run.unkeyed.borrow_mut().push(limit.position),
+            None => warn_of_unfit_claim(self.policy, limit, identity, self.identifier, now),
+        }
+        match limit.per.on_missing {
+            OnMissing::Deny if self.is_enforced(limit, identity) => {
+                Err(Rejection::MissingKey(limit.name.clone()))
+            }
+            OnMissing::Deny | OnMissing::Skip => Ok(()),
+        }
     }
 
     /// Whether some response gives back what the request is charged.

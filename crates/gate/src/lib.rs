@@ -164,10 +164,10 @@ pub struct Arrival {
 }
 
 /// What was decided about a request, and what is still known of it then.
-struct Decided<'d, 'p> {
+struct Decided<'d, 'i, 'p> {
     action: &'d Action<'p>,
     parts: &'d Parts,
-    inbound: Inbound<'d>,
+    inbound: Inbound<'i>,
     /// None: its form is not sound.
     named: Option<(&'d SoundRequest<'d, 'p>, &'d Snapshot)>,
 }
@@ -318,45 +318,36 @@ impl Gate {
             // From here on the client may go away during a wait.
             let line = self.line(&parts, request.as_ref().ok(), inbound, arrival, &snapshot);
             let mut guard = RequestGuard::new(line, &self.abandoned);
-            let state = &mut guard.state;
-            let (action, audience) = match request {
+            let (audience, action) = match request {
                 Err(rejection) => {
-                    let audience = Audience::of(&parts, None, state, request_id, address);
                     let action = Action::Refuse(rejection);
                     let decided = Decided { action: &action, parts: &parts, inbound, named: None };
-                    self.note_decision(&mut guard, decided, arrival.now);
-                    (action, audience)
+                    (self.note_decision(&mut guard, decided, arrival.now), action)
                 }
                 Ok(request) => {
+                    let state = &mut guard.state;
                     let action = self.decide(&request, inbound, &snapshot, arrival, state).await;
-                    let head = Some(&request.head);
-                    let audience = Audience::of(&parts, head, state, request_id, address);
                     let named = Some((&request, &*snapshot));
                     let decided = Decided { action: &action, parts: &parts, inbound, named };
-                    self.note_decision(&mut guard, decided, arrival.now);
-                    (action, audience)
+                    (self.note_decision(&mut guard, decided, arrival.now), action)
                 }
             };
 
-            let reply = 'reply: {
-                let forward = match reply_to(inbound, action, &guard.state, &parts.headers) {
-                    ControlFlow::Break(reply) => break 'reply reply.into(),
-                    ControlFlow::Continue(forward) => forward,
-                };
-                let upstream = forward.upstream;
-                let Some(destination) = snapshot.groups.destination(upstream) else {
-                    break 'reply Reply::Refused(UpstreamError::NoAddress.into()).into();
-                };
-                let is_upgrade = self.judge.prepare(&mut parts, &guard.state, forward, inbound);
-                let body = body.filter(|_| !is_upgrade);
-                let outgoing = Outgoing {
-                    sender: sender_of(&guard.state, upstream, inbound),
-                    head: parts,
-                    body: body.map(|body| guard.client_body(body, upstream, audience.format)),
-                    started: Instant::now(),
-                    attempts: inbound.trace.and_then(RequestTrace::attempts),
-                };
-                guard.send(&self.upstreams, &snapshot, destination, outgoing).await
+            let reply = match reply_to(inbound, action, &guard.state, &parts.headers) {
+                ControlFlow::Break(reply) => reply.into(),
+                ControlFlow::Continue(forward) => {
+                    let upstream = forward.upstream;
+                    let is_upgrade = self.judge.prepare(&mut parts, &guard.state, forward, inbound);
+                    let body = body.filter(|_| !is_upgrade);
+                    let outgoing = Outgoing {
+                        sender: sender_of(&guard.state, upstream, inbound),
+                        head: parts,
+                        body: body.map(|body| guard.client_body(body, upstream, audience.format)),
+                        started: Instant::now(),
+                        attempts: inbound.trace.and_then(RequestTrace::attempts),
+                    };
+                    guard.send(&self.upstreams, &snapshot, upstream, outgoing).await
+                }
             };
             self.conclude(guard, reply, inbound, arrival, &audience)
         }
@@ -425,16 +416,19 @@ impl Gate {
         }
     }
 
-    /// Notes what was decided: in the guard, in the counts, and among the denials.
-    fn note_decision<'p>(
+    /// Notes what was decided: in the guard, in the counts, and among the denials. Returns what
+    /// the client has to say about the response.
+    fn note_decision<'i, 'p>(
         &self,
         guard: &mut RequestGuard<'_, 'p>,
-        decided: Decided<'_, 'p>,
+        decided: Decided<'_, 'i, 'p>,
         now: Timestamp,
-    ) {
+    ) -> Audience<'i> {
         let Decided { action, parts, inbound, named } = decided;
         let Inbound { address, request_id, .. } = inbound;
         let RequestGuard { state, leases, line, .. } = guard;
+        let head = named.map(|(request, _)| &request.head);
+        let audience = Audience::of(parts, head, state, request_id, address);
         *leases = state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
         if let Some(line) = line {
             line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
@@ -452,6 +446,7 @@ impl Gate {
             let denied = DeniedRequest { parts, state, action, address, request_id, name };
             self.shared().denials.note(&self.denials, &denied, now);
         }
+        audience
     }
 
     /// The worker's counters of a policy of this snapshot; none: of requests that no policy is for.

@@ -18,7 +18,7 @@ use tollgate_response::{
     Account, CLIENT_CLOSED_REQUEST, DenialReason, Format, INTERNAL_ERROR, Rejection,
 };
 use tollgate_store::{Decider, HeldLeases, Stores};
-use tollgate_upstream::{ClientBody, Destination, Upstreams};
+use tollgate_upstream::{ClientBody, UpstreamError, Upstreams};
 
 use super::{
     Arrival, Snapshot,
@@ -29,6 +29,7 @@ use super::{
     kept_names::CounterNames,
     limit_standing::limit_standing,
     request_state::RequestState,
+    respond::Reply,
     tally::{DecidedCharge, Tally},
     traced::TracedRequest,
 };
@@ -193,14 +194,17 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         &mut self,
         upstreams: &Rc<Upstreams>,
         snapshot: &Arc<Snapshot>,
-        destination: Destination<'_>,
+        upstream: &Upstream,
         outgoing: Outgoing,
     ) -> TimedReply {
         let awaits_cost = self.state.tally.as_ref().is_some_and(Tally::awaits_cost);
         if !awaits_cost && self.leases.is_none() {
-            return exchange(upstreams, destination, outgoing).await;
+            return match snapshot.groups.destination(upstream) {
+                Some(destination) => exchange(upstreams, destination, outgoing).await,
+                None => Reply::Refused(UpstreamError::NoAddress.into()).into(),
+            };
         }
-        let position = destination.upstream.position;
+        let position = upstream.position;
         let detached = detached(Rc::clone(upstreams), Arc::clone(snapshot), position, outgoing);
         let reply = (&mut self.exchange.insert(detached).response).await;
         self.exchange = None;

@@ -273,24 +273,36 @@ impl LogFile {
             Ok(Line::Request { mut record, written, doubts }) => {
                 record.place = Place { file: self.index, line: number };
                 self.counts.note_request(written, doubts);
-                if let Some(sorting) = &mut self.sorting {
-                    // Of lines in no order, a clock that goes back says nothing.
-                    let is_earlier = sorting
-                        .push(record)
-                        .map_err(|source| HistoryError::Sort { file: self.path.clone(), source })?;
-                    tally.reordered += u64::from(is_earlier);
-                } else if written.has_offset {
-                    self.push(record, given, tally);
-                } else {
-                    self.clock.take(record, &mut self.ready);
-                    self.push_ready(given, tally);
-                }
+                self.take(record, written.has_offset, given, tally)?;
             }
             Ok(Line::Skipped(reason)) => *tally.skipped.entry(reason).or_default() += 1,
             Err(reason) => {
                 self.counts.bad += 1;
                 tally.note_bad(&self.path, number, reason, &text);
             }
+        }
+        Ok(())
+    }
+
+    /// Puts a request where it is sorted by time; one without an offset waits for its clock first.
+    fn take(
+        &mut self,
+        record: Box<Record>,
+        has_offset: bool,
+        given: Timestamp,
+        tally: &mut Tally,
+    ) -> Result<(), HistoryError> {
+        if let Some(sorting) = &mut self.sorting {
+            // Of lines in no order, a clock that goes back says nothing.
+            let is_earlier = sorting
+                .push(record)
+                .map_err(|source| HistoryError::Sort { file: self.path.clone(), source })?;
+            tally.reordered += u64::from(is_earlier);
+        } else if has_offset {
+            self.push(record, given, tally);
+        } else {
+            self.clock.take(record, &mut self.ready);
+            self.push_ready(given, tally);
         }
         Ok(())
     }

@@ -42,7 +42,7 @@ use std::{path::Path, sync::Arc};
 
 use http::HeaderName;
 use serde::Deserialize;
-use tollgate_identity::{CallerKey, IdentityRules};
+use tollgate_identity::Tiers;
 use tollgate_yaml::{Check, Document, Entries, Inspection, Node, Problem, Sources};
 
 use self::{
@@ -54,7 +54,7 @@ use self::{
     words::Names,
 };
 use super::{
-    HostPattern, Limit, Matcher, OpenParts, Policy, Route, Router, Upstream,
+    HostPattern, Limit, OpenParts, Policy, Route, Router,
     facts::facts,
     file::{LATER, RawPolicy, schema},
 };
@@ -188,19 +188,7 @@ impl Compiler<'_> {
         self.version(&raw.version);
         let hosts: Vec<HostPattern> =
             raw.hosts.iter().filter_map(|host| self.host_pattern(host)).collect();
-        if raw.upstreams.value.is_empty() {
-            self.refuse(
-                raw.upstreams.span,
-                "no upstream",
-                "name at least one: `api: { servers: [http://127.0.0.1:9000] }`",
-            );
-        }
-        let upstreams: Vec<Upstream> = raw
-            .upstreams
-            .value
-            .iter()
-            .filter_map(|(name, upstream)| self.upstream(name, upstream))
-            .collect();
+        let upstreams = self.upstreams(&raw.upstreams);
 
         // Sections refer to what was written, sound or not: one mistake is reported once.
         let written: WrittenPolicy =
@@ -211,32 +199,16 @@ impl Compiler<'_> {
         let found = self.inspection.problems.len();
         let identity = self.identity(&raw.identity, &tiers);
         let is_identity_sound = self.inspection.problems.len() == found;
-        let mut limits: Vec<Limit> = raw
-            .limits
-            .iter()
-            .filter_map(|(name, limit)| self.limit(name, limit, &tiers, &names.issuers))
-            .collect();
-        self.overrides(&raw, &names, &tiers, &mut limits);
-        self.check_window_names(&raw.limits, &limits);
+        let limits = self.limits(&raw, &names, &tiers);
         let listed = |compiler: &mut Self, list: &[_]| compiler.listed(list, &raw.identity, &names);
         let exempt = listed(self, &raw.exempt);
         let deny = listed(self, &raw.deny);
 
-        if raw.routes.value.is_empty() {
-            self.refuse(
-                raw.routes.span,
-                "no route",
-                "add one: `- { match: { path: \"/**\" }, limits: [] }`",
-            );
-        }
         let encoded_slash = self.keyword_or_default(raw.paths.encoded_slash.as_ref());
         let method_override = self.keyword_or_default(raw.method_override.as_ref());
         let own: Vec<HeaderName> =
             identity.iter().flat_map(|rules| rules.own_headers()).cloned().collect();
         let cors = raw.cors.as_ref().and_then(|cors| self.cors(&cors.value)).map(Arc::new);
-        let names_certificates = |rules: &IdentityRules| {
-            rules.callers.iter().any(|caller| matches!(caller.key, CallerKey::Certificate(_)))
-        };
         let context = RouteContext {
             names: &names,
             hosts: &hosts,
@@ -244,12 +216,10 @@ impl Compiler<'_> {
             upstreams: &upstreams,
             tiers: &tiers,
             identity: identity.as_ref(),
-            has_certificates: identity.as_ref().is_some_and(names_certificates),
             own_headers: &own,
             cors: cors.as_ref(),
         };
-        let (matchers, routes): (Vec<Matcher>, Vec<Route>) =
-            raw.routes.value.iter().filter_map(|route| self.route(route, &context)).unzip();
+        let (matchers, routes) = self.routes(&raw.routes, &context);
         let descriptors = self.descriptor_rules(&raw.rls, &limits);
         let sources = identity.as_ref().map(|rules| &rules.sources);
         let responses = self.responses(&raw.responses, sources);
@@ -286,13 +256,30 @@ impl Compiler<'_> {
             warnings: Vec::new(),
             notes: Vec::new(),
         };
-        policy.notes = notes(&raw, &policy);
-        let open: Vec<OpenParts> =
-            (0..policy.limits.len()).map(|limit| open_parts(limit, &policy)).collect();
-        policy.limits.iter_mut().zip(open).for_each(|(limit, open)| limit.open = open);
-        self.warn_of(&raw, &policy);
-        policy.warnings = self.take_warnings();
+        self.review(&raw, &mut policy);
         Some(policy)
+    }
+
+    /// Those that are sound.
+    fn limits(&mut self, raw: &RawPolicy, names: &WrittenNames<'_>, tiers: &Tiers) -> Vec<Limit> {
+        let written = raw.limits.iter();
+        let mut limits: Vec<Limit> = written
+            .filter_map(|(name, limit)| self.limit(name, limit, tiers, &names.issuers))
+            .collect();
+        self.overrides(raw, names, tiers, &mut limits);
+        self.check_window_names(&raw.limits, &limits);
+        limits
+    }
+
+    /// Adds what only the whole policy tells: who can choose what limits count by, notes and
+    /// warnings.
+    fn review(&mut self, raw: &RawPolicy, policy: &mut Policy) {
+        policy.notes = notes(raw, policy);
+        let open: Vec<OpenParts> =
+            (0..policy.limits.len()).map(|limit| open_parts(limit, policy)).collect();
+        policy.limits.iter_mut().zip(open).for_each(|(limit, open)| limit.open = open);
+        self.warn_of(raw, policy);
+        policy.warnings = self.take_warnings();
     }
 }
 

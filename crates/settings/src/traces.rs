@@ -100,16 +100,7 @@ impl Checker<'_> {
         let mut all_headers = variables.headers();
         all_headers.retain(|(name, _)| !headers.iter().any(|(own, _)| own == name));
         all_headers.extend(headers);
-        let mut resource = variables.resource();
-        let own = raw.resource.iter().map(|(name, value)| (&name.value, &value.value));
-        let named = raw.service_name.iter().map(|name| (SERVICE_NAME, &name.value));
-        for (name, value) in own.map(|(name, value)| (name.as_str(), value)).chain(named) {
-            resource.retain(|(other, _)| other != name);
-            resource.push((name.to_owned(), value.clone()));
-        }
-        if !resource.iter().any(|(name, _)| name == SERVICE_NAME) {
-            resource.push((SERVICE_NAME.to_owned(), "tollgate".to_owned()));
-        }
+        let resource = resource(variables.resource(), raw);
         let timeout = timeout.unwrap_or_else(|| Some(variables.timeout(&TIMEOUT, DEFAULT_TIMEOUT)));
         let every = every.unwrap_or_else(|| {
             Some(variables.milliseconds("OTEL_BSP_SCHEDULE_DELAY", &EVERY, DEFAULT_EVERY))
@@ -184,6 +175,20 @@ impl Checker<'_> {
 const SERVICE_NAME: &str = "service.name";
 
 const OTLP_HELP: &str = "write a scheme, a host and a port: http://127.0.0.1:4318";
+
+/// The attributes of the resource: those of the variables, over which those of the section win.
+fn resource(mut resource: Vec<(String, String)>, raw: &RawTracing) -> Vec<(String, String)> {
+    let own = raw.resource.iter().map(|(name, value)| (name.value.as_str(), &value.value));
+    let named = raw.service_name.iter().map(|name| (SERVICE_NAME, &name.value));
+    for (name, value) in own.chain(named) {
+        resource.retain(|(other, _)| other != name);
+        resource.push((name.to_owned(), value.clone()));
+    }
+    if !resource.iter().any(|(name, _)| name == SERVICE_NAME) {
+        resource.push((SERVICE_NAME.to_owned(), "tollgate".to_owned()));
+    }
+    resource
+}
 
 /// The URL of the endpoint for traces below this one. None: it is no URL for HTTP.
 fn endpoint_below(base: &str) -> Option<Uri> {

@@ -15,10 +15,10 @@ use hyper_util::rt::TokioIo;
 use tollgate_clock::deadline::{Deadline, Ticker};
 use tollgate_gate::Gate;
 use tollgate_response::Body;
-use tollgate_settings::Limits;
+use tollgate_settings::{Http2Limits, Limits};
 use tollgate_upstream::{
     ClientBody,
-    downstream::{Fault, InFlight, Pace, Writing},
+    downstream::{Fault, Faults, InFlight, Pace, Writing},
 };
 use tollgate_wire::{
     frames::{Frames, Phase},
@@ -68,16 +68,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         // with a copy of all that it may ever hold.
         Box::pin(respond(exchange, request, pace))
     });
-    let limits = &limits.http2;
     let socket = Rc::new(RefCell::new(socket));
-    let mut connection = http2::Builder::new(executor)
-        .max_concurrent_streams(limits.streams)
-        .initial_stream_window_size(limits.stream_window)
-        .initial_connection_window_size(limits.connection_window)
-        .max_send_buf_size(SEND_BUFFER)
-        .max_header_list_size(list_bytes)
-        .max_pending_accept_reset_streams(limits.resets)
-        .max_local_error_reset_streams(limits.local_resets)
+    let mut connection = engine(executor, &limits.http2, list_bytes)
         .serve_connection(TokioIo::new(EngineSocket(Rc::clone(&socket))), service);
 
     let timeouts = &exchange.gate.shared().timeouts;
@@ -119,7 +111,29 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         Poll::Pending
     });
     let faults = exchange.gate.shared().admission.faults();
-    match ended.await {
+    count_faults(ended.await, &writing, faults);
+}
+
+fn engine(
+    executor: StreamExecutor,
+    limits: &Http2Limits,
+    list_bytes: u32,
+) -> http2::Builder<StreamExecutor> {
+    let mut engine = http2::Builder::new(executor);
+    engine
+        .max_concurrent_streams(limits.streams)
+        .initial_stream_window_size(limits.stream_window)
+        .initial_connection_window_size(limits.connection_window)
+        .max_send_buf_size(SEND_BUFFER)
+        .max_header_list_size(list_bytes)
+        .max_pending_accept_reset_streams(limits.resets)
+        .max_local_error_reset_streams(limits.local_resets);
+    engine
+}
+
+/// Counts what was wrong with a client; `cut` is what its connection was at when its time was over.
+fn count_faults(cut: Option<Step>, writing: &Writing, faults: &Faults) {
+    match cut {
         Some(Step::Head { .. }) => faults.count(Fault::SlowHead),
         Some(Step::Stalled(_)) => faults.count(Fault::SlowReader),
         Some(Step::Idle { .. } | Step::Busy | Step::Lingering) | None => {}

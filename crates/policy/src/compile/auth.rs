@@ -25,7 +25,7 @@ impl Compiler<'_> {
             }
             Some(AuthMode::Required) => {
                 // A certificate has no scopes, and no claims.
-                let may_have_none = context.has_certificates
+                let may_have_none = context.has_certificates()
                     && route.scopes.is_empty()
                     && accepted == AcceptedTokens::ALL;
                 if context.names.issuers.names.is_empty() && !may_have_none {

@@ -7,7 +7,39 @@ use tollgate_identity::is_tenant_name;
 use tollgate_yaml::{Check, Node, Spanned, Value};
 
 use super::{Compiler, WrittenNames, issuers::listed_tenants};
-use crate::{CallerList, CallerName, file::RawIdentity};
+use crate::{
+    CallerList, CallerName,
+    file::{RawCaller, RawIdentity},
+};
+
+/// A caller in its parts: `issuer/tenant/kind:value`, of which the first two may be left out.
+struct WrittenCaller<'w> {
+    /// Its position.
+    issuer: Option<usize>,
+    tenant: Option<&'w str>,
+    /// `kind:value`.
+    name: &'w str,
+    /// The tenants of the issuer that it must be of; none: it has none.
+    tenants: Option<&'w Node>,
+}
+
+impl<'w> WrittenCaller<'w> {
+    fn of(text: &'w str, identity: &'w RawIdentity, names: &WrittenNames<'_>) -> Self {
+        let of_issuer = |issuer: &str| text.strip_prefix(issuer)?.strip_prefix('/');
+        let mut issuers = names.issuers.names.iter().enumerate();
+        let named = issuers.find_map(|(at, issuer)| Some((at, of_issuer(issuer)?)));
+        let (issuer, name) = named.map_or((None, text), |(at, name)| (Some(at), name));
+        let whose = issuer.or_else(|| (names.vouching == 1).then_some(0));
+        let whose = whose.and_then(|at| identity.jwt.get(at));
+        let tenants = whose.and_then(|issuer| issuer.value.tenants.as_ref());
+        match name.split_once('/') {
+            Some((tenant, name)) if tenants.is_some() && !tenant.contains(':') => {
+                WrittenCaller { issuer, tenant: Some(tenant), name, tenants }
+            }
+            _ => WrittenCaller { issuer, tenant: None, name, tenants },
+        }
+    }
+}
 
 impl Compiler<'_> {
     /// `kind:value`, where the kind is the name of an entry of `callers`.
@@ -17,20 +49,8 @@ impl Compiler<'_> {
         identity: &RawIdentity,
         names: &WrittenNames<'_>,
     ) -> Option<CallerName> {
-        let of_issuer =
-            |issuer: &str| raw.value.strip_prefix(issuer).and_then(|rest| rest.strip_prefix('/'));
-        let mut issuers = names.issuers.names.iter().enumerate();
-        let named = issuers.find_map(|(at, issuer)| Some((at, of_issuer(issuer)?)));
-        let (issuer, name) =
-            named.map_or((None, raw.value.as_str()), |(at, name)| (Some(at), name));
-        let whose = issuer.or_else(|| (names.vouching == 1).then_some(0));
-        let whose = whose.and_then(|at| identity.jwt.get(at));
-        let has_tenants = whose.is_some_and(|issuer| issuer.value.tenants.is_some());
-        let (tenant, name) = match name.split_once('/') {
-            Some((tenant, rest)) if has_tenants && !tenant.contains(':') => (Some(tenant), rest),
-            _ => (None, name),
-        };
-        let (kind, value) = match name.split_once(':') {
+        let written = WrittenCaller::of(&raw.value, identity, names);
+        let (kind, value) = match written.name.split_once(':') {
             Some((kind, value)) if !kind.is_empty() && !value.is_empty() => (kind, value),
             _ => {
                 let message = format!("`{}` is not a caller", raw.value);
@@ -40,42 +60,57 @@ impl Compiler<'_> {
         };
         self.resolve(&Spanned { value: kind.to_owned(), span: raw.span }, &names.callers)?;
         let caller = identity.callers.iter().find(|caller| caller.name.value == kind)?;
-        if caller.key.value != "client.ip" {
-            let is_claim = caller.key.value.starts_with("jwt.");
-            if issuer.is_none() && is_claim && names.vouching > 1 {
-                let first = names.issuers.names.first().copied().unwrap_or_default();
-                self.refuse(
-                    raw.span,
-                    format!("`{name}` may be a caller of any issuer"),
-                    format!("write whose: {first}/{name}"),
-                );
-            }
-            if has_tenants && is_claim && tenant.is_none() {
-                self.refuse(
-                    raw.span,
-                    format!("`{name}` may be a caller of any tenant"),
-                    format!("write of which one: TENANT/{name}"),
-                );
-            }
-            let listed = whose.and_then(|issuer| issuer.value.tenants.as_ref());
-            if let Some(tenant) = tenant.filter(|tenant| !may_be_tenant(tenant, listed)) {
-                let message = format!("`{tenant}` is no tenant of its issuer");
-                let help =
-                    "write one of `tenants`; names of them have letters, digits, `-`, `_` and `.`";
-                self.refuse(raw.span, message, help);
-            }
-            let tenant = tenant.map(Into::into);
-            return Some(CallerName { kind: kind.into(), value: value.into(), issuer, tenant });
+        if caller.key.value == "client.ip" {
+            return self.caller_address(raw, caller, kind, value);
         }
+        if caller.key.value.starts_with("jwt.") {
+            self.check_owner(raw, &written, names);
+        }
+        if let Some(tenant) =
+            written.tenant.filter(|tenant| !may_be_tenant(tenant, written.tenants))
+        {
+            let message = format!("`{tenant}` is no tenant of its issuer");
+            let help =
+                "write one of `tenants`; names of them have letters, digits, `-`, `_` and `.`";
+            self.refuse(raw.span, message, help);
+        }
+        let tenant = written.tenant.map(Into::into);
+        Some(CallerName { kind: kind.into(), value: value.into(), issuer: written.issuer, tenant })
+    }
+
+    /// A caller by a claim is one of one issuer, and of one of its tenants.
+    fn check_owner(
+        &mut self,
+        raw: &Spanned<String>,
+        written: &WrittenCaller<'_>,
+        names: &WrittenNames<'_>,
+    ) {
+        let name = written.name;
+        if written.issuer.is_none() && names.vouching > 1 {
+            let first = names.issuers.names.first().copied().unwrap_or_default();
+            let message = format!("`{name}` may be a caller of any issuer");
+            self.refuse(raw.span, message, format!("write whose: {first}/{name}"));
+        }
+        if written.tenants.is_some() && written.tenant.is_none() {
+            let message = format!("`{name}` may be a caller of any tenant");
+            self.refuse(raw.span, message, format!("write of which one: TENANT/{name}"));
+        }
+    }
+
+    /// An address as requests name the caller: IPv6 by the first address of its prefix.
+    fn caller_address(
+        &mut self,
+        raw: &Spanned<String>,
+        caller: &RawCaller,
+        kind: &str,
+        value: &str,
+    ) -> Option<CallerName> {
         let Ok(address) = value.parse::<IpAddr>() else {
-            self.refuse(
-                raw.span,
-                format!("callers of kind `{kind}` are addresses, and `{value}` is not one"),
-                format!("write one such as {kind}:192.0.2.1"),
-            );
+            let message =
+                format!("callers of kind `{kind}` are addresses, and `{value}` is not one");
+            self.refuse(raw.span, message, format!("write one such as {kind}:192.0.2.1"));
             return None;
         };
-        // As requests name the caller: IPv6 by the first address of its prefix.
         let address = match address.to_canonical() {
             IpAddr::V6(address) => {
                 let length = caller.ipv6_prefix.as_ref().map_or(64, |prefix| prefix.value);

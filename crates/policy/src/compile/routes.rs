@@ -9,6 +9,7 @@ use tollgate_yaml::{Check, Spanned, suggest};
 use super::{
     Compiler, WrittenNames,
     reach::{Charged, Reach},
+    words::Names,
 };
 use crate::{
     Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route, Upstream,
@@ -29,8 +30,6 @@ pub(super) struct RouteContext<'c> {
     pub(super) tiers: &'c Tiers,
     /// Who may call; none: there is a mistake in it.
     pub(super) identity: Option<&'c IdentityRules>,
-    /// Whether client certificates name callers.
-    pub(super) has_certificates: bool,
     /// Those that say who is calling.
     pub(super) own_headers: &'c [HeaderName],
     /// What the policy says for routes that do not.
@@ -41,16 +40,34 @@ impl<'c> RouteContext<'c> {
     pub(super) fn limit(&self, name: &str) -> Option<&'c Limit> {
         self.limits.iter().find(|limit| *limit.name == *name)
     }
+
+    /// Whether client certificates name callers.
+    pub(super) fn has_certificates(&self) -> bool {
+        let mut callers = self.identity.iter().flat_map(|rules| &rules.callers);
+        callers.any(|caller| matches!(caller.key, CallerKey::Certificate(_)))
+    }
 }
 
 impl Compiler<'_> {
-    pub(super) fn route(
+    /// Those that are sound, each with what it matches.
+    pub(super) fn routes(
+        &mut self,
+        raw: &Spanned<Vec<Spanned<RawRoute>>>,
+        context: &RouteContext<'_>,
+    ) -> (Vec<Matcher>, Vec<Route>) {
+        if raw.value.is_empty() {
+            let help = "add one: `- { match: { path: \"/**\" }, limits: [] }`";
+            self.refuse(raw.span, "no route", help);
+        }
+        raw.value.iter().filter_map(|route| self.route(route, context)).unzip()
+    }
+
+    fn route(
         &mut self,
         raw: &Spanned<RawRoute>,
         context: &RouteContext<'_>,
     ) -> Option<(Matcher, Route)> {
         let route = &raw.value;
-        let names = context.names;
         let host = match &route.matcher.host {
             None => None,
             Some(host) => Some(self.route_host(host, context.hosts)?),
@@ -62,42 +79,9 @@ impl Compiler<'_> {
         let addresses = self.address_rules(route);
         let auth = self.auth(route, context);
         let scopes = self.scopes(&route.scopes);
-        let auth = match (auth, scopes.is_empty()) {
-            // Scopes are a token's: one is needed, unless the route says otherwise.
-            (Some(Auth::Optional(accepted)), false) if route.auth.is_none() => {
-                Some(Auth::Required(accepted))
-            }
-            (auth @ Some(Auth::Optional(_) | Auth::None), false) => {
-                if let Some(first) = route.scopes.first() {
-                    self.refuse(first.span, "scopes need a token", "write `auth: required`");
-                }
-                auth
-            }
-            (auth, _) => auth,
-        };
-        if route.limits.len() > MAX_LIMITS_A_ROUTE {
-            self.refuse(
-                raw.span,
-                format!("more than {MAX_LIMITS_A_ROUTE} limits on a route"),
-                "merge some",
-            );
-        }
-        self.refuse_twice(route.limits.iter(), "limit");
-        let limits: Vec<usize> =
-            route.limits.iter().filter_map(|limit| self.resolve(limit, &names.limits)).collect();
-        self.refuse_named_limits(route, context.limits);
-        let upstream = match &route.upstream {
-            Some(name) => self.resolve(name, &names.upstreams),
-            None if names.upstreams.names.len() > 1 => {
-                self.refuse(
-                    raw.span,
-                    "a route without an upstream, and there are several",
-                    "add `upstream: <name>`",
-                );
-                None
-            }
-            None => Some(0),
-        };
+        let auth = self.auth_for_scopes(auth, route);
+        let limits = self.route_limits(raw, context);
+        let upstream = self.route_upstream(raw, &context.names.upstreams);
         let cost = match &route.cost {
             None => Some(None),
             Some(cost) => self.cost(cost).map(Some),
@@ -123,24 +107,20 @@ impl Compiler<'_> {
             from: from?.unwrap_or_default(),
             reading,
         };
-        let name = route.matcher.path.value.as_str().into();
         let label = self.route_label(route);
-        let auth = auth?;
-        let upstream = upstream?;
-        let cost = cost?;
         let route = Route {
-            name,
+            name: route.matcher.path.value.as_str().into(),
             label: label?,
             position: 0,
             path,
             reading,
             methods,
             addresses: addresses?,
-            auth,
+            auth: auth?,
             scopes,
             limits,
-            upstream,
-            cost,
+            upstream: upstream?,
+            cost: cost?,
             max_body,
             cors: cors?,
             upgrades,
@@ -149,6 +129,44 @@ impl Compiler<'_> {
             response_headers: Arc::new(response_headers),
         };
         Some((matcher, route))
+    }
+
+    /// Scopes are a token's: one is needed, unless the route says otherwise.
+    fn auth_for_scopes(&mut self, auth: Option<Auth>, raw: &RawRoute) -> Option<Auth> {
+        let Some(first) = raw.scopes.first() else { return auth };
+        match auth {
+            Some(Auth::Optional(accepted)) if raw.auth.is_none() => Some(Auth::Required(accepted)),
+            Some(Auth::Optional(_) | Auth::None) => {
+                self.refuse(first.span, "scopes need a token", "write `auth: required`");
+                auth
+            }
+            Some(Auth::Required(_)) | None => auth,
+        }
+    }
+
+    fn route_limits(&mut self, raw: &Spanned<RawRoute>, context: &RouteContext<'_>) -> Vec<usize> {
+        let listed = &raw.value.limits;
+        if listed.len() > MAX_LIMITS_A_ROUTE {
+            let message = format!("more than {MAX_LIMITS_A_ROUTE} limits on a route");
+            self.refuse(raw.span, message, "merge some");
+        }
+        self.refuse_twice(listed.iter(), "limit");
+        let names = &context.names.limits;
+        let limits = listed.iter().filter_map(|limit| self.resolve(limit, names)).collect();
+        self.refuse_named_limits(&raw.value, context.limits);
+        limits
+    }
+
+    fn route_upstream(&mut self, raw: &Spanned<RawRoute>, names: &Names<'_>) -> Option<usize> {
+        match &raw.value.upstream {
+            Some(name) => self.resolve(name, names),
+            None if names.names.len() > 1 => {
+                let message = "a route without an upstream, and there are several";
+                self.refuse(raw.span, message, "add `upstream: <name>`");
+                None
+            }
+            None => Some(0),
+        }
     }
 
     /// What metrics and traces call the route.

@@ -9,7 +9,7 @@ use std::{
 
 use http::{HeaderValue, Uri};
 use tollgate_wire::target::Host;
-use tollgate_yaml::{Check, Node, Span, Spanned, Value};
+use tollgate_yaml::{Check, Entries, Node, Span, Spanned, Value};
 
 use super::{Compiler, words::DAY};
 use crate::{
@@ -32,11 +32,16 @@ pub(super) struct WrittenServer {
 }
 
 impl Compiler<'_> {
-    pub(super) fn upstream(
-        &mut self,
-        name: &Spanned<String>,
-        raw: &RawUpstream,
-    ) -> Option<Upstream> {
+    /// Those that are sound.
+    pub(super) fn upstreams(&mut self, raw: &Spanned<Entries<RawUpstream>>) -> Vec<Upstream> {
+        if raw.value.is_empty() {
+            let help = "name at least one: `api: { servers: [http://127.0.0.1:9000] }`";
+            self.refuse(raw.span, "no upstream", help);
+        }
+        raw.value.iter().filter_map(|(name, upstream)| self.upstream(name, upstream)).collect()
+    }
+
+    fn upstream(&mut self, name: &Spanned<String>, raw: &RawUpstream) -> Option<Upstream> {
         let defaults = Upstream::new(&name.value, Vec::new());
         let servers = self.servers(&raw.servers);
         let transport = match &servers {

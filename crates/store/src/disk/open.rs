@@ -20,6 +20,7 @@ use tollgate_settings::{DiskSettings, MemoryBounds};
 use super::{
     Disk, OpenError, Reads, applying,
     filter::Filter,
+    folder::Folder,
     journal::Journal,
     journal_writer::begin_journal,
     keeper::{BYTES_A_KEY, Helpers, Keeper},
@@ -48,13 +49,7 @@ pub fn open(
             return Err(OpenError::Secret(settings.path.clone()));
         }
         (Some(found), _) => found,
-        (None, secret) => {
-            let mut random = [0; 16];
-            aws_lc_rs::rand::fill(&mut random).map_err(|_| OpenError::NoRandomness)?;
-            let secret = secret.unwrap_or(random);
-            opened.folder.keep_secret(secret)?;
-            secret
-        }
+        (None, secret) => begin_secret(&opened.folder, secret)?,
     };
     // Before anything is charged: a slow disk takes a while for it.
     let journal = begin_journal(&opened);
@@ -97,6 +92,15 @@ pub fn open(
     let threads = start(&disk, &store, journal, orders, for_keeper);
     disk.threads.lock().extend(threads.map_err(OpenError::io(&settings.path))?);
     Ok(store)
+}
+
+/// The secret of a new store, which it keeps.
+fn begin_secret(folder: &Folder, given: Option<[u8; 16]>) -> Result<[u8; 16], OpenError> {
+    let mut random = [0; 16];
+    aws_lc_rs::rand::fill(&mut random).map_err(|_| OpenError::NoRandomness)?;
+    let secret = given.unwrap_or(random);
+    folder.keep_secret(secret)?;
+    Ok(secret)
 }
 
 fn start(

@@ -9,7 +9,7 @@ use super::*;
 use crate::{
     Balance, Bounds, Cors, Ejection, Framework, HealthCheck, LetterCase, MatrixParams,
     OriginPattern, Origins, PathInfo, PathReading, Preflight, Protocol, Retries, Sharing, Suffix,
-    TrailingSlash, Transport,
+    TrailingSlash, Transport, Upstream,
 };
 
 /// The upstream with these fields.

@@ -43,21 +43,7 @@ impl Checker<'_> {
         };
         let may_have_none = matches!(certificate, ClientCertificate::Optional);
         let Some(file) = &raw.client_ca_file else {
-            let fields = [
-                ("client_certificate", raw.client_certificate.as_ref().map(|field| field.span)),
-                ("crl_file", raw.crl_file.as_ref().map(|field| field.span)),
-            ];
-            for (name, span) in fields {
-                if let Some(span) = span {
-                    let message = format!("`{name}` needs `client_ca_file`");
-                    self.refuse(span, message, "add `client_ca_file`, or remove this");
-                }
-            }
-            if raw.crl_file.is_none() {
-                self.revocation(raw, &[])?;
-            }
-            let verifier = WebPkiClientVerifier::no_client_auth();
-            return Ok(Clients { verifier, until: None, fingerprint: Fingerprint::default() });
+            return self.any_client(raw);
         };
         let pem = self.file(file, MAX_PEM_BYTES).ok_or(())?;
         let mut all = digest::Context::new(&digest::SHA256);
@@ -99,6 +85,25 @@ impl Checker<'_> {
                 Err(())
             }
         }
+    }
+
+    /// Without authorities, whoever wants to may connect.
+    fn any_client(&mut self, raw: &RawTls) -> Result<Clients, ()> {
+        let fields = [
+            ("client_certificate", raw.client_certificate.as_ref().map(|field| field.span)),
+            ("crl_file", raw.crl_file.as_ref().map(|field| field.span)),
+        ];
+        for (name, span) in fields {
+            if let Some(span) = span {
+                let message = format!("`{name}` needs `client_ca_file`");
+                self.refuse(span, message, "add `client_ca_file`, or remove this");
+            }
+        }
+        if raw.crl_file.is_none() {
+            self.revocation(raw, &[])?;
+        }
+        let verifier = WebPkiClientVerifier::no_client_auth();
+        Ok(Clients { verifier, until: None, fingerprint: Fingerprint::default() })
     }
 
     fn authorities(
