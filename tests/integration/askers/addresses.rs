@@ -51,6 +51,8 @@ fn envoy_removes_what_the_proxy_removes() {
         "x-true-client-ip",
         "x-host",
         "remote-user",
+        "x-auth-request-email",
+        "client-cert",
         "x-ssl-client-verify",
         "x-forwarded-host",
         "x-original-url",

@@ -67,6 +67,24 @@ fn connection_may_not_name_what_belongs_to_the_message() {
 }
 
 #[test]
+fn connection_may_not_name_what_a_request_is_judged_by() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream)
+        .identity(&["token: { header: x-auth-token, forward: true }"])
+        .limits(&["tenant: { per: header.x-tenant, rate: 2/hour }"])
+        .routes(&["{ match: { path: /** }, limits: [tenant] }"]);
+    let proxy = Proxy::start(&policy);
+    for name in ["x-auth-token", "X-Tenant"] {
+        let request = get("/").field("x-tenant", "acme").field("connection", name);
+        proxy.send(request).assert_status(400);
+    }
+    assert_eq!(upstream.count(), 0);
+    proxy
+        .send(get("/").field("x-tenant", "acme").field("connection", "x-other"))
+        .assert_status(200);
+}
+
+#[test]
 fn fields_with_an_underscore_are_dropped() {
     let upstream = Upstream::start();
     let request = get("/").field("x_forwarded_for", "1").field("a_b", "1").field("a-b", "2");
@@ -156,7 +174,7 @@ fn word_of_a_trusted_proxy_is_passed_on() {
 
 /// Fields in which servers look for the client's address, and two that come to one of them in
 /// servers which make variables of headers.
-const ADDRESSES: [&str; 36] = [
+const ADDRESSES: [&str; 44] = [
     "x-real-ip",
     "x-client-ip",
     "x-cluster-client-ip",
@@ -189,6 +207,14 @@ const ADDRESSES: [&str; 36] = [
     "x-true-client-ip",
     "x-host",
     "remote-user",
+    "x-remote-user",
+    "x-webauth-user",
+    "x-auth-request-user",
+    "client-cert",
+    "client-cert-chain",
+    "x-client-cert",
+    "x-client-dn",
+    "ssl-client-cert",
     "x-ssl-client-cert",
     "x-ssl-cipher",
     "x.real.ip",
@@ -221,7 +247,7 @@ fn client_says_its_address_in_no_field() {
         assert_eq!(responses[0].status(), 200);
         assert!(!format!("{:?}", upstream.last().fields).contains("203.0.113.1"));
     }
-    for name in &ADDRESSES[..34] {
+    for name in &ADDRESSES[..42] {
         proxy.send(get("/").field("connection", name)).assert_status(400);
     }
 }
@@ -234,7 +260,7 @@ fn trusted_proxy_says_the_clients_address_in_any_field() {
     let request = ADDRESSES.iter().fold(get("/"), |r, name| r.field(name, "203.0.113.1"));
     proxy.send(request).assert_status(200);
     let seen = upstream.last().fields;
-    for name in &ADDRESSES[..34] {
+    for name in &ADDRESSES[..42] {
         assert_eq!(seen.one(name), Some("203.0.113.1"), "{name}");
     }
 }

@@ -143,6 +143,13 @@ names_of_proxies! {
     "x-true-client-ip",
     "x-host",
     "remote-user",
+    "client-cert",
+    "client-cert-chain",
+    "x-client-cert",
+    "x-client-dn",
+    "ssl-client-cert",
+    "x-remote-user",
+    "x-webauth-user",
     "client-ip",
     "remote-addr",
     "forwarded-for",
@@ -161,7 +168,8 @@ names_of_proxies! {
 
 /// Beginnings of more such names, each with ends that are in use: for proxies that cannot remove
 /// fields by the beginning of a name.
-pub const FAMILIES_OF_PROXIES: [(&str, &[&str]); 2] = [
+pub const FAMILIES_OF_PROXIES: [(&str, &[&str]); 3] = [
+    ("x-auth-request-", &["access-token", "email", "groups", "preferred-username", "user"]),
     (
         "x-forwarded-",
         &[
