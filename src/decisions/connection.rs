@@ -29,6 +29,7 @@ use tollgate_wire::resp::Replies;
 use super::{
     Engine, Served, Session,
     engine::MAX_REPLIES,
+    named::{NamedCommand, Outcome},
     stream::{OpenClient, Shown, Stream, gone, try_write},
 };
 
@@ -212,15 +213,14 @@ impl Client {
         }
     }
 
-    /// Has the policies decide about what came, all of it together, and replies in its order. The
-    /// client may go away meanwhile: then nobody waits for room any more.
+    /// Has the policies decide about what came, and replies in its order. The client may go away
+    /// meanwhile: then nobody waits for room any more.
     async fn have_decided(&mut self) -> io::Result<()> {
         let desk = Rc::clone(&self.desk);
         let (commands, taken) = desk.bench.borrow_mut().engine.named(&self.waiting);
         self.done_with(taken);
-        let deciding = commands.iter().map(|command| command.run(&desk.gate, self.address));
         let outcomes = tokio::select! {
-            outcomes = join_all(deciding) => outcomes,
+            outcomes = decided(&commands, &desk.gate, self.address) => outcomes,
             error = gone(&self.stream) => return Err(error),
         };
         let Bench { replies, .. } = &mut *desk.bench.borrow_mut();
@@ -303,4 +303,17 @@ impl Drop for ConnectionCount {
             bench.engine.connections = bench.engine.connections.saturating_sub(1);
         }
     }
+}
+
+/// The outcomes of commands that came in one piece: together where their order makes no difference,
+/// else one after another.
+async fn decided(commands: &[NamedCommand], gate: &Gate, address: IpAddr) -> Vec<Outcome> {
+    if NamedCommand::may_run_together(commands) {
+        return join_all(commands.iter().map(|command| command.run(gate, address))).await;
+    }
+    let mut outcomes = Vec::with_capacity(commands.len());
+    for command in commands {
+        outcomes.push(command.run(gate, address).await);
+    }
+    outcomes
 }

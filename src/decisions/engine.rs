@@ -100,7 +100,7 @@ impl Fading for Arrival {
 /// Bytes of replies that wait, from which on no further command is begun.
 pub(super) const MAX_REPLIES: usize = 64 * 1024;
 
-const BOUNDS: Bounds = Bounds {
+pub(super) const BOUNDS: Bounds = Bounds {
     arguments: tollgate_wire::resp::MAX_ARGUMENTS,
     argument_bytes: 64 * 1024,
     command_bytes: 64 * 1024,
@@ -110,7 +110,7 @@ const BOUNDS: Bounds = Bounds {
 const MAX_TOGETHER: usize = 128;
 
 /// For clients that have not authenticated yet.
-const BOUNDS_BEFORE_PASSWORD: Bounds =
+pub(super) const BOUNDS_BEFORE_PASSWORD: Bounds =
     Bounds { arguments: 16, argument_bytes: 512, command_bytes: 1024 };
 
 /// A connection that guesses passwords is closed after so many.

@@ -91,6 +91,20 @@ impl NamedCommand {
         read.unwrap_or_else(|mistake| NamedCommand::Mistaken(operation, mistake))
     }
 
+    /// Whether the order in which these run makes no difference to their replies: none waits for
+    /// room, and all of them charge, or all only read.
+    pub(super) fn may_run_together(commands: &[NamedCommand]) -> bool {
+        let charges_at_once = |command: &NamedCommand| {
+            matches!(
+                command,
+                NamedCommand::Charge { time: ChargeTime::Now(Duration::ZERO), .. }
+                    | NamedCommand::Charge { time: ChargeTime::At(_), .. }
+            )
+        };
+        let reads = |command: &NamedCommand| matches!(command, NamedCommand::Standing { .. });
+        commands.iter().all(charges_at_once) || commands.iter().all(reads)
+    }
+
     /// Has the policies decide.
     pub(super) async fn run(&self, gate: &Gate, address: IpAddr) -> Outcome {
         let program = Program { address, protocol: "redis", user_agent: None };
@@ -277,3 +291,6 @@ fn text(argument: Option<&[u8]>) -> Result<String, Mistake> {
 fn key(arguments: &Arguments<'_>) -> Vec<u8> {
     arguments.at(2).unwrap_or_default().to_vec()
 }
+
+#[cfg(test)]
+mod tests;
