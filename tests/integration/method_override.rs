@@ -129,8 +129,14 @@ fn guarded_before(upstream: &Upstream, paths: &str, mode: &str) -> Policy {
         .section(mode)
 }
 
-const QUERIES: [&str; 4] =
-    ["a=b&_method=DELETE", "_method=delete&a=b", "a=b&%5Fmethod=DELETE", "a=b&.method=DELETE"];
+const QUERIES: [&str; 6] = [
+    "a=b&_method=DELETE",
+    "_method=delete&a=b",
+    "a=b&%5Fmethod=DELETE",
+    "a=b&.method=DELETE",
+    "a=b&[_method]=DELETE",
+    "a=b&%5B_method%5D=DELETE",
+];
 
 #[test]
 fn server_that_reads_a_method_in_the_query_gets_none() {
@@ -188,6 +194,18 @@ fn request_is_judged_by_the_method_in_its_query() {
         proxy.send(request).assert_status(400);
     }
     assert_eq!(upstream.count(), seen);
+}
+
+#[test]
+fn method_in_what_servers_take_for_the_query_is_refused() {
+    let upstream = Upstream::start();
+    let paths = ", paths: { framework: express, matrix_params: query }";
+    for (mode, status) in [("drop", 400), ("match", 400), ("ignore", 200)] {
+        let policy = guarded_before(&upstream, paths, &format!("method_override: {mode}"));
+        let proxy = Proxy::start(&policy);
+        proxy.send(post("/users/42;_method=DELETE", "")).assert_status(status);
+        proxy.send(post("/users/42;a=b", "")).assert_status(200);
+    }
 }
 
 #[test]

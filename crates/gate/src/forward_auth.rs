@@ -5,7 +5,7 @@
 
 use std::ops::ControlFlow;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
+use http::{HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 use tollgate_identity::is_address_readable;
 use tollgate_response::{Body, Rejection};
 use tollgate_upstream::downstream::Peer;
@@ -45,9 +45,9 @@ pub(super) fn reply_to<'p>(
     inbound: Inbound<'_>,
     action: Action<'p>,
     state: &RequestState<'_>,
-    fields: &HeaderMap,
+    parts: &Parts,
 ) -> ControlFlow<Reply, Forward<'p>> {
-    let Some(asker) = inbound.asker else { return Reply::to(action, state, fields) };
+    let Some(asker) = inbound.asker else { return Reply::to(action, state, &parts.headers) };
     ControlFlow::Break(match action {
         Action::Forward(_) => {
             let mut response = Response::new(Body::empty());
@@ -59,7 +59,8 @@ pub(super) fn reply_to<'p>(
                 }
                 Asker::Envoy => {
                     let peer_is_trusted = inbound.peer.is_trusted;
-                    let changes = HeadChanges::of(fields, state, peer_is_trusted);
+                    let changes =
+                        HeadChanges::of(&parts.headers, parts.uri.query(), state, peer_is_trusted);
                     response.extensions_mut().insert(changes);
                 }
             }

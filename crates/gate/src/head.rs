@@ -3,7 +3,7 @@
 use std::{borrow::Cow, net::IpAddr};
 
 use http::{HeaderMap, HeaderValue, Method, Uri, header, request::Parts, uri::PathAndQuery};
-use tollgate_identity::TokenSources;
+use tollgate_identity::{CredentialError, IdentityError, TokenSources};
 use tollgate_policy::{self as policy, Policies, Policy, Route};
 use tollgate_response::Rejection;
 use tollgate_upstream::check_connection;
@@ -53,9 +53,11 @@ impl<'r> Head<'r> {
         policies: &'p Policies,
     ) -> Result<(Self, Option<&'p Policy>), Rejection> {
         check_method(&parts.method)?;
-        check_connection(&parts.headers)?;
         let host = request_host(&parts.uri, &parts.headers, parts.version)?;
         let policy = policies.for_host(host.as_ref().map(Host::as_str));
+        // All upstreams of a policy have the same.
+        let upstream = policy.and_then(|policy| policy.upstreams.first());
+        check_connection(&parts.headers, upstream.map(|upstream| &*upstream.own_headers))?;
         let encoded_slash = policy.map(|policy| policy.encoded_slash).unwrap_or_default();
         let method_override = policy.map(|policy| policy.method_override).unwrap_or_default();
         let overriding_method = match (policy, method_override) {
@@ -147,6 +149,30 @@ impl<'r> Head<'r> {
         match self.uri.query().map(|query| self.without_dropped(query, route)) {
             Some(Cow::Owned(_)) => Err(OverrideError::NotDropped),
             Some(Cow::Borrowed(_)) | None => Ok(()),
+        }
+    }
+
+    /// Checks that what the servers of a route take for the query, though it is in the path, has no
+    /// token and overrides no method: here they are looked for in the query alone.
+    ///
+    /// # Errors
+    /// [`CredentialError::Malformed`] and [`OverrideError::Ambiguous`].
+    pub(super) fn check_query_in_path(
+        &self,
+        route: &Route,
+        sources: &TokenSources,
+    ) -> Result<(), Rejection> {
+        let Some(query) = route.reading.query_in(&self.path) else { return Ok(()) };
+        if sources.may_be_in(query) {
+            return Err(IdentityError::from(CredentialError::Malformed).into());
+        }
+        let is_override = route.reading.reads_method_in_query()
+            && matches!(without_overrides(query), Cow::Owned(_));
+        match self.method_override {
+            MethodOverride::Drop | MethodOverride::Match if is_override => {
+                Err(OverrideError::Ambiguous.into())
+            }
+            _ => Ok(()),
         }
     }
 

@@ -19,14 +19,15 @@ pub struct HeadChanges {
     pub set: HeaderMap,
     /// Fields that are removed, whether there are any or not.
     pub removed: Vec<HeaderName>,
-    /// A query parameter that is removed.
-    pub removed_parameter: Option<Box<str>>,
+    /// Names of query parameters that are removed, as they are written.
+    pub removed_parameters: Vec<String>,
 }
 
 impl HeadChanges {
-    /// Those of an admitted request with these fields. The other proxy's peer may be a trusted one.
+    /// Those of an admitted request with these fields and this query. The other proxy's peer may be a trusted one.
     pub(super) fn of(
         before: &HeaderMap,
+        query: Option<&str>,
         state: &RequestState<'_>,
         peer_is_trusted: bool,
     ) -> HeadChanges {
@@ -64,8 +65,12 @@ impl HeadChanges {
                 removed.push(name.clone());
             }
         }
-        let removed_parameter =
-            state.policy.and_then(|policy| policy.identity.sources.query.clone());
-        HeadChanges { set, removed, removed_parameter }
+        let sources = state.policy.map(|policy| &policy.identity.sources);
+        let spelled =
+            sources.zip(query).into_iter().flat_map(|(own, query)| own.query_names(query));
+        let named = sources.and_then(|own| own.query.as_deref());
+        let mut removed_parameters: Vec<String> = named.map(str::to_owned).into_iter().collect();
+        removed_parameters.extend(spelled.filter(|own| Some(*own) != named).map(str::to_owned));
+        HeadChanges { set, removed, removed_parameters }
     }
 }

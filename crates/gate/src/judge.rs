@@ -94,6 +94,7 @@ impl Judge {
         if let Some(route) = route {
             // Like the policy's deny list, it costs the client nothing: there is nothing to guess.
             route.addresses.admit(client.address)?;
+            head.check_query_in_path(route, &policy.identity.sources)?;
             // A proxy that asks forwards the target as it came.
             if is_asked {
                 head.check_spelled_out(route)?;

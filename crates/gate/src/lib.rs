@@ -333,7 +333,7 @@ impl Gate {
                 }
             };
 
-            let reply = match reply_to(inbound, action, &guard.state, &parts.headers) {
+            let reply = match reply_to(inbound, action, &guard.state, &parts) {
                 ControlFlow::Break(reply) => reply.into(),
                 ControlFlow::Continue(forward) => {
                     let upstream = forward.upstream;

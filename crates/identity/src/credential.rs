@@ -251,6 +251,16 @@ impl TokenSources {
         }
     }
 
+    /// The names in a query that are those of the policy's parameter, as they are written.
+    pub fn query_names<'q>(&'q self, query: &'q str) -> impl Iterator<Item = &'q str> {
+        self.query.iter().flat_map(move |name| query::spellings(query, name))
+    }
+
+    /// Whether some server may find a token in what this proxy does not read as the query.
+    pub fn may_be_in(&self, query: &str) -> bool {
+        matches!(self.strip_query(query), Cow::Owned(_))
+    }
+
     /// The query without the token, if the policy names a parameter: upstreams and others log URLs.
     pub fn strip_query<'q>(&self, query: &'q str) -> Cow<'q, str> {
         match &self.query {
@@ -312,7 +322,7 @@ impl TokenSources {
     ) -> Result<Option<Credential<'r>>, CredentialError> {
         let (Some(name), Some(query)) = (&self.query, query) else { return Ok(None) };
         if query::may_hide(query, name) {
-            return Err(CredentialError::Several);
+            return Err(CredentialError::Malformed);
         }
         let mut values = query::values(query, name);
         match (values.next(), values.next()) {

@@ -157,7 +157,7 @@ impl Policies {
 fn share_own_headers(policies: &mut [Policy]) {
     let own = |policy: &Policy| {
         let all = policies.iter().map(|policy| &policy.identity);
-        Arc::new(OwnHeaders::new(&policy.identity, policy.method_override, all))
+        Arc::new(OwnHeaders::new(&policy.identity, &policy.limits, policy.method_override, all))
     };
     let all: Vec<Arc<OwnHeaders>> = policies.iter().map(own).collect();
     for (policy, own) in policies.iter_mut().zip(all) {

@@ -5,6 +5,8 @@ use http::HeaderName;
 use tollgate_identity::IdentityRules;
 use tollgate_wire::method_override::{self, MethodOverride};
 
+use crate::{KeyPart, Limit};
+
 /// Names of header fields that clients may not send on: upstreams trust them as this proxy's.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct OwnHeaders {
@@ -14,12 +16,15 @@ pub struct OwnHeaders {
     /// Of fields that go on under their own name only, and not in trailers: those of credentials,
     /// under one policy, and those that override the method, where it is judged.
     exact: Names,
+    /// Of fields that go on, and by which limits count.
+    counted: Names,
 }
 
 impl OwnHeaders {
-    /// Those of a policy with these rules, beside `all` policies that are in force.
+    /// Those of a policy with these rules and limits, beside `all` policies that are in force.
     pub(super) fn new<'p>(
         rules: &IdentityRules,
+        limits: &[Limit],
         method_override: MethodOverride,
         all: impl Iterator<Item = &'p IdentityRules>,
     ) -> OwnHeaders {
@@ -29,7 +34,10 @@ impl OwnHeaders {
             MethodOverride::Ignore => (&[], &[]),
         };
         let claims = all.flat_map(|rules| rules.forwarded.names());
+        let parts = limits.iter().flat_map(|limit| &limit.per.parts);
+        let counted: Vec<HeaderName> = parts.filter_map(KeyPart::field).collect();
         OwnHeaders {
+            counted: Names::of(counted.iter()),
             closed: Names::of(claims.chain(dropped)),
             exact: Names::of(rules.sources.headers().chain(judged)),
         }
@@ -49,6 +57,11 @@ impl OwnHeaders {
     /// and not in trailers.
     pub fn are_guarded(&self, name: &str) -> bool {
         self.closed.contains(name) || self.exact.contains(name)
+    }
+
+    /// Whether a request that goes on is judged by fields of this name, which is in lower case.
+    pub fn are_judged(&self, name: &str) -> bool {
+        self.exact.contains(name) || self.counted.contains(name)
     }
 }
 

@@ -143,6 +143,11 @@ keywords! {
 }
 
 impl PathReading {
+    /// What servers find in a path that take a semicolon for the start of the query.
+    pub fn query_in(self, path: &str) -> Option<&str> {
+        split_query(path).1.filter(|_| self.matrix_params == MatrixParams::Query)
+    }
+
     /// Whether servers may take a POST for the method that `_method` names in its query: on their
     /// own (Symfony and Laravel, Spring), or by a middleware that is usual there. Rails, Django,
     /// Flask and others look for it in a form alone, or nowhere.

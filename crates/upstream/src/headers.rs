@@ -57,8 +57,13 @@ pub struct Forwarding<'r> {
 ///
 /// # Errors
 /// [`ConnectionNamesProtectedField`]; the request must not be forwarded then.
-pub fn check_connection(headers: &HeaderMap) -> Result<(), ConnectionNamesProtectedField> {
-    match named_by_connection(headers).any(|name| is_protected(name.as_str())) {
+pub fn check_connection(
+    headers: &HeaderMap,
+    own: Option<&OwnHeaders>,
+) -> Result<(), ConnectionNamesProtectedField> {
+    let is_judged = |name: &str| own.is_some_and(|own| own.are_judged(name));
+    let is_refused = |name: &str| is_protected(name) || is_judged(name);
+    match named_by_connection(headers).any(|name| is_refused(name.as_str())) {
         true => Err(ConnectionNamesProtectedField),
         false => Ok(()),
     }
@@ -295,7 +300,8 @@ mod tests {
     fn connection_may_not_name_what_carries_identity() {
         for name in ["Authorization", "host", "X-Forwarded-For", "Content-Length", "Cookie"] {
             let headers = headers(&[("connection", &format!("close, {name}"))]);
-            assert_eq!(check_connection(&headers), Err(ConnectionNamesProtectedField), "{name}");
+            let refused = Err(ConnectionNamesProtectedField);
+            assert_eq!(check_connection(&headers, None), refused, "{name}");
         }
     }
 

@@ -4,7 +4,7 @@
 //! out. [`target`] reads the paths of requests, [`framing`] follows the messages of HTTP/1,
 //! [`frames`] counts the frames of HTTP/2, [`head_limits`] measures heads, and [`proxy_protocol`]
 //! reads the header that a load balancer sends first. [`forward_auth`] reads what another proxy
-//! asks about, [`method_override`] fields that stand for another method, and [`accept`] which forms
+//! asks about, [`query`] parameters, [`method_override`] what stands for another method, and [`accept`] which forms
 //! of a response a client takes. [`resp`] is the Redis protocol, and [`envoy`] has the messages of
 //! gRPC by which Envoy asks.
 //!
@@ -26,6 +26,7 @@ mod growth;
 pub mod head_limits;
 pub mod method_override;
 pub mod proxy_protocol;
+pub mod query;
 pub mod resp;
 pub mod target;
 

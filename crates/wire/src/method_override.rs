@@ -7,6 +7,8 @@ use std::borrow::Cow;
 use http::{HeaderMap, HeaderName, Method};
 use tollgate_keyword::keywords;
 
+use crate::query::{Parameter, filtered, parameters};
+
 /// The fields, in the order in which they are looked for.
 pub static FIELDS: [HeaderName; 3] = [
     HeaderName::from_static("x-http-method-override"),
@@ -15,7 +17,7 @@ pub static FIELDS: [HeaderName; 3] = [
 ];
 
 /// The parameters, in lower case.
-const PARAMETERS: [&[u8]; 2] = [b"_method", b"x-http-method-override"];
+const PARAMETERS: [&str; 2] = ["_method", "x-http-method-override"];
 
 /// What is done with a field that overrides the method.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,8 +57,8 @@ pub fn overriding_method(
 ) -> Result<Option<Method>, OverrideError> {
     let fields = FIELDS.iter().flat_map(|name| headers.get_all(name));
     let fields = fields.map(|value| Cow::Borrowed(value.as_bytes()));
-    let parameters = query.into_iter().flat_map(parameters);
-    let mut values = fields.chain(parameters.filter_map(Parameter::overriding_value));
+    let parameters = query.into_iter().flat_map(parameters).filter(|own| is_override(*own));
+    let mut values = fields.chain(parameters.map(Parameter::value));
     let Some(first) = values.next() else { return Ok(None) };
     if !values.all(|value| value.eq_ignore_ascii_case(&first)) {
         return Err(OverrideError::Ambiguous);
@@ -92,62 +94,13 @@ pub fn check_undropped(headers: &HeaderMap, mode: MethodOverride) -> Result<(), 
 
 /// A query without what overrides the method.
 pub fn without_overrides(query: &str) -> Cow<'_, str> {
-    let is_kept = |parameter: &Parameter<'_>| parameter.overriding_value().is_none();
-    if parameters(query).all(|parameter| is_kept(&parameter)) {
-        return Cow::Borrowed(query);
-    }
-    let kept: Vec<&str> = parameters(query).filter(is_kept).map(|parameter| parameter.0).collect();
-    Cow::Owned(kept.join("&"))
+    filtered(query, |parameter| !is_override(*parameter))
 }
 
-/// A parameter of a query, as it is written.
-#[derive(Clone, Copy)]
-struct Parameter<'q>(&'q str);
-
-fn parameters(query: &str) -> impl Iterator<Item = Parameter<'_>> {
-    query.split('&').map(Parameter)
-}
-
-impl<'q> Parameter<'q> {
-    /// The method that it names, if its name is one that servers look for. PHP reads a name up to a
-    /// bracket or a NUL, without spaces in front, and dots and spaces in it as `_`.
-    fn overriding_value(self) -> Option<Cow<'q, [u8]>> {
-        let (name, value) = self.0.split_once('=').unwrap_or((self.0, ""));
-        let name = form_decoded(name);
-        let name = name.split(|byte| matches!(byte, b'[' | 0)).next().unwrap_or_default();
-        let is_like = |own: u8, other: u8| {
-            own == other.to_ascii_lowercase() || own == b'_' && matches!(other, b'.' | b' ')
-        };
-        let name = name.trim_ascii_start();
-        let is_any = PARAMETERS.into_iter().any(|own| {
-            own.len() == name.len() && own.iter().zip(name).all(|(own, byte)| is_like(*own, *byte))
-        });
-        is_any.then(|| form_decoded(value))
-    }
-}
-
-/// A name or a value of a form (WHATWG URL section 5.1). What is no escape stays as it is.
-fn form_decoded(text: &str) -> Cow<'_, [u8]> {
-    if !text.contains(['%', '+']) {
-        return Cow::Borrowed(text.as_bytes());
-    }
-    let mut decoded = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, after)) = rest.split_first() {
-        let escaped = after.get(..2).filter(|_| *first == b'%');
-        let escaped = escaped.and_then(|digits| std::str::from_utf8(digits).ok());
-        match escaped.and_then(|digits| u8::from_str_radix(digits, 16).ok()) {
-            Some(byte) => {
-                decoded.push(byte);
-                rest = after.get(2..).unwrap_or_default();
-            }
-            None => {
-                decoded.push(if *first == b'+' { b' ' } else { *first });
-                rest = after;
-            }
-        }
-    }
-    Cow::Owned(decoded)
+/// Whether servers look for such a parameter, or may find one behind a semicolon in it.
+fn is_override(parameter: Parameter<'_>) -> bool {
+    let is_one = |parameter: Parameter<'_>| PARAMETERS.iter().any(|own| parameter.is_like(own));
+    is_one(parameter) || parameter.after_semicolons().any(is_one)
 }
 
 /// Whether servers that make a variable of a name (RFC 3875 section 4.1.18) take this for one of
@@ -217,6 +170,8 @@ mod tests {
             ".method=DELETE",
             "+_method=DELETE",
             "_method[]=DELETE",
+            "[_method]=DELETE",
+            "%5B_method%5D[]=DELETE",
             "_method%00x=DELETE",
             "_METHOD=DELETE",
             "X-HTTP-Method-Override=DELETE",
@@ -230,7 +185,9 @@ mod tests {
             let found = overriding_method(&Method::POST, &none, Some(query));
             assert_eq!((found, without_overrides(query)), (Ok(None), query.into()), "{query}");
         }
-        for query in ["_method", "_method=", "_method=DELETE&_method=PUT", "_method=GET"] {
+        // Some servers end a parameter at a semicolon.
+        let split = "a=b;_method=DELETE";
+        for query in ["_method", "_method=", "_method=DELETE&_method=PUT", "_method=GET", split] {
             let found = overriding_method(&Method::POST, &none, Some(query));
             assert_eq!(found, Err(OverrideError::Ambiguous), "{query}");
         }
@@ -238,6 +195,7 @@ mod tests {
         let found = overriding_method(&Method::POST, &put, Some("_method=DELETE"));
         assert_eq!(found, Err(OverrideError::Ambiguous));
         assert_eq!(without_overrides("a=1&_method=PUT&b=%5F"), "a=1&b=%5F");
+        assert_eq!(without_overrides("a=1&b;_method=PUT&c"), "a=1&c");
     }
 
     #[test]

@@ -107,12 +107,12 @@ fn malformed() -> AskError {
 }
 
 fn admitted(changes: HeadChanges, response: &HeaderMap) -> OkHttpResponse {
-    let HeadChanges { set, removed, removed_parameter } = changes;
+    let HeadChanges { set, removed, removed_parameters } = changes;
     OkHttpResponse {
         headers: options(&set),
         headers_to_remove: removed.iter().map(ToString::to_string).collect(),
         response_headers_to_add: options(response),
-        query_parameters_to_remove: removed_parameter.into_iter().map(Into::into).collect(),
+        query_parameters_to_remove: removed_parameters,
     }
 }
 

@@ -81,3 +81,19 @@ fn alias_of_a_field_that_ends_here_is_refused_where_it_cannot_be_taken_out() {
         }
     }
 }
+
+#[test]
+fn envoy_removes_a_token_from_the_query_however_it_is_spelled() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream)
+        .identity(&["token: { query: access_token }", "invalid_token: anonymous"])
+        .routes(&["{ match: { path: /** }, auth: optional, limits: [] }"]);
+    let proxy = Proxy::with_settings(Door::LISTENERS, &[&policy]);
+    for spelled in ["access_token", "acces%73_token", "%61ccess%5Ftoken"] {
+        let judged = Door::Envoy.judge(&proxy, &get(&format!("/a?{spelled}=x.y.z&b=1")), CLIENT);
+        assert_eq!(judged.status, 200, "{spelled}");
+        assert!(judged.parameters.iter().any(|own| own == spelled), "{spelled}: {judged:?}");
+    }
+    let judged = Door::Envoy.judge(&proxy, &get("/a?access.token=x.y.z"), CLIENT);
+    assert_eq!(judged.status, 400);
+}

@@ -57,3 +57,20 @@ fn token_in_two_places_is_none_at_all() {
     }
     assert_eq!(upstream.count(), 0);
 }
+
+#[test]
+fn token_in_what_servers_take_for_the_query_is_refused() {
+    let upstream = Upstream::start();
+    let servers = format!("servers: [\"{}\"], paths: fastify", upstream.url());
+    let policy = Policy::before_servers(&servers)
+        .identity(&["token: { query: access_token }"])
+        .routes(&["{ match: { path: /** }, auth: optional, limits: [] }"]);
+    let proxy = Proxy::start(&policy);
+    for target in ["/a;access_token=x.y.z", "/a;b=1&access_token=x.y.z", "/a;Access.Token=x?b=1"] {
+        assert_refused(&proxy.get(target), 400, INVALID_REQUEST);
+        assert_refused(&proxy.send(get(target).by("7")), 400, INVALID_REQUEST);
+    }
+    assert_eq!(upstream.count(), 0);
+    proxy.get("/a;b=access_token").assert_status(200);
+    proxy.get("/a%3Baccess_token=x.y.z").assert_status(200);
+}

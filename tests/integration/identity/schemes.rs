@@ -215,7 +215,7 @@ fn preflight_that_is_passed_takes_no_credentials_along() {
 
 /// A request with a token in none of the ways in which the proxy reads one, but in one in which a
 /// server may.
-fn disguised() -> [Request; 18] {
+fn disguised() -> [Request; 24] {
     let in_header = |value: &str| get("/optional").field("x-token", value);
     let in_cookie = |value: &str| get("/optional").field("cookie", value);
     [
@@ -234,6 +234,12 @@ fn disguised() -> [Request; 18] {
         in_cookie("sess%69on=x.y.z"),
         in_cookie("session[]=x.y.z"),
         get("/optional?access_token=x%20y"),
+        get("/optional?Access_Token=x.y.z"),
+        get("/optional?access.token=x.y.z"),
+        get("/optional?a=b&access%5Btoken=x.y.z"),
+        get("/optional?+access_token=x.y.z"),
+        get("/optional?access_token%5B%5D=x.y.z"),
+        get("/optional?%5Baccess_token%5D=x.y.z"),
         get("/optional?access_token=%C2%A0x.y.z"),
         get("/optional?a=b;access_token=x.y.z"),
         get("/optional?a=b;access%5ftoken=x.y.z;c"),

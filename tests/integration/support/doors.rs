@@ -40,6 +40,8 @@ pub(crate) struct Judged {
     pub(crate) fields: BTreeMap<String, String>,
     /// Fields that Envoy is to remove.
     pub(crate) removed: Vec<String>,
+    /// Parameters of the query that Envoy is to remove.
+    pub(crate) parameters: Vec<String>,
 }
 
 impl Door {
@@ -74,7 +76,12 @@ impl Door {
                     204 => 200,
                     status => status,
                 };
-                Judged { status, fields: fields.collect(), removed: Vec::new() }
+                Judged {
+                    status,
+                    fields: fields.collect(),
+                    removed: Vec::new(),
+                    parameters: Vec::new(),
+                }
             }
             Door::Forward => of_response(proxy.ask(self.question(request, from))),
             Door::Nginx => of_response(proxy.ask(self.question(request, from))),
@@ -114,7 +121,7 @@ fn of_response(response: super::Response) -> Judged {
     };
     let names = response.fields.names().into_iter();
     let fields = names.map(|name| (name.clone(), response.fields.all(&name).join(", ")));
-    Judged { status, fields: fields.collect(), removed: Vec::new() }
+    Judged { status, fields: fields.collect(), removed: Vec::new(), parameters: Vec::new() }
 }
 
 fn asked_by_envoy(proxy: &Proxy, request: &Request, from: &str) -> http::Response<Bytes> {
@@ -152,10 +159,19 @@ fn of_envoy(proxy: &Proxy, request: &Request, from: &str) -> Judged {
             status: u16::try_from(status.unwrap().code).unwrap(),
             fields: written(headers),
             removed: Vec::new(),
+            parameters: Vec::new(),
         },
-        HttpResponse::Ok(OkHttpResponse { headers, headers_to_remove, .. }) => {
-            Judged { status: 200, fields: written(headers), removed: headers_to_remove }
-        }
+        HttpResponse::Ok(OkHttpResponse {
+            headers,
+            headers_to_remove,
+            query_parameters_to_remove,
+            ..
+        }) => Judged {
+            status: 200,
+            fields: written(headers),
+            removed: headers_to_remove,
+            parameters: query_parameters_to_remove,
+        },
     }
 }
 

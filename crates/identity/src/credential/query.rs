@@ -1,35 +1,33 @@
-//! Parameters of a query (`a=1&b=2`), found by their decoded names, since most servers decode a
-//! name that is percent-encoded.
+//! Parameters of a query, found by their decoded names, since most servers decode a name that is
+//! percent-encoded.
 
 use std::borrow::Cow;
 
+use tollgate_wire::query::{Parameter, filtered, parameters};
+
 /// The decoded values of the parameters with this name.
 pub(super) fn values<'q>(query: &'q str, name: &str) -> impl Iterator<Item = Cow<'q, [u8]>> {
-    query.split('&').filter_map(move |pair| value(pair, name))
+    parameters(query).filter(|own| own.is_called(name)).map(Parameter::value)
 }
 
-/// Whether the query has a parameter with this name only for servers that also end parameters at a
-/// semicolon, as HTML 4.01 recommends (appendix B.2.2).
+/// The names of the parameters with this name, as they are written.
+pub(super) fn spellings<'q>(query: &'q str, name: &str) -> impl Iterator<Item = &'q str> {
+    parameters(query).filter(|own| own.is_called(name)).map(Parameter::written_name)
+}
+
+/// Whether the query has a parameter that only some servers take for the one with this name.
 pub(super) fn may_hide(query: &str, name: &str) -> bool {
-    let hides = |pair: &str| pair.split(';').skip(1).any(|part| value(part, name).is_some());
-    memchr::memchr(b';', query.as_bytes()).is_some() && query.split('&').any(hides)
+    parameters(query).any(|own| !own.is_called(name) && may_be(own, name))
 }
 
-/// The query without the parameters with this name. The other parameters are unchanged.
+/// The query without the parameters that some server takes for the one with this name. The other
+/// parameters are unchanged.
 pub(super) fn without<'q>(query: &'q str, name: &str) -> Cow<'q, str> {
-    if values(query, name).next().is_none() {
-        return Cow::Borrowed(query);
-    }
-    let kept: Vec<&str> = query.split('&').filter(|pair| value(pair, name).is_none()).collect();
-    Cow::Owned(kept.join("&"))
+    filtered(query, |own| !may_be(*own, name))
 }
 
-fn value<'q>(pair: &'q str, name: &str) -> Option<Cow<'q, [u8]>> {
-    let (key, value) = form_urlencoded::parse(pair.as_bytes()).next()?;
-    (key == name).then(|| match value {
-        Cow::Borrowed(value) => Cow::Borrowed(value.as_bytes()),
-        Cow::Owned(value) => Cow::Owned(value.into_bytes()),
-    })
+fn may_be(parameter: Parameter<'_>, name: &str) -> bool {
+    parameter.is_like(name) || parameter.after_semicolons().any(|own| own.is_like(name))
 }
 
 #[cfg(test)]
@@ -42,7 +40,7 @@ mod tests {
             ("token=a", ""),
             ("a=1&token=a&b=%20+", "a=1&b=%20+"),
             ("token=a&token=b&c", "c"),
-            ("%74oken=a&Token=b", "Token=b"),
+            ("%74oken=a&Token=b&[token]=c&a;token=d&b", "b"),
             ("token&tokens=1", "tokens=1"),
             ("a=token", "a=token"),
             ("", ""),

@@ -70,6 +70,13 @@ fn token_in_the_query_is_the_only_credential() {
         (&none, "access%5Ftoken=a%2Bc", Ok(Some("a+c"))),
         (&none, "a=1", Ok(None)),
         (&none, "xaccess_token=abc", Ok(None)),
+        // Some servers take these for it.
+        (&none, "Access_Token=abc", Err(Malformed)),
+        (&none, "access.token=abc", Err(Malformed)),
+        (&none, "access_token[]=abc", Err(Malformed)),
+        (&none, "[access_token]=abc", Err(Malformed)),
+        (&none, "a=1;access_token=abc", Err(Malformed)),
+        (&none, "access_token=abc&access+token=abc", Err(Malformed)),
         (&none, "access_token=", Err(Empty)),
         (&none, "access_token", Err(Empty)),
         (&none, "access_token=a&access_token=a", Err(Several)),
