@@ -11,7 +11,7 @@
 
 use std::{
     collections::VecDeque,
-    hash::{BuildHasher, RandomState},
+    hash::{BuildHasher, Hash, Hasher, RandomState},
     net::IpAddr,
     sync::Arc,
     time::Duration,
@@ -20,7 +20,9 @@ use std::{
 use http::{HeaderValue, request::Parts};
 use parking_lot::{Mutex, MutexGuard};
 use tollgate_clock::Timestamp;
+use tollgate_identity::ResolvedCaller;
 use tollgate_observe::metrics::{Count, Shards};
+use tollgate_response::DenialReason;
 
 use super::{
     kept_names::NameCounter,
@@ -233,49 +235,39 @@ impl Denials {
         let oldest = queue.first().map(|noted| noted.entry.time);
         let is_due = oldest.is_some_and(|oldest| now.saturating_since(oldest) >= QUEUE_TIME);
         let counted: u64 = queue.iter().map(|noted| noted.entry.count).sum();
-        // To make an entry costs more than to deny a request, and a storm is to cost little.
+        // A storm is to cost little.
         if counted >= MAX_COUNTED && !is_due {
             return worker.left_out.increment();
         }
-        if !enqueue(&mut queue, self.noted(request.entry(now))) {
+        let who = request.who(&self.hasher);
+        let alike = request.alike(&self.hasher, who);
+        if let Some(own) = queue.iter_mut().find(|own| own.takes(alike, now)) {
+            own.count_up(1, now, request.id(), request.tier());
+        } else if has_room(&queue, who) {
+            queue.push(Noted { who, alike, entry: Arc::new(request.entry(now)) });
+        } else {
             worker.left_out.increment();
         }
         if is_due && let Some(mut ring) = self.ring.try_lock() {
             queue.drain(..).for_each(|noted| ring.add(noted));
         }
     }
-
-    fn noted(&self, entry: DenialEntry) -> Noted {
-        let DenialEntry { caller, address, policy, limit, counters, .. } = &entry;
-        let DenialEntry { reason, method, path, status, .. } = &entry;
-        let who = self.hasher.hash_one((caller, caller.is_none().then_some(address)));
-        let what = (policy, limit, counters, reason);
-        let alike = self.hasher.hash_one((who, what, (method, path, status)));
-        Noted { who, alike, entry: Arc::new(entry) }
-    }
 }
 
-/// Adds an entry to the queue of a worker. False: there is no room.
-fn enqueue(queue: &mut Vec<Noted>, noted: Noted) -> bool {
-    if let Some(own) = queue.iter_mut().find(|own| own.takes(&noted)) {
-        own.count_up(&noted);
-        return true;
-    }
-    let of_caller = queue.iter().filter(|own| own.who == noted.who).count();
-    let has_room = queue.len() < MAX_QUEUED && of_caller < MAX_QUEUED_OF_A_CALLER;
-    if has_room {
-        queue.push(noted);
-    }
-    has_room
+/// Whether there is room in the queue of a worker for another entry of a caller.
+fn has_room(queue: &[Noted], who: u64) -> bool {
+    let of_caller = || queue.iter().filter(|own| own.who == who).count();
+    queue.len() < MAX_QUEUED && of_caller() < MAX_QUEUED_OF_A_CALLER
 }
 
 impl Ring {
     /// Adds an entry, or counts up the one that it is alike.
     fn add(&mut self, mut noted: Noted) {
         self.latest += 1;
-        let place = self.entries.iter().rposition(|own| own.takes(&noted));
+        let later = &noted.entry;
+        let place = self.entries.iter().rposition(|own| own.takes(noted.alike, later.last));
         if let Some(mut own) = place.and_then(|place| self.entries.remove(place)) {
-            own.count_up(&noted);
+            own.count_up(later.count, later.last, &later.request_id, later.tier.as_deref());
             noted = own;
         } else {
             Arc::make_mut(&mut noted.entry).group = self.latest;
@@ -298,17 +290,19 @@ impl Ring {
 }
 
 impl Noted {
-    /// Whether a later entry is counted in this one.
-    fn takes(&self, later: &Noted) -> bool {
-        self.alike == later.alike && later.entry.last.saturating_since(self.entry.time) < GROUP_TIME
+    /// Whether later requests are counted in this one.
+    fn takes(&self, alike: u64, last: Timestamp) -> bool {
+        self.alike == alike && last.saturating_since(self.entry.time) < GROUP_TIME
     }
 
-    fn count_up(&mut self, later: &Noted) {
+    fn count_up(&mut self, count: u64, last: Timestamp, request_id: &str, tier: Option<&str>) {
         let own = Arc::make_mut(&mut self.entry);
-        own.count += later.entry.count;
-        own.last = own.last.max(later.entry.last);
-        own.request_id.clone_from(&later.entry.request_id);
-        own.tier.clone_from(&later.entry.tier);
+        own.count += count;
+        own.last = own.last.max(last);
+        request_id.clone_into(&mut own.request_id);
+        if own.tier.as_deref() != tier {
+            own.tier = tier.map(Into::into);
+        }
     }
 }
 
@@ -343,29 +337,82 @@ impl<'p> DeniedRequest<'_, 'p> {
         self.state.tally.as_ref().filter(|tally| tally.is_charge())
     }
 
+    /// What had no room.
+    fn without_room(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
+        let (denied_by, counted) = match self.action {
+            Action::Refuse(rejection) => {
+                let tally = self.state.tally.as_ref().filter(|_| rejection.limit().is_some());
+                (tally.and_then(Tally::denied_by), None)
+            }
+            _ => (None, self.charged()),
+        };
+        denied_by.into_iter().chain(counted.into_iter().flat_map(Tally::would_deny))
+    }
+
     /// The names of the counters that had no room, each once.
     fn counters(&self) -> Vec<String> {
         let mut names = Vec::new();
-        let mut add = |own: DecidedCharge<'_, '_>| {
+        for own in self.without_room() {
             let mut name = String::new();
             (self.name)(&own, &mut name);
             if !name.is_empty() && !names.contains(&name) {
                 names.push(name);
             }
-        };
-        match self.action {
-            Action::Refuse(rejection) => {
-                let tally = self.state.tally.as_ref().filter(|_| rejection.limit().is_some());
-                tally.and_then(Tally::denied_by).into_iter().for_each(&mut add);
-            }
-            _ => self.charged().into_iter().flat_map(Tally::would_deny).for_each(&mut add),
         }
         names
     }
 
+    fn caller(&self) -> Option<&ResolvedCaller<'p>> {
+        self.state.identity.as_ref()?.caller.as_ref()
+    }
+
+    /// The caller's tier.
+    fn tier(&self) -> Option<&'p str> {
+        let (policy, identity) = self.state.policy.zip(self.state.identity.as_ref())?;
+        policy.identity.tiers.get(identity.tier).map(|tier| &*tier.name)
+    }
+
+    /// What is kept of the request's id.
+    fn id(&self) -> &str {
+        cut(self.request_id.to_str().unwrap_or_default(), MAX_ID_BYTES)
+    }
+
+    fn method(&self) -> &str {
+        cut(self.parts.method.as_str(), MAX_METHOD_BYTES)
+    }
+
+    fn path(&self) -> &str {
+        cut(self.parts.uri.path(), MAX_PATH_BYTES)
+    }
+
+    /// A hash of its caller, or of its address.
+    fn who(&self, hasher: &RandomState) -> u64 {
+        match self.caller() {
+            Some(caller) => hasher.hash_one(caller.hash),
+            None => hasher.hash_one(self.address.to_canonical()),
+        }
+    }
+
+    /// A hash of all that requests have in common that are counted together. Nothing is allocated
+    /// for it: most requests of a storm are only counted.
+    fn alike(&self, hasher: &RandomState, who: u64) -> u64 {
+        let mut alike = hasher.build_hasher();
+        let policy = self.state.policy.map(|policy| &policy.name);
+        (who, policy, self.method(), self.path()).hash(&mut alike);
+        if let Action::Refuse(rejection) = self.action {
+            let status = rejection.status(self.state.responses()).as_u16();
+            let reason = rejection.denied_for().map(DenialReason::name);
+            (status, reason, rejection.limit()).hash(&mut alike);
+        }
+        for DecidedCharge { planned, charge, .. } in self.without_room() {
+            (&planned.limit.name, charge.key.tuple(planned.allowance.id)).hash(&mut alike);
+        }
+        alike.finish()
+    }
+
     /// What is kept of it. Its number comes later.
     fn entry(&self, time: Timestamp) -> DenialEntry {
-        let DeniedRequest { parts, state, action, address, request_id, .. } = self;
+        let DeniedRequest { state, action, address, .. } = self;
         let (reason, limit, status) = match action {
             Action::Refuse(rejection) => (
                 rejection.denied_for(),
@@ -374,11 +421,7 @@ impl<'p> DeniedRequest<'_, 'p> {
             ),
             _ => (None, self.charged().and_then(Tally::would_deny_names), None),
         };
-        let identity = state.identity.as_ref();
-        let named = state.policy.zip(identity.and_then(|identity| identity.caller.as_ref()));
-        let tier = state.policy.zip(identity).and_then(|(policy, identity)| {
-            policy.identity.tiers.get(identity.tier).map(|tier| tier.name.clone())
-        });
+        let named = state.policy.zip(self.caller());
         DenialEntry {
             seq: 0,
             group: 0,
@@ -391,18 +434,18 @@ impl<'p> DeniedRequest<'_, 'p> {
             limit,
             counters: self.counters(),
             reason: reason.map_or("limit", |reason| reason.name()),
-            tier,
-            method: cut(parts.method.as_str(), MAX_METHOD_BYTES),
-            path: cut(parts.uri.path(), MAX_PATH_BYTES),
-            request_id: cut(request_id.to_str().unwrap_or_default(), MAX_ID_BYTES),
+            tier: self.tier().map(Into::into),
+            method: self.method().to_owned(),
+            path: self.path().to_owned(),
+            request_id: self.id().to_owned(),
             status,
         }
     }
 }
 
 /// The beginning of a text.
-fn cut(text: &str, most: usize) -> String {
-    text.get(..text.floor_char_boundary(most)).unwrap_or_default().to_owned()
+fn cut(text: &str, most: usize) -> &str {
+    text.get(..text.floor_char_boundary(most)).unwrap_or_default()
 }
 
 #[cfg(test)]

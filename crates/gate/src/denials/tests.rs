@@ -28,7 +28,9 @@ fn entry(caller: Option<&str>, path: &str, time: Timestamp) -> DenialEntry {
 }
 
 fn add(denials: &Denials, entry: DenialEntry) {
-    let noted = denials.noted(entry);
+    let who = denials.hasher.hash_one((&entry.caller, entry.address));
+    let alike = denials.hasher.hash_one((who, &entry.path));
+    let noted = Noted { who, alike, entry: Arc::new(entry) };
     denials.ring.lock().add(noted);
 }
 
