@@ -6,7 +6,10 @@ use super::*;
 use crate::decisions::engine::BOUNDS;
 
 fn read(command: &str) -> NamedCommand {
-    match decode(format!("{command}\r\n").as_bytes(), &BOUNDS) {
+    let words: Vec<&str> = command.split(' ').collect();
+    let parts = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    let sent = format!("*{}\r\n{}", words.len(), parts.collect::<String>());
+    match decode(sent.as_bytes(), &BOUNDS) {
         Ok(Decoded::Command(arguments, _)) => NamedCommand::read(&arguments),
         other => panic!("{command}: {other:?}"),
     }
