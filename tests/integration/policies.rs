@@ -8,7 +8,7 @@ use std::{
 };
 
 use tollgate_clock::Timestamp;
-use tollgate_policy::load;
+use tollgate_policy::{Policies, load};
 use tollgate_settings::{Configuration, Settings};
 use tollgate_yaml::{Problem, Sources};
 
@@ -268,6 +268,31 @@ fn warned_policies_load_with_exactly_these_warnings() {
         if actual != expected || actual.is_empty() {
             differences +=
                 &format!("---- expected of {}\n{expected}---- actual\n{actual}", file.display());
+        }
+    }
+    assert!(differences.is_empty(), "\n{differences}");
+}
+
+#[test]
+fn policies_of_one_folder_load_with_exactly_these_warnings_of_each_other() {
+    let mut differences = String::new();
+    for folder in fs::read_dir(root().join("tests/policies/together")).unwrap() {
+        let folder = folder.unwrap().path();
+        if !folder.is_dir() {
+            continue;
+        }
+        let loaded = ["main.yaml", "partner.yaml"].map(|name| {
+            let text = fs::read_to_string(folder.join(name)).unwrap();
+            let policy = load(Path::new(name), &text, &sources());
+            policy.unwrap_or_else(|problems| panic!("{}", problems[0]))
+        });
+        let policies = Policies::new(loaded.into());
+        let warnings = policies.iter().flat_map(|policy| &policy.warnings);
+        let actual: String = warnings.map(|warning| format!("{warning}\n\n")).collect();
+        let expected = fs::read_to_string(folder.with_extension("expected")).unwrap_or_default();
+        if actual != expected || actual.is_empty() {
+            differences +=
+                &format!("---- expected of {}\n{expected}---- actual\n{actual}", folder.display());
         }
     }
     assert!(differences.is_empty(), "\n{differences}");

@@ -35,7 +35,7 @@ mod statuses;
 mod tiers;
 mod transport;
 mod upstreams;
-mod warnings;
+pub(crate) mod warnings;
 mod words;
 
 use std::{path::Path, sync::Arc};
@@ -235,6 +235,7 @@ impl Compiler<'_> {
             false => Vec::new(),
         };
         let mut policy = Policy {
+            vouchers: self.vouchers(&raw.identity, &identity),
             position: 0,
             name: self.name.clone(),
             hosts,

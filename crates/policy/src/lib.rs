@@ -41,11 +41,13 @@ use tollgate_identity::{Auth, IdentityRules, Issuer, PublishedKeys, Scheme};
 use tollgate_wire::{method_override::MethodOverride, target::EncodedSlash};
 use tollgate_yaml::warning::Warning;
 
+use self::compile::warnings::warn_across;
+
 pub use self::{
     allowance::{Allowance, Allowances, RefundBound, are_alike},
     callers::{CallerList, CallerName},
     case::{Begin, Case, Expect, Given, MAX_REQUESTS},
-    compile::load,
+    compile::{load, warnings::Vouchers},
     cors::{Cors, OriginPattern, Origins, Preflight},
     descriptors::{DescriptorCharge, DescriptorKey, DescriptorRule, DescriptorValue},
     facts::Fact,
@@ -94,10 +96,11 @@ impl Policies {
     }
 
     /// Indexes policies by their hosts, numbers them, their parts and published keys, and protects
-    /// the upstreams of each from what clients write in the headers of any. That no two policies
-    /// claim the same host is checked at load.
+    /// the upstreams of each from what clients write in the headers of any; and warns of callers of
+    /// two who have one name. That no two policies claim the same host is checked at load.
     pub fn new(mut policies: Vec<Policy>) -> Self {
         share_own_headers(&mut policies);
+        warn_across(&mut policies);
         number_parts(&mut policies);
         PublishedKeys::number(policies.iter_mut().flat_map(|policy| &mut policy.identity.issuers));
         let mut all = Policies::default();
@@ -222,6 +225,8 @@ pub struct Policy {
     pub warnings: Vec<Warning>,
     /// What is good to know, a line each.
     pub notes: Vec<String>,
+    /// Who vouches for its subjects, for the warning about those of other policies.
+    pub vouchers: Vouchers,
 }
 
 impl Policy {

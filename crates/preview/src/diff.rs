@@ -160,6 +160,7 @@ impl PolicyDifference {
             tests: _,           // changes no request
             warnings: _,        // changes no request
             notes: _,           // changes no request
+            vouchers: _,        // changes no request
         } = new;
         let routing = routing::routing(old, new);
         PolicyDifference {

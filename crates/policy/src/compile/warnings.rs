@@ -14,6 +14,8 @@ mod unused;
 
 use tollgate_yaml::warning::Condition;
 
+pub use self::subjects::Vouchers;
+pub(crate) use self::subjects::warn_across;
 use super::Compiler;
 use crate::{Policy, file::RawPolicy};
 

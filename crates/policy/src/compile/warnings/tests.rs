@@ -5,9 +5,9 @@ use std::{net::IpAddr, path::Path};
 use ipnet::IpNet;
 use tollgate_clock::Timestamp;
 use tollgate_keyword::Keyword;
-use tollgate_yaml::{Sources, warning::Rule};
+use tollgate_yaml::{Problem, Sources, warning::Rule};
 
-use crate::load;
+use crate::{Policies, load};
 
 /// 2026-06-01T00:00:00Z.
 const NOW: Timestamp = Timestamp::from_secs(1_780_272_000);
@@ -363,5 +363,71 @@ fn limit_that_can_never_count_is_a_warning() {
         ("per: client.ip", ", methods: [GET] }", &[]),
     ] {
         assert_eq!(warned_of(limit, route), expected, "{limit}{route}");
+    }
+}
+
+/// What is unwise in policies for one server each, as `file: message`: of each its identity and the
+/// port of its server.
+fn warned_together(policies: [(&str, u16); 2]) -> Vec<String> {
+    let sources = Sources::system().with_variable("SECRET", "a secret that is long enough for it");
+    let policies = policies.iter().zip(["a", "b"]).map(|((identity, port), name)| {
+        let text = format!(
+            "version: 1\nhosts: [{name}.example.com]\n\
+             upstreams: {{ api: {{ servers: [\"http://127.0.0.1:{port}\"] }} }}\n\
+             identity: {{ {identity} }}\nroutes: [{{ match: {{ path: \"/**\" }}, limits: [] }}]\n"
+        );
+        let policy = load(Path::new(&format!("{name}.yaml")), &text, &sources);
+        policy.unwrap_or_else(|problems| panic!("{text}\n{}", problems[0]))
+    });
+    let policies = Policies::new(policies.collect());
+    let warnings = policies.iter().flat_map(|policy| &policy.warnings);
+    let shared = warnings.filter(|warning| warning.rule == Rule::SharedSubject);
+    let line = |problem: &Problem| format!("{}: {}", problem.file(), problem.message());
+    shared.map(|warning| line(&warning.problem)).collect()
+}
+
+#[test]
+fn callers_of_two_policies_with_one_name_at_one_server_are_a_warning() {
+    const USER: &str = "callers: [{ name: user, key: jwt.sub }]";
+    let of = |issuer: &str, more: &str| {
+        let key = "algorithms: [HS256], secret_env: SECRET";
+        format!("jwt: [{{ issuer: {issuer}, {key} }}], {more}")
+    };
+    let main = of("\"https://main.example/\"", USER);
+    let partner = of("\"https://partner.example/\"", USER);
+    let shared = "shared_subjects: true";
+    let meant = |identity: &str| format!("{identity}, {shared}");
+    let other_kind =
+        of("\"https://partner.example/\"", "callers: [{ name: partner, key: jwt.sub }]");
+    let other_claim = of("\"https://main.example/\"", "callers: [{ name: user, key: jwt.id }]");
+    let unnamed = of("none, name: partner", USER);
+    let tenants = of("\"https://main.example/{t}/\", tenants: any", USER);
+    let both = "one `X-Tollgate-Caller` and one `X-Tollgate-Subject`";
+    let subject = "one `X-Tollgate-Subject`";
+    for (own, other, file, names) in [
+        (&main, &partner, "b.yaml", both),
+        (&partner, &main, "b.yaml", both),
+        (&main, &meant(&partner), "a.yaml", both),
+        (&meant(&main), &partner, "b.yaml", both),
+        (&main, &other_kind, "b.yaml", subject),
+        (&main, &other_claim, "b.yaml", both),
+        (&main, &unnamed, "b.yaml", both),
+        (&main, &meant(&tenants), "a.yaml", subject),
+    ] {
+        let expected = format!(
+            "{file}: callers of policy `a` and of policy `b` may have {names} at a server that \
+             both have"
+        );
+        assert_eq!(warned_together([(own, 9000), (other, 9000)]), [expected], "{own} {other}");
+        assert_eq!(warned_together([(own, 9000), (other, 9001)]), [""; 0], "{own} {other}");
+        let [own, other] = [own, other].map(|identity| match identity.contains(shared) {
+            true => identity.clone(),
+            false => meant(identity),
+        });
+        assert_eq!(warned_together([(&own, 9000), (&other, 9000)]), [""; 0], "{own} {other}");
+    }
+    let anonymous = "callers: [{ name: anonymous, key: client.ip }]";
+    for other in [&main, anonymous] {
+        assert_eq!(warned_together([(&main, 9000), (other, 9000)]), [""; 0], "{other}");
     }
 }
