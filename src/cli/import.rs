@@ -3,7 +3,10 @@
 mod envoy;
 mod manifest;
 
-use std::{io::Write, path::PathBuf};
+use std::{
+    io::{self, Read, Write, stdin},
+    path::PathBuf,
+};
 
 use anyhow::{Context, anyhow};
 use tollgate_yaml::Sources;
@@ -22,7 +25,7 @@ pub(super) struct Arguments {
     /// What the configuration is of
     #[arg(value_enum)]
     format: Format,
-    /// The file with the configuration; in a ConfigMap of Kubernetes, too
+    /// The file with the configuration; in a ConfigMap of Kubernetes, too; `-` for standard input
     file: PathBuf,
     /// Succeed though something is left out
     #[arg(long)]
@@ -42,7 +45,10 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let Arguments { format: Format::Envoy, file, allow_partial } = arguments;
     let name = file.display().to_string();
-    let text = Sources::system().read(file, MAX_FILE_BYTES);
+    let text = match name.as_str() {
+        "-" => read_all(&mut stdin()),
+        _ => Sources::system().read(file, MAX_FILE_BYTES),
+    };
     let text = text.with_context(|| format!("cannot read {name}"))?;
     let text = String::from_utf8(text).map_err(|_| anyhow!("{name} is not UTF-8"))?;
     let mut problems = Vec::new();
@@ -63,5 +69,15 @@ pub(super) fn run(
     match imported.left_out.is_empty() || *allow_partial {
         true => Ok(()),
         false => Err(Failure::Reported(Exit::Partial)),
+    }
+}
+
+/// Reads what comes through a pipe.
+fn read_all(input: &mut dyn Read) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    input.take(MAX_FILE_BYTES + 1).read_to_end(&mut text)?;
+    match text.len() as u64 > MAX_FILE_BYTES {
+        true => Err(io::Error::other(format!("it has more than {MAX_FILE_BYTES} bytes"))),
+        false => Ok(text),
     }
 }

@@ -8,20 +8,24 @@ type Fields = [(Spanned<String>, Node)];
 /// All configurations in a file: its documents, and the texts of ConfigMaps and of lists of them.
 ///
 /// # Errors
-/// What is wrong with the YAML, and a ConfigMap that holds no configuration.
+/// What is wrong with the YAML, and that nothing in it holds a configuration.
 pub(super) fn documents(name: &str, text: &str) -> Result<Vec<Document>, Vec<Problem>> {
     let mut found = Vec::new();
+    // ConfigMaps of something else are often in the same file, too.
+    let mut others = Vec::new();
     for part in parts(text) {
         let document = Document::parse(name, &part).map_err(|problem| vec![problem])?;
         let root: Entries<Node> = document.decode(&[], &mut Vec::new()).unwrap_or_default();
         match kind(&root) {
-            Some("ConfigMap") => found.extend(configurations(&document, &root)?),
+            Some("ConfigMap") => {
+                found.extend(configurations(&document, &root, &mut others)?);
+            }
             Some("List" | "ConfigMapList") => {
                 let Some(Value::Sequence(items)) = field(&root, "items") else { continue };
                 for item in items {
                     let Value::Mapping(item) = &item.value else { continue };
                     if kind(item) == Some("ConfigMap") {
-                        found.extend(configurations(&document, item)?);
+                        found.extend(configurations(&document, item, &mut others)?);
                     }
                 }
             }
@@ -29,6 +33,9 @@ pub(super) fn documents(name: &str, text: &str) -> Result<Vec<Document>, Vec<Pro
             Some(_) => {}
             None => found.push(document),
         }
+    }
+    if found.is_empty() && !others.is_empty() {
+        return Err(others);
     }
     if found.is_empty() {
         let message = "it holds neither descriptors nor a ConfigMap with some";
@@ -56,8 +63,13 @@ fn parts(text: &str) -> Vec<String> {
     parts
 }
 
-/// The configurations that a ConfigMap holds: texts that begin a line with `domain`.
-fn configurations(document: &Document, map: &Fields) -> Result<Vec<Document>, Vec<Problem>> {
+/// The configurations that a ConfigMap holds: texts that begin a line with `domain`. If there are
+/// none, that is added to `others`.
+fn configurations(
+    document: &Document,
+    map: &Fields,
+    others: &mut Vec<Problem>,
+) -> Result<Vec<Document>, Vec<Problem>> {
     let mut found = Vec::new();
     let data = field(map, "data");
     if let Some(Value::Mapping(texts)) = data {
@@ -74,7 +86,7 @@ fn configurations(document: &Document, map: &Fields) -> Result<Vec<Document>, Ve
         let span = map.first().map(|(key, _)| key.into()).unwrap_or_default();
         let message = "no text below `data` of this ConfigMap has a `domain`";
         let help = "give the file that has the descriptors";
-        return Err(vec![document.problem(span, message, help)]);
+        others.push(document.problem(span, message, help));
     }
     Ok(found)
 }
@@ -104,6 +116,8 @@ mod tests {
     #[test]
     fn configurations_are_found_in_manifests() {
         let map = "kind: ConfigMap\ndata:\n  a.yaml: |\n    domain: a\n  readme: text\n";
+        let other = "kind: ConfigMap\ndata: { a: b }\n";
+        let other_item = "- kind: ConfigMap\n- kind: ConfigMap\n  data: { a: b }";
         let item = format!("- {}", map.replace('\n', "\n  "));
         for (text, expected) in [
             (CONFIGURATION.to_owned(), &["f.yaml"][..]),
@@ -111,6 +125,8 @@ mod tests {
             (format!("{CONFIGURATION}---\n{map}"), &["f.yaml", "f.yaml, data.a.yaml"]),
             (format!("kind: List\nitems:\n{item}\n"), &["f.yaml, data.a.yaml"]),
             (format!("{map}---\nkind: Deployment\nspec: {{}}\n"), &["f.yaml, data.a.yaml"]),
+            (format!("kind: Service\n---\n{map}---\n{other}"), &["f.yaml, data.a.yaml"]),
+            (format!("kind: List\nitems:\n{other_item}\n{item}\n"), &["f.yaml, data.a.yaml"]),
         ] {
             assert_eq!(names(&text).unwrap(), expected, "{text}");
         }

@@ -1,6 +1,9 @@
 //! `tollgate import`: what it writes is a policy, and what it leaves out it says.
 
-use std::fs;
+use std::{
+    fs::{self, File},
+    process::Command,
+};
 
 use super::{Folder, assert_exit, text};
 use crate::support::Upstream;
@@ -57,6 +60,23 @@ fn what_is_imported_is_a_policy() {
     assert_eq!(checked.matches("who chooses").count(), 1, "only of the path: {checked}");
     assert!(policy.contains("\n# To do: `tollgate check` names the limits"), "{policy}");
     assert!(!checked.contains("note:"), "no request is for its upstream: {checked}");
+}
+
+#[test]
+fn what_kubectl_prints_is_read_from_standard_input() {
+    let other = "---\napiVersion: v1\nkind: ConfigMap\ndata: { theme: dark }\n";
+    let service = "---\nkind: Service\nspec: {}\n";
+    let folder = folder(&format!("{CONFIG_MAP}{other}{service}"));
+    let expected = folder.run(&["import", "envoy", "limits.yaml"]);
+    assert_exit(&expected, 0);
+    let output = Command::new(env!("CARGO_BIN_EXE_tollgate"))
+        .args(["import", "envoy", "-"])
+        .current_dir(folder.path())
+        .stdin(File::open(folder.path().join("limits.yaml")).unwrap())
+        .output()
+        .unwrap();
+    assert_exit(&output, 0);
+    assert_eq!(text(&output.stdout), text(&expected.stdout));
 }
 
 #[test]
