@@ -194,12 +194,34 @@ pub struct Curve {
     pub outliers: Vec<(u128, u32)>,
     /// How many outliers there are.
     pub outlier_callers: u64,
+    /// How many of them had credentials that mostly did not pass.
+    #[serde(skip)]
+    pub refused_callers: u64,
+    /// Why the number may be that of a few callers; none: it is of many.
+    #[serde(skip)]
+    pub doubt: Option<Doubt>,
     /// Callers that were counted.
     pub callers: u64,
     /// Requests that were counted.
     pub requests: u64,
     /// In ascending order of the limit; the last one denies nothing.
     pub points: Vec<CurvePoint>,
+}
+
+/// Why a suggested number may be that of a few callers.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Doubt {
+    /// Callers who used far more than all others, and are too many to be left out; 0: there are
+    /// too few callers to tell.
+    pub apart: u64,
+    /// The counter of the one with the most requests, by its hash.
+    pub busiest: u128,
+    /// Its part of the requests.
+    pub share: f64,
+    /// What would be suggested with them.
+    pub with: u32,
+    /// What would be suggested without them; none: there are no others.
+    pub without: Option<u32>,
 }
 
 /// What a limit would do, were it this one.

@@ -11,7 +11,7 @@ const MOST_POINTS: usize = 120;
 const WRITTEN: [u32; 12] = [10, 12, 15, 20, 25, 30, 40, 50, 60, 75, 80, 90];
 
 /// Among fewer callers, none is an outlier.
-const LEAST_COMPARED: u64 = 10;
+pub(super) const LEAST_COMPARED: u64 = 10;
 
 /// The least of the outliers has at least so many times the most of the others.
 const GAP: u32 = 5;
@@ -25,8 +25,8 @@ pub(super) struct Outliers {
     pub(super) callers: u64,
     /// The least peak of theirs.
     pub(super) least: u32,
-    /// What would be suggested if they were like the others.
-    pub(super) suggested_with: u32,
+    /// Whether they are single callers of many: else they may be a kind of callers of their own.
+    pub(super) are_few: bool,
 }
 
 /// What the callers of a limit have used in its windows.
@@ -49,11 +49,10 @@ impl Usage {
         self.windows.iter().map(|(used, windows)| u64::from(*used) * windows).sum()
     }
 
-    /// The 99.9th percentile of the callers' peaks, and no more than the most of a caller who is no
-    /// outlier; rounded up to a number that people write.
-    pub(super) fn suggested(&self) -> u32 {
-        let others = self.callers() - self.outliers().map_or(0, |outliers| outliers.callers);
-        rounded_up(self.peak_at(self.rank().min(others)))
+    /// The 99.9th percentile of the callers' peaks, and no more than the most of these others, who
+    /// are no outliers; rounded up to a number that people write.
+    pub(super) fn suggested(&self, others: &Usage) -> u32 {
+        rounded_up(others.peak_at(self.rank().min(others.callers())))
     }
 
     /// The rank of the caller of whom 99.9 % use no more.
@@ -61,16 +60,24 @@ impl Usage {
         (self.callers() as f64 * 0.999).ceil() as u64
     }
 
+    /// What is left without the callers who have these peaks.
+    pub(super) fn without(&self, peaks: impl Iterator<Item = u32>) -> Usage {
+        let mut others = self.peaks.clone();
+        for peak in peaks {
+            if let Some(callers) = others.get_mut(&peak) {
+                *callers = callers.saturating_sub(1);
+            }
+        }
+        others.retain(|_, callers| *callers > 0);
+        Usage { peaks: others, windows: BTreeMap::new() }
+    }
+
     /// The callers who used far more than all others: those whose modified z-score, of the
     /// logarithm of their peak, is above 3.5 (Iglewicz and Hoaglin, How to Detect and Handle
     /// Outliers, 1993), and who used at least ten times as much as the median and five times as
-    /// much as anybody else. None: there are none, too many for single callers, or too few callers
-    /// to compare.
+    /// much as anybody else. None: there are none.
     pub(super) fn outliers(&self) -> Option<Outliers> {
         let all = self.callers();
-        if all < LEAST_COMPARED {
-            return None;
-        }
         let log = |peak: u32| f64::from(peak).ln_1p();
         let median = log(self.peak_at(all.div_ceil(2)));
         let mut distances: Vec<(f64, u64)> = self
@@ -92,9 +99,8 @@ impl Usage {
             pairs.filter(|(lower, peak)| log(**peak) > above && **peak / GAP >= (**lower).max(1));
         let least = apart.next().map(|(_, peak)| *peak)?;
         let callers = self.peaks.range(least..).map(|(_, callers)| callers).sum::<u64>();
-        let are_few = callers > 0 && callers.saturating_mul(FEW_OF) <= all;
-        let suggested_with = rounded_up(self.peak_at(self.rank()));
-        are_few.then_some(Outliers { callers, least, suggested_with })
+        let are_few = all >= LEAST_COMPARED && callers.saturating_mul(FEW_OF) <= all;
+        Some(Outliers { callers, least, are_few })
     }
 
     /// The peak of the caller at a rank, from 1 on, in ascending order.
@@ -200,23 +206,29 @@ mod tests {
     #[test]
     fn callers_far_beyond_all_others_are_outliers() {
         for (peaks, expected) in [
-            (&[(3, 30), (5, 29), (2500, 1)][..], Some((1, 5, 2500))),
-            (&[(0, 60), (2500, 1)], Some((1, 1, 2500))),
-            (&[(10, 50), (120, 2), (4000, 1)], Some((3, 10, 4000))),
+            (&[(3, 30), (5, 29), (2500, 1)][..], Some((1, 2500, true))),
+            (&[(0, 60), (2500, 1)], Some((1, 2500, true))),
+            (&[(10, 50), (120, 2), (4000, 1)], Some((3, 120, true))),
             // Too few to compare.
-            (&[(3, 5), (2500, 1)], None),
+            (&[(3, 5), (2500, 1)], Some((1, 2500, false))),
             // A kind of callers of its own.
-            (&[(3, 30), (2500, 10)], None),
+            (&[(3, 30), (2500, 10)], Some((10, 2500, false))),
             // Some use more than others, as they do.
             (&[(1, 400), (3, 300), (10, 200), (30, 80), (100, 20), (300, 4)], None),
             (&[(5, 100)], None),
             (&[], None),
         ] {
-            let usage = usage(peaks);
-            let found = usage.outliers();
-            let found = found.map(|own| (own.callers, usage.suggested(), own.suggested_with));
+            let found = usage(peaks).outliers();
+            let found = found.map(|own| (own.callers, own.least, own.are_few));
             assert_eq!(found, expected, "{peaks:?}");
         }
+    }
+
+    #[test]
+    fn suggestion_is_the_most_of_the_others() {
+        let all = usage(&[(3, 30), (5, 29), (2500, 1)]);
+        assert_eq!(all.suggested(&all), 2500);
+        assert_eq!(all.suggested(&all.without([2500].into_iter())), 5);
     }
 
     proptest! {
@@ -242,7 +254,7 @@ mod tests {
                 prop_assert_eq!(point.requests_denied, denied);
                 prop_assert_eq!(point.callers_denied, hit.count() as u64);
             }
-            let suggested = usage.suggested();
+            let suggested = usage.suggested(&usage);
             let points = usage.points(&[7, suggested]);
             prop_assert_eq!(points.last().unwrap().requests_denied, 0);
             prop_assert!(points.iter().any(|point| point.allows == suggested));

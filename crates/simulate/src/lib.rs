@@ -22,6 +22,7 @@ mod callers;
 mod curve;
 mod describe;
 mod error;
+mod left_out;
 mod limits;
 mod not_judged;
 mod notes;
@@ -40,8 +41,8 @@ mod translate;
 
 pub use self::{
     answers::{
-        Against, BadLine, CallerChange, Curve, CurvePoint, FileRead, LimitAnswer, Moment, Need,
-        Outcome, Read, Report, Timeline, WorstCaller,
+        Against, BadLine, CallerChange, Curve, CurvePoint, Doubt, FileRead, LimitAnswer, Moment,
+        Need, Outcome, Read, Report, Timeline, WorstCaller,
     },
     error::SimulationError,
     run::{PolicySet, Progress, Simulation},

@@ -12,6 +12,7 @@ use tollgate_preview::{ChargeMode, JudgedCharge};
 use super::{
     Curve, LimitAnswer,
     curve::{Usage, share},
+    left_out::{LeftOut, Tries},
     not_judged::NotJudged,
 };
 
@@ -21,35 +22,34 @@ const OVERRIDE: &str = "override";
 /// Charges that are counted together.
 const WAITING: usize = 64;
 
-/// The most outliers of a limit that are named.
-const NAMED_OUTLIERS: usize = 3;
-
 /// What was counted of all limits.
 #[derive(Default)]
 pub(super) struct LimitCounts<'p> {
     positions: FxHashMap<(usize, u8), usize>,
     all: Vec<LimitCount<'p>>,
-    /// Charges that are not counted yet, each with the position of its limit and its time. The
+    /// Charges that are not counted yet, each with the position of its limit, its time and caller. The
     /// memory that several of them need is waited for together, where it is not in a cache of the
     /// processor.
-    waiting: Vec<(usize, JudgedCharge<'p>, Timestamp)>,
+    waiting: Vec<(usize, JudgedCharge<'p>, Timestamp, u64)>,
+    /// What callers tried where failures count.
+    pub(super) tries: Tries,
     /// Requests that limits could not be judged for.
     pub(super) not_judged: NotJudged<'p>,
 }
 
 /// What was counted of a limit, for a tier, in one window.
-struct LimitCount<'p> {
-    limit: &'p Limit,
-    allowance: &'p Allowance,
-    mode: ChargeMode,
-    tier: usize,
+pub(super) struct LimitCount<'p> {
+    pub(super) limit: &'p Limit,
+    pub(super) allowance: &'p Allowance,
+    pub(super) mode: ChargeMode,
+    pub(super) tier: usize,
     policy: &'p Policy,
-    requests: u64,
+    pub(super) requests: u64,
     denied: u64,
-    keys: FxHashMap<u128, KeyCount>,
+    pub(super) keys: FxHashMap<u128, KeyCount>,
     keys_denied: u64,
     longest_lockout: u64,
-    usage: Usage,
+    pub(super) usage: Usage,
     /// Whether all requests cost one unit in the end: what is counted does not depend on the limit.
     is_plain: bool,
     /// Whether some of its counters also count requests of other tiers.
@@ -58,35 +58,45 @@ struct LimitCount<'p> {
 
 /// What was counted of a caller, or whatever else the limit counts by.
 #[derive(Default)]
-struct KeyCount {
+pub(super) struct KeyCount {
+    /// The first caller who used it, as the log names it; 0: it does not.
+    pub(super) caller: u64,
     /// The end of the present window, in microseconds since the epoch.
     window_end: u64,
     /// Since when it is denied, in microseconds since the epoch; 0: it is not.
     locked_since: u64,
     used: u32,
-    peak: u32,
+    pub(super) peak: u32,
+    /// How often it was asked.
+    pub(super) requests: u32,
     is_denied: bool,
 }
 
 impl<'p> LimitCounts<'p> {
-    /// Counts a charge at `now`.
-    pub(super) fn add(&mut self, policy: &'p Policy, charge: &JudgedCharge<'p>, now: Timestamp) {
+    /// Counts a charge of a caller at `now`.
+    pub(super) fn add(
+        &mut self,
+        policy: &'p Policy,
+        charge: &JudgedCharge<'p>,
+        now: Timestamp,
+        caller: u64,
+    ) {
         let place = std::ptr::from_ref(charge.allowance).addr();
         let position = *self.positions.entry((place, charge.mode as u8)).or_insert_with(|| {
             let JudgedCharge { limit, allowance, mode, tier, .. } = *charge;
             self.all.push(LimitCount::new(policy, limit, allowance, mode, tier));
             self.all.len() - 1
         });
-        self.waiting.push((position, *charge, now));
+        self.waiting.push((position, *charge, now, caller));
         if self.waiting.len() >= WAITING {
             self.count_waiting();
         }
     }
 
     fn count_waiting(&mut self) {
-        for (position, charge, now) in self.waiting.drain(..) {
+        for (position, charge, now, caller) in self.waiting.drain(..) {
             if let Some(count) = self.all.get_mut(position) {
-                count.add(&charge, now);
+                count.add(&charge, now, caller);
             }
         }
     }
@@ -100,8 +110,9 @@ impl<'p> LimitCounts<'p> {
             true => format!("{}/{}", policy.name, limit.name),
             false => limit.name.to_string(),
         };
-        let LimitCounts { not_judged, mut all, .. } = self;
+        let LimitCounts { not_judged, mut all, tries, .. } = self;
         mark_shared(&mut all);
+        all.iter_mut().for_each(LimitCount::end_windows);
         all.sort_by(|one, other| {
             let rank = |count: &LimitCount<'_>| (count.denied, count.requests);
             rank(other).cmp(&rank(one)).then_with(|| one.limit.name.cmp(&other.limit.name))
@@ -109,8 +120,8 @@ impl<'p> LimitCounts<'p> {
         let mut answers = Vec::new();
         let mut curves = Vec::new();
         let mut shown = Vec::new();
-        for mut count in all {
-            count.end_windows();
+        let left_out = LeftOut::of(&all, &tries);
+        for (count, left_out) in all.iter().zip(&left_out) {
             let name = full_name(count.policy, count.limit);
             // Those who have an override may be of any tier.
             let missed = match count.is_override() {
@@ -121,7 +132,7 @@ impl<'p> LimitCounts<'p> {
                 }
             };
             answers.push(count.answer(&name, missed));
-            curves.extend(count.curve(&name));
+            curves.extend(count.curve(&name, left_out));
         }
         let shown = |limit: &Limit| {
             let own = shown.iter().filter(|(shown, _)| std::ptr::eq(*shown, limit));
@@ -170,11 +181,13 @@ impl<'p> LimitCount<'p> {
         }
     }
 
-    fn add(&mut self, charge: &JudgedCharge<'_>, now: Timestamp) {
+    fn add(&mut self, charge: &JudgedCharge<'_>, now: Timestamp, caller: u64) {
         let micros = now.as_micros();
         self.requests += 1;
         self.is_plain &= charge.asked == 1 && charge.cost == 1;
-        let key = self.keys.entry(charge.key).or_default();
+        let new = || KeyCount { caller, ..KeyCount::default() };
+        let key = self.keys.entry(charge.key).or_insert_with(new);
+        key.requests = key.requests.saturating_add(1);
         if micros >= key.window_end {
             end_window(&mut self.usage, key);
             key.window_end = window_end(charge.allowance, now).as_micros();
@@ -226,11 +239,10 @@ impl<'p> LimitCount<'p> {
         }
     }
 
-    fn curve(&self, name: &str) -> Option<Curve> {
+    fn curve(&self, name: &str, left_out: &LeftOut) -> Option<Curve> {
         let window_seconds = self.allowance.window_secs?;
         let present = self.allowance.quota.capacity();
-        let suggested = self.usage.suggested();
-        let outliers = self.usage.outliers();
+        let LeftOut { suggested, suggested_with, .. } = *left_out;
         let is_fixed = matches!(self.allowance.quota, Quota::FixedWindow(_));
         Some(Curve {
             limit: name.to_owned(),
@@ -240,25 +252,18 @@ impl<'p> LimitCount<'p> {
             shares_counters: self.is_shared,
             present,
             suggested,
-            suggested_with_outliers: outliers.map_or(suggested, |own| own.suggested_with),
-            outliers: outliers.map(|own| self.peaks_from(own.least)).unwrap_or_default(),
-            outlier_callers: outliers.map_or(0, |own| own.callers),
+            suggested_with_outliers: suggested_with,
+            outliers: left_out.highest.clone(),
+            outlier_callers: left_out.callers,
+            refused_callers: left_out.refused,
+            doubt: left_out.doubt,
             callers: self.keys.len() as u64,
             requests: self.requests,
             points: self.usage.points(&[present, suggested]),
         })
     }
 
-    /// The callers with the highest peaks, of those with at least this one.
-    fn peaks_from(&self, least: u32) -> Vec<(u128, u32)> {
-        let all = self.keys.iter().map(|(key, count)| (*key, count.peak));
-        let mut highest: Vec<(u128, u32)> = all.filter(|(_, peak)| *peak >= least).collect();
-        highest.sort_by_key(|(key, peak)| (std::cmp::Reverse(*peak), *key));
-        highest.truncate(NAMED_OUTLIERS);
-        highest
-    }
-
-    fn is_override(&self) -> bool {
+    pub(super) fn is_override(&self) -> bool {
         let is_own = |own: &Allowance| std::ptr::eq(own, self.allowance);
         self.limit.overrides.0.iter().any(|own| own.allowances.iter().any(is_own))
     }

@@ -220,8 +220,11 @@ impl<'s, 'q> Counts<'s, 'q> {
     fn count(&mut self, past: &PastRequest, now: Timestamp, caller: u64, judged: &Judgement<'q>) {
         let policies = self.simulation.candidate.name;
         if let Some(policy) = judged.policy {
+            if judged.charges.iter().any(|charge| charge.limit.count_when.is_some()) {
+                self.limits.tries.add(caller, past.answer.status());
+            }
             for charge in &judged.charges {
-                self.limits.add(policy, charge, now);
+                self.limits.add(policy, charge, now, caller);
                 if let Some(name @ None) = self.names.get_mut(&charge.key) {
                     *name = Some(name_of(charge, past, judged));
                 }

@@ -8,6 +8,7 @@
 //! comes out is a policy: what no policy can have is left out.
 
 mod callers;
+mod doubts;
 mod draft;
 mod evidence;
 mod free;
@@ -69,8 +70,9 @@ pub fn suggest(
         against: None,
     };
     let report = simulation.run(&mut |second| progress(goes_on(read_once, second)))?;
-    let outliers = report.curves.iter().flat_map(|curve| &curve.outliers);
-    let mut names: Names = outliers.map(|(key, _)| (*key, None)).collect();
+    let outliers = report.curves.iter().flat_map(|curve| &curve.outliers).map(|(key, _)| *key);
+    let busiest = report.curves.iter().filter_map(|curve| Some(curve.doubt?.busiest));
+    let mut names: Names = outliers.chain(busiest).map(|key| (key, None)).collect();
     if !names.is_empty() {
         // Only now it is known whose names are wanted.
         simulation.run_naming(&mut names, &mut |_| {})?;

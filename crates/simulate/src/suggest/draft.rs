@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt::Write as _};
 
 use super::{
     callers::Callers,
-    evidence::{evidence, outliers, rates},
+    evidence::{evidence, is_said, outliers, rates},
     free::is_free,
     head::write_head,
     logins::{self, is_login},
@@ -21,9 +21,6 @@ const MOST_ROUTES: usize = 12;
 
 /// More than any caller uses: what the measuring policy allows.
 const PLENTY: u32 = 1_000_000_000;
-
-/// A log of so many seconds says something about hours.
-const HOURS: f64 = 7200.0;
 
 /// Where the proxy says how limits stand.
 const RATE_LIMIT: &str = "/rate_limit";
@@ -57,7 +54,11 @@ impl Draft {
             names.push(name.clone());
             (template, name)
         });
-        Draft { routes: named.collect(), free, callers: Callers::of(kinds, &issuers) }
+        Draft {
+            routes: named.collect(),
+            free,
+            callers: Callers::of(kinds, &issuers),
+        }
     }
 
     /// The policy: one that only measures, or with limits from what was measured.
@@ -69,8 +70,8 @@ impl Draft {
 
     fn write(&self, text: &mut String, measured: Option<&Measured>) -> std::fmt::Result {
         let report = measured.map(|measured| &measured.report);
-        if let Some(report) = report {
-            write_head(text, report)?;
+        if let Some(measured) = measured {
+            write_head(text, measured)?;
         }
         writeln!(text, "version: 1\n")?;
         writeln!(text, "upstreams:")?;
@@ -127,9 +128,8 @@ impl Draft {
         let tiers = &self.callers.tiers;
         writeln!(text, "  # {about}.")?;
         let mut by_tier: BTreeMap<&str, Vec<&Curve>> = BTreeMap::new();
-        let has_hours = report.read.seconds >= HOURS;
-        let is_said = |curve: &&Curve| curve.window_seconds < 3600 || has_hours;
-        for curve in report.curves.iter().filter(|curve| curve.limit == name).filter(is_said) {
+        let of_limit = |curve: &&Curve| curve.limit == name && is_said(curve, report);
+        for curve in report.curves.iter().filter(of_limit) {
             by_tier.entry(&curve.tier).or_default().push(curve);
         }
         for (tier, curves) in &mut by_tier {

@@ -1,7 +1,15 @@
 //! A suggested number, and the evidence for it.
 
 use super::words::one_line;
-use crate::{Curve, run::Names};
+use crate::{Curve, Report, run::Names};
+
+/// A log of so many seconds says something about hours.
+const HOURS: f64 = 7200.0;
+
+/// Whether a log is long enough for the number of a curve.
+pub(super) fn is_said(curve: &Curve, report: &Report) -> bool {
+    curve.window_seconds < 3600 || report.read.seconds >= HOURS
+}
 
 /// The evidence for a number.
 pub(super) fn evidence(curve: &Curve, of_tier: &str) -> String {
@@ -49,9 +57,13 @@ pub(super) fn outliers(curve: &Curve, names: &Names) -> Option<String> {
         with => format!(" With them it would be {with}/{}.", unit(curve.window_seconds)),
     };
     let named = named.join(", ");
-    (curve.outlier_callers > 0).then(|| {
-        format!("OUTLIERS, not in this number: {named}{others}, far more than all others.{with}")
-    })
+    let why = match curve.refused_callers {
+        0 => "far more than all others",
+        refused if refused == curve.outlier_callers => "whose credentials did not pass",
+        _ => "far more than all others, or with credentials that did not pass",
+    };
+    (curve.outlier_callers > 0)
+        .then(|| format!("OUTLIERS, not in this number: {named}{others}, {why}.{with}"))
 }
 
 /// What `rate` is for these windows.
@@ -66,7 +78,7 @@ pub(super) fn rates(curves: &[&Curve]) -> String {
     }
 }
 
-fn unit(seconds: u64) -> &'static str {
+pub(super) fn unit(seconds: u64) -> &'static str {
     if seconds == 3600 { "hour" } else { "minute" }
 }
 

@@ -3,8 +3,8 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::words::one_line;
-use crate::{Read, Report};
+use super::{doubts::warnings, draft::Measured, words::one_line};
+use crate::Read;
 
 /// The longest line of a comment.
 const MOST_COLUMNS: usize = 96;
@@ -13,13 +13,19 @@ const MOST_COLUMNS: usize = 96;
 const MOST_REASONS: usize = 3;
 
 /// Writes the comment.
-pub(super) fn write_head(text: &mut String, report: &Report) -> std::fmt::Result {
+pub(super) fn write_head(
+    text: &mut String,
+    Measured { report, names }: &Measured,
+) -> std::fmt::Result {
     let Read { requests, first, last, bad, late, .. } = &report.read;
     if *late > 0 {
         let warning = format!(
             "WARNING: {late} of the requests are out of order by more than 10 s, and were counted at \
              a later time than their own: sort the log by time, and suggest again."
         );
+        write_note(text, &warning)?;
+    }
+    for warning in warnings(report, names) {
         write_note(text, &warning)?;
     }
     let day = |time: &Option<String>| time.clone().unwrap_or_else(|| "-".to_owned());
@@ -37,12 +43,13 @@ pub(super) fn write_head(text: &mut String, report: &Report) -> std::fmt::Result
     )?;
     writeln!(
         text,
-        "# used far more than all others are named, and left out: an attack makes no limit. With"
+        "# used far more than all others, or whose credentials did not pass at a login, are left"
     )?;
     writeln!(
         text,
-        "# fewer than 1,000 callers, the number is the most that one of the others has used."
+        "# out: an attack makes no limit. With fewer than 1,000 callers, the number is the most that"
     )?;
+    writeln!(text, "# one of the others has used.")?;
     if let Some(note) = not_judged(&report.outcome.refused) {
         write_note(text, &note)?;
     }

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fmt::Write as _, fs, path::PathBuf};
 use tempfile::TempDir;
 
 use super::*;
-use crate::Report;
+use crate::{Curve, Report};
 
 /// A log in a folder of its own.
 struct Log {
@@ -381,4 +381,87 @@ fn only_failures_count_where_most_credentials_do_not_pass() {
     fs::write(&all.file, text).unwrap();
     let suggested = all.suggest().unwrap();
     assert!(!suggested.contains("count_when"), "{suggested}");
+}
+
+/// Customers who read orders and log in once, and attackers who share 2,500 attempts at a route
+/// that are answered with a status.
+fn guessed(customers: u64, attackers: u64, route: &str, status: u16) -> Log {
+    let mut lines: Vec<(u64, String, String, u16)> = Vec::new();
+    for customer in 0..customers {
+        let client = format!("198.51.100.{}", customer + 1);
+        for order in 0..20 {
+            let at = (customer * 37 + order * 449) % 9000;
+            lines.push((at, client.clone(), "GET /v1/orders".to_owned(), 200));
+        }
+        lines.push((customer * 61 % 7000, client, format!("POST {route}"), 200));
+    }
+    for attempt in 0..2500 {
+        let client = format!("203.0.113.{}", attempt % attackers + 1);
+        lines.push((1000 + attempt * 2 / 5, client, format!("POST {route}"), status));
+    }
+    lines.sort();
+    let mut text = String::new();
+    for (at, client, request, status) in lines {
+        let (hour, minute, second) = (8 + at / 3600, at / 60 % 60, at % 60);
+        let _ = writeln!(
+            text,
+            "{client} - - [20/Nov/2026:{hour:02}:{minute:02}:{second:02} +0000] \
+             \"{request} HTTP/1.1\" {status} 5 \"-\" \"x\""
+        );
+    }
+    Log::new(&text)
+}
+
+/// What is suggested for a limit, for a minute and for an hour; 0: nothing.
+fn suggested(report: &Report, limit: &str) -> (u32, u32) {
+    let of = |seconds: u64| {
+        let is_own = |own: &&Curve| own.limit == limit && own.window_seconds == seconds;
+        report.curves.iter().find(is_own).map_or(0, |own| own.suggested)
+    };
+    (of(60), of(3600))
+}
+
+#[test]
+fn guesses_of_however_many_callers_make_no_limit() {
+    for (customers, attackers) in [(8, 1), (15, 2), (30, 4), (60, 6), (100, 30)] {
+        for route in ["/login", "/api/v2/session"] {
+            let (text, report) = guessed(customers, attackers, route, 401).simulated();
+            assert!(text.contains("    rate: [10/minute, 30/hour]\n    count_when"), "{text}");
+            let (minute, hour) = suggested(&report, "core");
+            assert!(minute <= 5 && hour <= 25 && minute <= hour, "{minute} {hour} {text}");
+            assert!(text.contains(&format!("rate: [{minute}/minute, {hour}/hour]")), "{text}");
+            assert!(text.contains("anonymous:203.0.113.1 ("), "{text}");
+            assert!(text.contains("whose credentials did not pass"), "{text}");
+        }
+    }
+}
+
+#[test]
+fn limit_of_a_minute_is_never_above_that_of_an_hour() {
+    for (customers, attackers) in [(40, 1), (60, 6), (100, 10), (100, 30)] {
+        let (text, report) = guessed(customers, attackers, "/search", 200).simulated();
+        for limit in ["core", "search"] {
+            let (minute, hour) = suggested(&report, limit);
+            assert!(minute <= hour, "{limit}: {minute} {hour} {text}");
+        }
+    }
+}
+
+#[test]
+fn log_whose_busiest_may_be_an_attack_says_so_first() {
+    let unfilled = |text: &str| text.replace("\n#  ", "");
+    // Too few to tell.
+    let text = unfilled(&guessed(8, 1, "/search", 200).suggest().unwrap());
+    assert!(text.starts_with("# - WARNING: only 9 callers "), "{text}");
+    assert!(text.contains("anonymous:203.0.113.1, made 94 % of their requests"), "{text}");
+    assert!(text.contains("With it, core is 150/minute and 2500/hour; without it, "), "{text}");
+    // Also if the number is without it.
+    let text = unfilled(&guessed(8, 1, "/login", 401).suggest().unwrap());
+    assert!(text.contains("With it, core is 150/minute and 2500/hour; without it, "), "{text}");
+    // Too many to be left out.
+    let text = unfilled(&guessed(20, 5, "/search", 200).suggest().unwrap());
+    assert!(text.starts_with("# - WARNING: 5 of 25 callers of core, "), "{text}");
+    assert!(text.contains("The busiest of them, anonymous:203.0.113."), "{text}");
+    let text = guessed(40, 1, "/search", 200).suggest().unwrap();
+    assert!(!text.contains("WARNING"), "{text}");
 }

@@ -40,6 +40,8 @@ fn curve_of(limit: &str, window_seconds: u64, points: &[(u32, u64)]) -> Curve {
         suggested_with_outliers: 100,
         outliers: Vec::new(),
         outlier_callers: 0,
+        refused_callers: 0,
+        doubt: None,
         callers: 1_000,
         requests: 35_000,
         points: points.iter().map(point).collect(),
