@@ -15,6 +15,7 @@ use std::net::IpAddr;
 pub(super) use self::template::Template;
 use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form};
 
+pub(super) use self::tree::varies;
 use self::{template::in_order, tree::Node};
 
 /// Segments of a path that are distinguished; what is deeper is one `/**`.
@@ -22,6 +23,13 @@ const MOST_DEPTH: usize = 8;
 
 /// Places of all paths: beyond, the rare ones count as segments that vary.
 const MOST_NODES: usize = 100_000;
+
+/// A path in its plain form, without a query. None: no server takes it.
+pub(super) fn plain(target: &str) -> Option<String> {
+    let raw = target.split(['?', '#']).next().unwrap_or_default();
+    let path = normalize_path(raw, EncodedSlash::Reject).ok()?;
+    Some(plain_form(&path).into_owned())
+}
 
 /// The paths that were seen, as a tree of their segments.
 #[derive(Default)]
@@ -37,9 +45,7 @@ impl Paths {
     /// route.
     pub(super) fn add(&mut self, target: &str, times: u64, failed: Option<IpAddr>) {
         self.requests += times;
-        let raw = target.split(['?', '#']).next().unwrap_or_default();
-        let Ok(path) = normalize_path(raw, EncodedSlash::Reject) else { return };
-        let path = plain_form(&path);
+        let Some(path) = plain(target) else { return };
         let mut segments = path.split('/').filter(|segment| !segment.is_empty());
         let mut node = &mut self.root;
         node.through += times;

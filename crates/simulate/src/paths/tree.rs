@@ -107,7 +107,7 @@ impl Node {
 
 /// Whether a segment looks like a name of one thing among many: a number, a hash, an address, or a
 /// file that has a hash in its name (`main.08fddce5.css`).
-fn varies(segment: &str) -> bool {
+pub(crate) fn varies(segment: &str) -> bool {
     varies_as_whole(segment) || segment.split('.').any(is_hash)
 }
 

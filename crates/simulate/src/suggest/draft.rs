@@ -5,7 +5,6 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use super::{
     callers::Callers,
     evidence::{evidence, is_said, outliers, rates},
-    free::is_free,
     head::write_head,
     logins::{self, is_login},
     seen::Observations,
@@ -22,9 +21,6 @@ const MOST_ROUTES: usize = 12;
 /// More than any caller uses: what the measuring policy allows.
 const PLENTY: u32 = 1_000_000_000;
 
-/// Where the proxy says how limits stand.
-const RATE_LIMIT: &str = "/rate_limit";
-
 /// What the measuring policy has measured.
 pub(super) struct Measured {
     pub(super) report: Report,
@@ -37,26 +33,22 @@ pub(super) struct Draft {
     /// Routes with the names of their limits.
     routes: Vec<(Template, String)>,
     /// Routes without a limit.
-    free: Vec<Template>,
+    free: Vec<String>,
     callers: Callers,
 }
 
 impl Draft {
     pub(super) fn of(seen: Observations) -> Draft {
-        let Observations { paths, kinds, issuers, .. } = seen;
+        let Observations { paths, free, kinds, issuers, .. } = seen;
         let mut names: Vec<String> = vec![CORE.to_owned()];
-        let mut templates = paths.templates(LEAST_PART, MOST_ROUTES);
-        // The proxy itself answers that one.
-        templates.retain(|template| template.pattern != RATE_LIMIT);
-        let (free, templates): (Vec<_>, Vec<_>) = templates.into_iter().partition(is_free);
-        let named = templates.into_iter().map(|template| {
+        let named = paths.templates(LEAST_PART, MOST_ROUTES).into_iter().map(|template| {
             let name = name_of(&template, &names);
             names.push(name.clone());
             (template, name)
         });
         Draft {
             routes: named.collect(),
-            free,
+            free: free.patterns(),
             callers: Callers::of(kinds, &issuers),
         }
     }
@@ -100,8 +92,8 @@ impl Draft {
                 "  # By their paths, these are health checks and files that never change."
             )?;
         }
-        for template in &self.free {
-            let pattern = yaml_text(&template.pattern);
+        for pattern in &self.free {
+            let pattern = yaml_text(pattern);
             writeln!(text, "  - {{ match: {{ path: {pattern} }}, auth: {auth}, limits: [] }}")?;
         }
         for (template, name) in &routes {

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, net::IpAddr};
 
 use tollgate_history::{HistoryAhead, OwnFields, ReadOptions, Record, Target};
 
-use super::words::{is_name, is_tier};
+use super::{
+    free::{Free, RATE_LIMIT},
+    words::{is_name, is_tier},
+};
 use crate::{
     Progress, SimulationError,
     order::finish,
@@ -28,6 +31,8 @@ pub(super) struct Observations {
     pub(super) records: u64,
     pub(super) requests: u64,
     pub(super) paths: Paths,
+    /// Paths that need no limit, which are not in `paths`.
+    pub(super) free: Free,
     /// Kinds of callers.
     pub(super) kinds: Counts<String, Kind>,
     pub(super) issuers: Counts<Whose, u64>,
@@ -59,7 +64,7 @@ pub(super) struct Counts<K, V>(pub(super) BTreeMap<K, V>);
 
 impl<K: Ord, V: Default> Counts<K, V> {
     /// What belongs to a name; none: there are too many.
-    fn of(&mut self, name: K) -> Option<&mut V> {
+    pub(super) fn of(&mut self, name: K) -> Option<&mut V> {
         if self.0.len() >= MOST_NAMES && !self.0.contains_key(&name) {
             return None;
         }
@@ -106,7 +111,11 @@ impl Observations {
         if let Target::Valid(target) = &record.target {
             let is_failure = matches!(record.status, Some(401 | 403));
             let failed = record.client.filter(|_| is_failure);
-            self.paths.add(target.path(), times, failed);
+            let path = target.path();
+            // The proxy itself answers that one.
+            if path != RATE_LIMIT && !self.free.add(record, path, times) {
+                self.paths.add(path, times, failed);
+            }
         }
         let fields = callers.iter().zip(&record.fields);
         let is_known = |text: &&str| !matches!(*text, "" | "-");

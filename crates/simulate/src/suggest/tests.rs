@@ -282,7 +282,7 @@ fn what_needs_no_limit_gets_none() {
         combined(&["/v1/items", "/healthz", "/static/app.css", "/rate_limit"]).simulated();
     let limits: BTreeSet<&str> = report.limits.iter().map(|row| row.limit.as_str()).collect();
     assert_eq!(limits, BTreeSet::from(["core", "items"]), "{text}");
-    for path in ["/healthz", "/static/app.css"] {
+    for path in ["/healthz", "/static/**"] {
         assert!(
             text.contains(&format!("path: \"{path}\" }}, auth: none, limits: [] }}")),
             "{text}"
@@ -464,4 +464,45 @@ fn log_whose_busiest_may_be_an_attack_says_so_first() {
     assert!(text.contains("The busiest of them, anonymous:203.0.113."), "{text}");
     let text = guessed(40, 1, "/search", 200).suggest().unwrap();
     assert!(!text.contains("WARNING"), "{text}");
+}
+
+#[test]
+fn files_of_a_page_are_no_requests_of_an_api() {
+    for folder in ["/static/", "/", "/build/js/"] {
+        let mut lines: Vec<(u64, u64, String)> = Vec::new();
+        for client in 0..60 {
+            let at = client * 53 % 3600;
+            for chunk in 0..20 {
+                lines.push((at + chunk / 5, client, format!("{folder}chunk-{chunk}.js")));
+            }
+            for call in 0..30 {
+                lines.push((at + 15 + call * 60, client, "/v1/orders".to_owned()));
+            }
+        }
+        lines.sort();
+        let mut text = String::new();
+        for (at, client, path) in lines {
+            let (hour, minute, second) = (8 + at / 3600, at / 60 % 60, at % 60);
+            let _ = writeln!(
+                text,
+                "198.51.100.{client} - - [20/Nov/2026:{hour:02}:{minute:02}:{second:02} +0000] \
+                 \"GET {path} HTTP/1.1\" 200 5 \"-\" \"x\""
+            );
+        }
+        let (text, report) = Log::new(&text).simulated();
+        assert_eq!(text.matches("limits: []").count(), 1, "{text}");
+        assert_eq!(suggested(&report, "core").0, suggested(&report, "orders").0, "{text}");
+        assert!((1..=2).contains(&suggested(&report, "core").0), "{text}");
+    }
+}
+
+#[test]
+fn file_that_is_not_there_makes_no_route_without_a_limit() {
+    let log = combined(&["/v1/orders"]);
+    let scan = fs::read_to_string(&log.file).unwrap();
+    let scan = scan.replace("/v1/orders ", "/v1/orders/x.js ").replace(" 200 ", " 404 ");
+    let text = fs::read_to_string(&log.file).unwrap() + &scan;
+    fs::write(&log.file, text).unwrap();
+    let text = log.suggest().unwrap();
+    assert!(!text.contains("limits: []"), "{text}");
 }
