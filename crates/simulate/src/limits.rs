@@ -27,9 +27,9 @@ const WAITING: usize = 64;
 pub(super) struct LimitCounts<'p> {
     positions: FxHashMap<(usize, u8), usize>,
     all: Vec<LimitCount<'p>>,
-    /// Charges that are not counted yet, each with the position of its limit, its time and caller. The
-    /// memory that several of them need is waited for together, where it is not in a cache of the
-    /// processor.
+    /// Charges that are not counted yet, each with the position of its limit, its time and caller.
+    /// The memory that several of them need is waited for together, where it is not in a cache of
+    /// the processor.
     waiting: Vec<(usize, JudgedCharge<'p>, Timestamp, u64)>,
     /// What callers tried where failures count.
     pub(super) tries: Tries,
