@@ -37,21 +37,20 @@ mod transport;
 mod upstreams;
 pub(crate) mod warnings;
 mod words;
+mod written;
 
 use std::{path::Path, sync::Arc};
 
 use http::HeaderName;
-use serde::Deserialize;
 use tollgate_identity::Tiers;
-use tollgate_yaml::{Check, Document, Entries, Inspection, Node, Problem, Sources};
+use tollgate_yaml::{Check, Document, Inspection, Problem, Sources};
 
 use self::{
     fingerprint::Fingerprint,
-    issuers::{API_KEYS, INTROSPECTION},
     notes::notes,
     open::open_parts,
     routes::RouteContext,
-    words::Names,
+    written::{WrittenNames, WrittenPolicy},
 };
 use super::{
     HostPattern, Limit, OpenParts, Policy, Route, Router,
@@ -73,16 +72,10 @@ pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Pr
     let mut problems = Vec::new();
     let raw = document.decode::<RawPolicy>(LATER, &mut problems);
     let inspection = Inspection::new(&document, file, sources, problems);
-    let doubts = &inspection.doubts;
-    // All other sections rest on these.
-    let is_shaken = doubts.is_in_section("identity")
-        || doubts.is_in_section("tiers")
-        || doubts.have_lost("limits")
-        || doubts.have_lost("upstreams");
-    let raw = raw.filter(|raw| !is_shaken && !raw.upstreams.span.is_stand_in());
     let mut compiler = Compiler {
         name: file.file_stem().map(|stem| stem.to_string_lossy().into()).unwrap_or_default(),
         fingerprint: Fingerprint::new(),
+        knows_tiers: true,
         inspection,
     };
     let policy = raw.and_then(|raw| compiler.policy(raw));
@@ -94,92 +87,13 @@ struct Compiler<'d> {
     inspection: Inspection<'d>,
     /// A digest of everything that identifies callers.
     fingerprint: Fingerprint,
+    /// Whether all names of tiers are known.
+    knows_tiers: bool,
 }
 
 impl<'d> Check<'d> for Compiler<'d> {
     fn inspection(&mut self) -> &mut Inspection<'d> {
         &mut self.inspection
-    }
-}
-
-/// The names in a policy, whatever is wrong with what they name.
-#[derive(Default, Deserialize)]
-struct WrittenPolicy {
-    #[serde(default)]
-    upstreams: Entries<Node>,
-    #[serde(default)]
-    limits: Entries<Node>,
-    #[serde(default)]
-    identity: WrittenIdentity,
-}
-
-#[derive(Default, Deserialize)]
-struct WrittenIdentity {
-    #[serde(default)]
-    jwt: Vec<WrittenIssuer>,
-    introspection: Option<WrittenIssuer>,
-    api_keys: Option<WrittenIssuer>,
-    #[serde(default)]
-    callers: Vec<WrittenCaller>,
-}
-
-#[derive(Deserialize)]
-struct WrittenCaller {
-    #[serde(default)]
-    name: String,
-}
-
-#[derive(Deserialize)]
-struct WrittenIssuer {
-    name: Option<String>,
-    #[serde(default)]
-    issuer: String,
-}
-
-impl WrittenIssuer {
-    fn name(&self) -> &str {
-        self.name.as_deref().unwrap_or(&self.issuer)
-    }
-}
-
-impl WrittenIdentity {
-    /// The names of issuers, introspection and API keys in routes, in the order of their positions.
-    fn issuers(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = self.jwt.iter().map(WrittenIssuer::name).collect();
-        let others = [(&self.introspection, INTROSPECTION), (&self.api_keys, API_KEYS)];
-        for (other, usual) in others {
-            names.extend(other.as_ref().map(|other| other.name.as_deref().unwrap_or(usual)));
-        }
-        names
-    }
-}
-
-/// What sections refer to each other by.
-struct WrittenNames<'n> {
-    limits: Names<'n>,
-    upstreams: Names<'n>,
-    issuers: Names<'n>,
-    callers: Names<'n>,
-    /// How many vouch for claims.
-    vouching: usize,
-}
-
-impl WrittenPolicy {
-    fn names(&self) -> WrittenNames<'_> {
-        fn keys<T>(entries: &Entries<T>) -> Vec<&str> {
-            entries.iter().map(|(name, _)| name.as_str()).collect()
-        }
-        let identity = &self.identity;
-        WrittenNames {
-            limits: Names { kind: "limit", names: keys(&self.limits) },
-            upstreams: Names { kind: "upstream", names: keys(&self.upstreams) },
-            issuers: Names { kind: "issuer", names: identity.issuers() },
-            vouching: identity.jwt.len() + usize::from(identity.introspection.is_some()),
-            callers: Names {
-                kind: "caller",
-                names: identity.callers.iter().map(|caller| caller.name.as_str()).collect(),
-            },
-        }
     }
 }
 
@@ -191,14 +105,14 @@ impl Compiler<'_> {
         let upstreams = self.upstreams(&raw.upstreams);
 
         // Sections refer to what was written, sound or not: one mistake is reported once.
-        let written: WrittenPolicy =
-            self.inspection.document.decode(&[], &mut Vec::new()).unwrap_or_default();
+        let written = WrittenPolicy::of(self.inspection.document);
         let names = written.names();
-
+        self.knows_tiers = names.knows_tiers;
         let tiers = self.tiers(raw.tiers.as_ref());
         let found = self.inspection.problems.len();
         let identity = self.identity(&raw.identity, &tiers);
-        let is_identity_sound = self.inspection.problems.len() == found;
+        let is_identity_sound = self.inspection.problems.len() == found
+            && !self.inspection.doubts.is_in_section("identity");
         let limits = self.limits(&raw, &names, &tiers);
         let listed = |compiler: &mut Self, list: &[_]| compiler.listed(list, &raw.identity, &names);
         let exempt = listed(self, &raw.exempt);
@@ -220,7 +134,7 @@ impl Compiler<'_> {
             cors: cors.as_ref(),
         };
         let (matchers, routes) = self.routes(&raw.routes, &context);
-        let descriptors = self.descriptor_rules(&raw.rls, &limits);
+        let descriptors = self.descriptor_rules(&raw.rls, &names.limits, &limits);
         let sources = identity.as_ref().map(|rules| &rules.sources);
         let responses = self.responses(&raw.responses, sources);
         let tests =

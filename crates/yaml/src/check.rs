@@ -120,14 +120,18 @@ pub trait Check<'d> {
     /// The version of the file's format, of which there is one.
     fn version(&mut self, raw: &Spanned<u32>) {
         if raw.value != 1 {
-            self.refuse(raw, format!("version {} is not known", raw.value), "write 1");
+            self.note(raw, format!("version {} is not known", raw.value), "write 1");
         }
     }
 
     /// A part of the document whose type depends on the kind of its value.
     fn decode<T: DeserializeOwned>(&mut self, node: &Node, later: &[Later]) -> Option<T> {
-        let Inspection { document, problems, .. } = self.inspection();
-        document.decode_node(node, later, problems)
+        let Inspection { document, problems, doubts, .. } = self.inspection();
+        let mut found = Vec::new();
+        let decoded = document.decode_node(node, later, &mut found);
+        doubts.extend(document.doubts(&found));
+        problems.extend(found);
+        decoded
     }
 
     /// A time in `range`.
@@ -142,7 +146,7 @@ pub trait Check<'d> {
             true => format!("write a number and a unit, above 0 and up to {end}"),
             false => format!("write a number and a unit, {start} to {end}"),
         };
-        self.refuse(raw, message, help);
+        self.note(raw, message, help);
         None
     }
 
@@ -166,7 +170,7 @@ pub trait Check<'d> {
             return Some(raw.value);
         }
         let help = format!("write {} to {}", range.start(), range.end());
-        self.refuse(raw, format!("{} is out of range", raw.value), help);
+        self.note(raw, format!("{} is out of range", raw.value), help);
         None
     }
 
@@ -234,7 +238,7 @@ pub trait Check<'d> {
         let network = self.try_network(raw);
         if network.is_none() {
             let message = format!("`{}` is neither an address nor a network", raw.value);
-            self.refuse(raw, message, "write one such as 192.0.2.1, 10.0.0.0/8 or 2001:db8::/32");
+            self.note(raw, message, "write one such as 192.0.2.1, 10.0.0.0/8 or 2001:db8::/32");
         }
         network
     }
@@ -248,7 +252,7 @@ pub trait Check<'d> {
         let whole = network.trunc();
         if whole != network {
             let message = format!("`{network}` has bits set after its prefix");
-            self.refuse(raw, message, format!("write {whole}"));
+            self.note(raw, message, format!("write {whole}"));
         }
         Some(canonical_network(network))
     }

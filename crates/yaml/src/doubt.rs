@@ -2,8 +2,8 @@
 //!
 //! What cannot be decoded is left out, and then seems not to be written at all: a list without its
 //! only item is empty, `burst` lacks the `algorithm` beside it. So nothing more is said about a
-//! section from which something was left out, until that is mended. A field that is missing or
-//! unknown leaves nothing out: what stands beside it is judged, but not what the section lacks.
+//! section from which something was left out, until that is mended, but for what single values in it
+//! have in themselves. A field that is missing or unknown leaves nothing out: what stands beside it is judged, but not what the section lacks.
 
 use std::collections::HashSet;
 
@@ -19,6 +19,14 @@ pub struct Doubts {
     sections: HashSet<String>,
     /// Those that are no sections at all.
     lost: HashSet<String>,
+}
+
+/// Where a problem is, as seen from a section or a list.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Near {
+    Elsewhere,
+    Below,
+    Here,
 }
 
 impl Doubts {
@@ -38,30 +46,40 @@ impl Doubts {
         self.lost.contains(name)
     }
 
-    /// Adds what is around `start` in `container`, whose key is at `name`; whether there is
-    /// anything. What lacks a part that it needs is left out of what is around it, too.
-    fn add(&mut self, container: &Node, name: Option<Span>, start: usize) -> bool {
+    /// Adds those of another part of the document.
+    pub(super) fn extend(&mut self, other: Doubts) {
+        self.places.extend(other.places);
+        self.sections.extend(other.sections);
+        self.lost.extend(other.lost);
+    }
+
+    /// Adds what is around `start` in `container`, whose key is at `name`, and says how near it is.
+    /// What lacks a part that it needs is left out of what is around it, too.
+    fn add(&mut self, container: &Node, name: Option<Span>, start: usize) -> Near {
         let is_at = |span: Span| span.start == start;
         let inner: Vec<(Option<Span>, &Node)> = match &container.value {
             Value::Mapping(entries) => {
                 entries.iter().map(|(key, value)| (Some(key.span), value)).collect()
             }
             Value::Sequence(items) => items.iter().map(|item| (None, item)).collect(),
-            _ => return false,
+            _ => return Near::Elsewhere,
         };
         let is_here = inner.iter().any(|(key, node)| is_at(node.span) || key.is_some_and(is_at));
-        let mut is_below = false;
+        let mut near = if is_here { Near::Here } else { Near::Elsewhere };
         for (key, node) in inner {
-            is_below |= self.add(node, key, start);
+            let inner = self.add(node, key, start);
+            // A list that lacks an item is a field that is not as written.
+            let is_item = matches!(node.value, Value::Sequence(_)) && inner == Near::Here;
+            near = near.max(if is_item { Near::Here } else { inner.min(Near::Below) });
         }
-        if is_here || is_below {
+        if near > Near::Elsewhere {
             self.places.extend(name);
             self.places.insert(container.span);
         }
-        if is_here {
+        if near == Near::Here {
             self.add_fields(container);
         }
-        is_here || is_below
+        near
     }
 
     /// The fields of a section, and single values in them: what is by tier, lists of words. Items

@@ -28,7 +28,7 @@ impl Compiler<'_> {
                 let may_have_none = context.has_certificates()
                     && route.scopes.is_empty()
                     && accepted == AcceptedTokens::ALL;
-                if context.names.issuers.names.is_empty() && !may_have_none {
+                if context.names.issuers.are_none() && !may_have_none {
                     self.refuse(
                         node.span,
                         "no token can be good: the policy knows no issuer",

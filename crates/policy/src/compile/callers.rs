@@ -30,6 +30,8 @@ impl<'w> WrittenCaller<'w> {
         let named = issuers.find_map(|(at, issuer)| Some((at, of_issuer(issuer)?)));
         let (issuer, name) = named.map_or((None, text), |(at, name)| (Some(at), name));
         let whose = issuer.or_else(|| (names.vouching == 1).then_some(0));
+        // By position: an item of a wrong type is not among them.
+        let whose = whose.filter(|_| names.issuers.is_complete);
         let whose = whose.and_then(|at| identity.jwt.get(at));
         let tenants = whose.and_then(|issuer| issuer.value.tenants.as_ref());
         match name.split_once('/') {
@@ -50,11 +52,15 @@ impl Compiler<'_> {
         names: &WrittenNames<'_>,
     ) -> Option<CallerName> {
         let written = WrittenCaller::of(&raw.value, identity, names);
+        // It may be the name of an issuer that stands before the slash.
+        if written.issuer.is_none() && !names.issuers.is_complete && written.name.contains('/') {
+            return None;
+        }
         let (kind, value) = match written.name.split_once(':') {
             Some((kind, value)) if !kind.is_empty() && !value.is_empty() => (kind, value),
             _ => {
                 let message = format!("`{}` is not a caller", raw.value);
-                self.refuse(raw.span, message, "write an entry of `callers` and a value: user:42");
+                self.note(raw.span, message, "write an entry of `callers` and a value: user:42");
                 return None;
             }
         };
@@ -86,7 +92,7 @@ impl Compiler<'_> {
         names: &WrittenNames<'_>,
     ) {
         let name = written.name;
-        if written.issuer.is_none() && names.vouching > 1 {
+        if written.issuer.is_none() && names.vouching > 1 && names.issuers.is_complete {
             let first = names.issuers.names.first().copied().unwrap_or_default();
             let message = format!("`{name}` may be a caller of any issuer");
             self.refuse(raw.span, message, format!("write whose: {first}/{name}"));
@@ -108,7 +114,7 @@ impl Compiler<'_> {
         let Ok(address) = value.parse::<IpAddr>() else {
             let message =
                 format!("callers of kind `{kind}` are addresses, and `{value}` is not one");
-            self.refuse(raw.span, message, format!("write one such as {kind}:192.0.2.1"));
+            self.note(raw.span, message, format!("write one such as {kind}:192.0.2.1"));
             return None;
         };
         let address = match address.to_canonical() {
@@ -134,7 +140,7 @@ impl Compiler<'_> {
             if let Some(network) = self.try_network(entry) {
                 listed.networks.push(network);
             } else if !entry.value.contains(':') {
-                self.refuse(
+                self.note(
                     entry.span,
                     format!("`{}` is not an address, a network or a caller", entry.value),
                     "write one such as 192.0.2.1, 10.0.0.0/8 or user:42",

@@ -15,7 +15,7 @@ use tollgate_identity::{
 use tollgate_wire::target::Host;
 use tollgate_yaml::{Check, Entries, Node, Spanned, Value, suggest};
 
-use super::{Compiler, WrittenNames, words::Names};
+use super::{Compiler, WrittenNames, words::Names, written::written_at};
 use crate::{
     Begin, Case, Expect, Given, HostPattern, MAX_REQUESTS,
     file::{RawCase, RawExpect, RawGiven, RawIdentity, RawPolicy, RawResponse},
@@ -55,7 +55,14 @@ impl Compiler<'_> {
         identity: Option<&IdentityRules>,
     ) -> Vec<Case> {
         let context = CaseContext { raw, names, hosts, identity };
-        let first = raw.tests.first().and_then(|test| test.value.after.as_ref());
+        let written = written_at(self.inspection.document, &["tests"]).map(|tests| &tests.value);
+        // One before it may be of a wrong type.
+        let is_first = |test: &&Spanned<RawCase>| match written {
+            Some(Value::Sequence(tests)) => tests.first().is_some_and(|own| own.span == test.span),
+            _ => true,
+        };
+        let first = raw.tests.first().filter(is_first);
+        let first = first.and_then(|test| test.value.after.as_ref());
         if let Some(after) = first {
             let message = "there is no test before this one";
             self.refuse(after.span, message, "remove `after`, or put a test before it");
@@ -132,7 +139,7 @@ impl Compiler<'_> {
         let start = Timestamp::parse_start(&at.value).filter(|start| STARTS.contains(start));
         if start.is_none() {
             let message = format!("`{}` is not a day or an instant from 2000 to 2199", at.value);
-            self.refuse(at.span, message, "write one such as 2026-12-31 or 2026-12-31T18:00:00Z");
+            self.note(at.span, message, "write one such as 2026-12-31 or 2026-12-31T18:00:00Z");
         }
         start.map(Begin::At)
     }
@@ -184,7 +191,7 @@ impl Compiler<'_> {
     fn case_host(&mut self, raw: &Spanned<String>, hosts: &[HostPattern]) -> Option<Box<str>> {
         let Ok(host) = Host::parse(raw.value.as_bytes()) else {
             let message = format!("`{}` is not a host", raw.value);
-            self.refuse(raw.span, message, "write a name such as api.example.com");
+            self.note(raw.span, message, "write a name such as api.example.com");
             return None;
         };
         if !hosts.is_empty() && !hosts.iter().any(|pattern| pattern.matches(host.as_str())) {
@@ -199,7 +206,7 @@ impl Compiler<'_> {
         let target = target.filter(|_| raw.value.starts_with('/') && !raw.value.contains('#'));
         if target.is_none() {
             let message = format!("`{}` is not a path", raw.value);
-            self.refuse(raw.span, message, "write one such as /search/x?q=1");
+            self.note(raw.span, message, "write one such as /search/x?q=1");
         }
         target
     }
@@ -209,7 +216,7 @@ impl Compiler<'_> {
         for (name, value) in raw {
             let Some(known) = self.header_name(name) else { continue };
             if known == http::header::HOST {
-                self.refuse(
+                self.note(
                     name.span,
                     "the host is not one of the headers",
                     "write `host: …` beside",
@@ -217,9 +224,7 @@ impl Compiler<'_> {
             }
             match HeaderValue::from_str(&value.value) {
                 Ok(value) => drop(headers.append(known, value)),
-                Err(_) => {
-                    self.refuse(value.span, "no header can hold this", "write printable text")
-                }
+                Err(_) => self.note(value.span, "no header can hold this", "write printable text"),
             }
         }
         (headers.len() == raw.len()).then_some(headers)
@@ -237,7 +242,13 @@ impl Compiler<'_> {
                 self.refuse(key.span, "a request with two credentials", "keep one of them");
                 None
             }
-            (Some(claims), None) => self.case_claims(claims, context.identity?).map(Some),
+            (Some(claims), None) => match context.identity {
+                Some(identity) => self.case_claims(claims, identity).map(Some),
+                None => {
+                    self.check_claim_texts(claims);
+                    None
+                }
+            },
             (None, Some(key)) => self.case_key(key, context.identity?).map(Some),
         }
     }
@@ -260,6 +271,17 @@ impl Compiler<'_> {
         };
         self.refuse(span, error.to_string(), help);
         None
+    }
+
+    /// Finds what is wrong with claims whoever issues the token.
+    fn check_claim_texts(&mut self, raw: &Spanned<Entries<Node>>) {
+        for name in ["sub", "iss"] {
+            let is_text = |node: &&Node| matches!(node.value, Value::String(_));
+            if let Some(node) = raw.value.get(name).filter(|node| !is_text(node)) {
+                let message = AssumedTokenError::NotText(name).to_string();
+                self.note(node.span, message, "put it in quotes");
+            }
+        }
     }
 
     fn case_key(
@@ -287,7 +309,7 @@ impl Compiler<'_> {
         let address = raw.value.parse::<IpAddr>().ok().map(|address| address.to_canonical());
         if address.is_none() {
             let message = format!("`{}` is not an address", raw.value);
-            self.refuse(raw.span, message, "write one such as 192.0.2.1 or 2001:db8::1");
+            self.note(raw.span, message, "write one such as 192.0.2.1 or 2001:db8::1");
         }
         address
     }
@@ -308,20 +330,17 @@ impl Compiler<'_> {
         let status = status.filter(|_| (least..=599).contains(&raw.value));
         if status.is_none() {
             let message = format!("{} is not the status of a response", raw.value);
-            self.refuse(raw.span, message, format!("write {least} to 599"));
+            self.note(raw.span, message, format!("write {least} to 599"));
         }
         status
     }
 
     fn expect(&mut self, raw: &RawExpect, context: &CaseContext<'_>) -> Option<Expect> {
         let CaseContext { raw: policy, names, .. } = context;
-        let routes = policy.routes.value.iter();
-        let routes = routes.map(|route| route.value.matcher.path.value.as_str()).collect();
-        let routes = Names { kind: "route", names: routes };
         let status = raw.status.as_ref().map(|status| self.case_status(status, 100));
         let limit = raw.limit.as_ref().map(|name| self.known(name, &names.limits));
         let would_deny = raw.would_deny.as_ref().map(|limits| self.would_deny(limits, names));
-        let route = raw.route.as_ref().map(|name| self.known(name, &routes));
+        let route = raw.route.as_ref().map(|name| self.known(name, &names.routes));
         let identity: &RawIdentity = &policy.identity;
         let caller = raw.caller.as_ref().map(|name| self.caller_name(name, identity, names));
         let headers = self.expected_headers(&raw.headers);
@@ -346,7 +365,7 @@ impl Compiler<'_> {
         for node in nodes {
             let Value::String(text) = &node.value else {
                 let message = format!("expected the name of a limit, found {}", node.value.kind());
-                self.refuse(node.span, message, "write `core`, or `[core, search]`");
+                self.note(node.span, message, "write `core`, or `[core, search]`");
                 return None;
             };
             let name = text.strip_suffix(";candidate").unwrap_or(text);
@@ -377,7 +396,7 @@ impl Compiler<'_> {
                 other => {
                     let message = format!("expected text, found {}", other.kind());
                     let help = "write what the header says, or `null` if it is not to be there";
-                    self.refuse(node.span, message, help);
+                    self.note(node.span, message, help);
                     None
                 }
             };

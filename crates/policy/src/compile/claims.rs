@@ -50,7 +50,7 @@ impl Compiler<'_> {
         key: &CallerKey,
         tiers: &Tiers,
     ) -> Option<TierSource> {
-        let names = Names { kind: "tier", names: tiers.names().collect() };
+        let names = self.tier_names(tiers);
         if matches!(node.value, Value::Mapping(_)) {
             return self.tier_table(node, key, &names, tiers.default);
         }
@@ -118,7 +118,7 @@ impl Compiler<'_> {
             }
             _ => {
                 let message = format!("`{}` is not a claim", raw.value);
-                self.refuse(place, message, format!("write {}.<name>", key.kind()));
+                self.note(place, message, format!("write {}.<name>", key.kind()));
             }
         }
         None

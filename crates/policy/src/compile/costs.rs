@@ -65,7 +65,7 @@ impl Compiler<'_> {
         let units = self.count(node)?;
         if units < reserve {
             let message = format!("less than the reserve, which is {reserve}");
-            self.refuse(node.span, message, format!("write {reserve} or more"));
+            self.note(node.span, message, format!("write {reserve} or more"));
             return None;
         }
         Some(units)

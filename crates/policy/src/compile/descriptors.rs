@@ -2,7 +2,7 @@
 
 use tollgate_yaml::{Check, Node, Spanned, Value, suggest};
 
-use super::Compiler;
+use super::{Compiler, words::Names};
 use crate::{
     DescriptorKey, DescriptorRule, DescriptorValue, KeyPart, Limit,
     file::{LATER, RawDescriptor, RawDescriptorEntry, RawDescriptorRule},
@@ -12,11 +12,12 @@ impl Compiler<'_> {
     pub(super) fn descriptor_rules(
         &mut self,
         raw: &[Spanned<RawDescriptorRule>],
+        names: &Names<'_>,
         limits: &[Limit],
     ) -> Vec<DescriptorRule> {
         let mut rules: Vec<DescriptorRule> = Vec::new();
         for own in raw {
-            let Some(rule) = self.descriptor_rule(&own.value, limits) else { continue };
+            let Some(rule) = self.descriptor_rule(&own.value, names, limits) else { continue };
             let is_hidden = |earlier: &DescriptorRule| {
                 earlier.domain == rule.domain && earlier.keys == rule.keys
             };
@@ -32,6 +33,7 @@ impl Compiler<'_> {
     fn descriptor_rule(
         &mut self,
         raw: &RawDescriptorRule,
+        all: &Names<'_>,
         limits: &[Limit],
     ) -> Option<DescriptorRule> {
         let RawDescriptorRule { domain, when, limits: names, charge } = raw;
@@ -41,7 +43,7 @@ impl Compiler<'_> {
         let keys = self.descriptor_keys(when)?;
         let mut positions = Vec::new();
         for name in names {
-            let Some(limit) = self.descriptor_limit(name, limits) else { continue };
+            let Some(limit) = self.descriptor_limit(name, all, limits) else { continue };
             if positions.contains(&limit) {
                 self.refuse(name.span, "listed twice", "remove one");
             }
@@ -77,7 +79,7 @@ impl Compiler<'_> {
             }
             other => {
                 let message = format!("expected a mapping or a list, found {}", other.kind());
-                self.refuse(
+                self.note(
                     when.span,
                     message,
                     "write those keys that descriptors have: `{ key: [user, path] }`",
@@ -118,15 +120,15 @@ impl Compiler<'_> {
     }
 
     /// The position of a limit that descriptors can be charged to.
-    fn descriptor_limit(&mut self, name: &Spanned<String>, limits: &[Limit]) -> Option<usize> {
-        let Some(position) = limits.iter().position(|limit| *limit.name == *name.value) else {
-            let help = match suggest(&name.value, limits.iter().map(|limit| &*limit.name)) {
-                Some(meant) => format!("did you mean `{meant}`?"),
-                None => "define it under `limits`".to_owned(),
-            };
-            self.refuse(name.span, format!("unknown limit `{}`", name.value), help);
-            return None;
-        };
+    fn descriptor_limit(
+        &mut self,
+        name: &Spanned<String>,
+        names: &Names<'_>,
+        limits: &[Limit],
+    ) -> Option<usize> {
+        self.resolve(name, names)?;
+        // One with a mistake is not among them.
+        let position = limits.iter().position(|limit| *limit.name == *name.value)?;
         let limit = limits.get(position)?;
         if !limit.is_of_descriptors() {
             let message = format!("limit `{}` does not count by a descriptor", name.value);

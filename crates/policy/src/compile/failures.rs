@@ -58,7 +58,7 @@ impl Compiler<'_> {
             && raw.value.parse::<PathAndQuery>().is_ok_and(|path| path.as_str() == raw.value);
         if !is_path {
             let message = format!("`{}` is not a path", raw.value);
-            self.refuse(raw.span, message, "write a path such as /healthz");
+            self.note(raw.span, message, "write a path such as /healthz");
         }
         is_path.then(|| raw.value.as_str().into())
     }

@@ -9,7 +9,7 @@ use tollgate_identity::{
 use tollgate_keyword::Keyword;
 use tollgate_yaml::{Check, Choice, Spanned};
 
-use super::{Compiler, issuers::NO_ISSUER};
+use super::{Compiler, issuers::NO_ISSUER, written::written_at};
 use crate::file::{RawCaller, RawForwardClaims, RawIdentity};
 
 /// Headers that say something of the request itself: what else is in one of them is taken for it.
@@ -97,7 +97,9 @@ impl Compiler<'_> {
                 Some(TokenPlace::Query) => raw.token.query.is_some(),
                 Some(TokenPlace::Authorization) | None => true,
             };
-            if !is_read {
+            let path = ["identity", "token", field];
+            // What is written there may be of a wrong type.
+            if !is_read && written_at(self.inspection.document, &path).is_none() {
                 let message = format!("no token is read from a {field}");
                 self.refuse(place.span, message, format!("name it as `token: {{ {field}: ... }}`"));
             }
@@ -110,7 +112,7 @@ impl Compiler<'_> {
         if let Some(raw) = &raw.ipv6_prefix
             && !(32..=128).contains(&prefix)
         {
-            self.refuse(
+            self.note(
                 raw.span,
                 "an IPv6 prefix out of range",
                 "write 32 to 128; 64 is one customer's network",
@@ -229,7 +231,7 @@ impl Compiler<'_> {
             let name = self.own_header(written)?;
             let Some(("jwt", path)) = claim.value.split_once('.') else {
                 let message = format!("`{}` is not a claim", claim.value);
-                self.refuse(claim.span, message, "write jwt.email, or another claim as jwt.<name>");
+                self.note(claim.span, message, "write jwt.email, or another claim as jwt.<name>");
                 return None;
             };
             if headers.iter().any(|(earlier, _)| *earlier == name) {

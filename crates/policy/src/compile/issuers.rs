@@ -122,7 +122,7 @@ impl Compiler<'_> {
         let name = self.text(node)?;
         if !is_tenant_name(name) {
             let message = format!("`{name}` is not the name of a tenant");
-            self.refuse(node.span, message, "use up to 128 letters, digits, `-`, `_` and `.`");
+            self.note(node.span, message, "use up to 128 letters, digits, `-`, `_` and `.`");
             return None;
         }
         Some(name.into())
@@ -132,7 +132,7 @@ impl Compiler<'_> {
         let algorithm = Algorithm::from_str(&name.value).ok();
         if algorithm.is_none() {
             let message = format!("signature algorithm `{}` is not supported", name.value);
-            self.refuse(
+            self.note(
                 name.span,
                 message,
                 "one of: HS256, HS384, HS512, RS256, RS384, RS512, PS256, PS384, PS512, ES256, \
@@ -175,7 +175,7 @@ impl Compiler<'_> {
             other => {
                 let message =
                     format!("expected text, a number or true/false, found {}", other.kind());
-                self.refuse(node.span, message, "write the value that the claim must have");
+                self.note(node.span, message, "write the value that the claim must have");
                 None
             }
         }
@@ -209,6 +209,7 @@ impl Compiler<'_> {
             }
             ([], Some(_)) => (&raw.issuer, KeySource::Discovery),
             ([], None) => {
+                self.fetch_times(raw);
                 self.refuse(
                     raw.issuer.span,
                     "an issuer without keys",
@@ -218,6 +219,7 @@ impl Compiler<'_> {
                 return None;
             }
             ([.., (last, _)], _) => {
+                self.fetch_times(raw);
                 self.refuse(
                     last.span,
                     "keys from more than one source",
@@ -284,10 +286,7 @@ impl Compiler<'_> {
                 return None;
             }
         }
-        let timeout = self.time_or(&raw.timeout, TIMEOUTS, Duration::from_secs(5));
-        let cache = self.time_or(&raw.cache, UP_TO_A_DAY, Duration::from_secs(600));
-        let cooldown = self.time_or(&raw.cooldown, UP_TO_A_DAY, Duration::from_secs(30));
-        let max_stale = self.time_or(&raw.max_stale, SECOND..=30 * DAY, Duration::from_secs(3600));
+        let [timeout, cache, cooldown, max_stale] = self.fetch_times(raw);
         let url = match source {
             KeySource::Discovery if place.value.contains('?') => {
                 let message = "an issuer with a query publishes nothing to discover";
@@ -313,6 +312,17 @@ impl Compiler<'_> {
             cooldown,
             max_stale,
         })
+    }
+
+    /// How long fetching may take, how long keys are kept, how soon they are fetched again, and how
+    /// long they do after that failed.
+    fn fetch_times(&mut self, raw: &RawIssuer) -> [Duration; 4] {
+        [
+            self.time_or(&raw.timeout, TIMEOUTS, Duration::from_secs(5)),
+            self.time_or(&raw.cache, UP_TO_A_DAY, Duration::from_secs(600)),
+            self.time_or(&raw.cooldown, UP_TO_A_DAY, Duration::from_secs(30)),
+            self.time_or(&raw.max_stale, SECOND..=30 * DAY, Duration::from_secs(3600)),
+        ]
     }
 
     /// What only says how keys are fetched means nothing where they are not.
@@ -349,7 +359,7 @@ impl Compiler<'_> {
             Err(error) => {
                 let place =
                     access.ca_file.filter(|_| error.is_about_authorities()).unwrap_or(place);
-                self.refuse(place.span, error.to_string(), error.help());
+                self.note(place.span, error.to_string(), error.help());
                 None
             }
         }

@@ -103,7 +103,7 @@ impl Compiler<'_> {
             if parts.contains(&part) {
                 self.refuse(node.span, "listed twice", "remove one");
             }
-            if matches!(part, KeyPart::Claim(_)) && issuers.names.is_empty() {
+            if matches!(part, KeyPart::Claim(_)) && issuers.are_none() {
                 self.refuse(
                     node.span,
                     "no request has claims: the policy knows no issuer",
@@ -129,7 +129,7 @@ impl Compiler<'_> {
     pub(super) fn key_part(&mut self, node: &Node) -> Option<KeyPart> {
         let Value::String(text) = &node.value else {
             let message = format!("expected text, found {}", node.value.kind());
-            self.refuse(node.span, message, HELP);
+            self.note(node.span, message, HELP);
             return None;
         };
         if let Some((_, part)) = KeyPart::KEYWORDS.into_iter().find(|(keyword, _)| keyword == text)
@@ -157,7 +157,7 @@ impl Compiler<'_> {
                     Some(key) => format!("did you mean `{key}`?"),
                     None => HELP.to_owned(),
                 };
-                self.refuse(node.span, format!("`{text}` is not a valid `per` key"), help);
+                self.note(node.span, format!("`{text}` is not a valid `per` key"), help);
                 None
             }
         }
@@ -182,7 +182,7 @@ impl Compiler<'_> {
                 let path = self.path(&Spanned { value: format!("/{value}"), span: text.span })?;
                 if path.depth() != 1 || !path.is_one_path() || text.value.contains('/') {
                     let message = format!("`{value}` is not one segment of a path");
-                    self.refuse(
+                    self.note(
                         text.span,
                         message,
                         "write the segment as it is in paths, without slashes and patterns",
@@ -256,7 +256,7 @@ impl Compiler<'_> {
     fn prefix(&mut self, raw: Option<&Spanned<u8>>, kind: &PrefixKind) -> Option<u8> {
         let Some(raw) = raw else { return Some(kind.default) };
         if !(kind.shortest..=kind.longest).contains(&raw.value) {
-            self.refuse(raw.span, format!("an {} prefix out of range", kind.version), kind.help);
+            self.note(raw.span, format!("an {} prefix out of range", kind.version), kind.help);
             return None;
         }
         Some(raw.value)

@@ -61,9 +61,13 @@ impl Compiler<'_> {
         place: Span,
         tiers: &Tiers,
     ) -> Option<Measure> {
-        let algorithm = self.algorithm(raw)?;
+        let Some(algorithm) = self.algorithm(raw) else {
+            self.check_numbers(raw, tiers);
+            return None;
+        };
         self.refuse_foreign_fields(raw, algorithm);
         if raw.align.is_some() && algorithm != AlgorithmKind::FixedWindow {
+            self.check_numbers(raw, tiers);
             return None;
         }
         match (&raw.concurrent, &raw.refill, &raw.rate) {
@@ -85,6 +89,20 @@ impl Compiler<'_> {
                     "add `rate: 5000/hour`, or `concurrent: 20`",
                 );
                 None
+            }
+        }
+    }
+
+    /// Finds what is wrong with numbers by whatever they are counted.
+    pub(super) fn check_numbers(&mut self, raw: &RawMeasure, tiers: &Tiers) {
+        if let Some(rate) = &raw.rate {
+            self.by_tier(rate, "rate", tiers, Self::rates);
+        }
+        let fields =
+            [(&raw.burst, "burst"), (&raw.capacity, "capacity"), (&raw.concurrent, "number")];
+        for (field, what) in fields {
+            if let Some(node) = field {
+                self.by_tier(node, what, tiers, Self::units);
             }
         }
     }
@@ -205,7 +223,7 @@ impl Compiler<'_> {
                 None
             }
             Err(error) => {
-                self.refuse(interval.span, error.to_string(), HELP);
+                self.note(interval.span, error.to_string(), HELP);
                 None
             }
         };
@@ -253,7 +271,7 @@ impl Compiler<'_> {
         match self.text(node)?.parse() {
             Ok(rate) => Some(rate),
             Err(error) => {
-                self.refuse(node.span, error.to_string(), error.help());
+                self.note(node.span, error.to_string(), error.help());
                 None
             }
         }

@@ -6,7 +6,7 @@ use tollgate_yaml::{Check, Node, Span, Spanned, Value};
 
 use super::{Compiler, WrittenNames, quotas::AllowanceContext};
 use crate::{
-    Allowances, KeyPart, KeyValue, Limit, NamedKey, Override, Per, Wanted,
+    Allowances, KeyPart, KeyValue, Limit, NamedKey, OnMissing, Override, Per, Wanted,
     file::{LATER, RawMeasure, RawOverride, RawPolicy},
 };
 
@@ -47,13 +47,19 @@ impl Compiler<'_> {
             let refunds = limit.as_ref().and_then(|limit| limit.refund.at_most);
             let allowances = match known {
                 Some(_) => self.override_allowances(&written, raw, tiers, refunds),
-                None => None,
+                None => {
+                    if let Some(own) = self.override_measure(fields) {
+                        self.check_numbers(&own, tiers);
+                    }
+                    None
+                }
             };
             let of = match &limit {
                 Some(limit) => self.override_keys(&written, &limit.per, raw, names),
-                // A mistake in the caller is reported whatever is wrong with the limit.
+                // A mistake in these is reported whatever is wrong with the limit.
                 None => {
                     self.override_caller(fields, raw, names);
+                    self.check_override_keys(&written.keys);
                     None
                 }
             };
@@ -162,7 +168,7 @@ impl Compiler<'_> {
                 }
                 Some(Some(at))
             }
-            (None, Some((key, _))) if names.vouching > 1 => {
+            (None, Some((key, _))) if names.vouching > 1 && names.issuers.is_complete => {
                 let first = names.issuers.names.first().copied().unwrap_or_default();
                 self.refuse(
                     key.span,
@@ -172,6 +178,18 @@ impl Compiler<'_> {
                 None
             }
             (None, _) => Some(None),
+        }
+    }
+
+    /// Finds what is wrong with keys of an override by whatever its limit counts.
+    fn check_override_keys(&mut self, keys: &[(Spanned<String>, Node)]) {
+        for (key, node) in keys {
+            let name = Node { span: key.span, value: Value::String(key.value.clone()) };
+            let Some(part) = self.key_part(&name) else { continue };
+            let (ipv4_prefix, ipv6_prefix) = (32, 128);
+            let on_missing = OnMissing::default();
+            let per = Per { parts: vec![part.clone()], on_missing, ipv4_prefix, ipv6_prefix };
+            self.wanted(&part, node, &per);
         }
     }
 
@@ -196,7 +214,10 @@ impl Compiler<'_> {
     ) -> Option<Allowances> {
         let fields = &written.fields;
         let own = self.override_measure(fields)?;
-        let limit = raw.limits.get(&fields.limit.value)?;
+        let Some(limit) = raw.limits.get(&fields.limit.value) else {
+            self.check_numbers(&own, tiers);
+            return None;
+        };
         let base = limit.measure();
         self.check_same_kind(&own, &base)?;
         let measure = self.measure(&own.over(base), written.place, tiers)?;
@@ -238,7 +259,7 @@ impl Compiler<'_> {
     fn until(&mut self, raw: &Spanned<String>) -> Option<Timestamp> {
         let until = Timestamp::parse_end(&raw.value);
         if until.is_none() {
-            self.refuse(
+            self.note(
                 raw.span,
                 format!("`{}` is not a date", raw.value),
                 "write 2026-12-31 or 2026-12-31T18:00:00Z",

@@ -28,7 +28,7 @@ impl Compiler<'_> {
                 || format!("write one of {}", known.collect::<Vec<_>>().join(", ")),
                 |word| format!("did you mean `{word}`?"),
             );
-            self.refuse(node.span, format!("`{word}` is not a framework that is known"), help);
+            self.note(node.span, format!("`{word}` is not a framework that is known"), help);
         }
         Some(Some(PathReading::of(framework?)))
     }

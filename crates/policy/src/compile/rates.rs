@@ -92,7 +92,7 @@ impl Compiler<'_> {
         if let Some(zone) = zone
             && let Err(error) = Calendar::new(CalendarUnit::Day, &zone.value)
         {
-            self.refuse(zone.span, error.to_string(), "");
+            self.note(zone.span, error.to_string(), "");
             return None;
         }
         Some(match start {

@@ -181,7 +181,7 @@ impl Compiler<'_> {
             Value::Bool(truth) => truth.to_string(),
             other => {
                 let message = format!("expected text, found {}", other.kind());
-                self.refuse(node.span, message, "put it in quotes if it is meant as text");
+                self.note(node.span, message, "put it in quotes if it is meant as text");
                 return None;
             }
         };
@@ -210,7 +210,7 @@ impl Compiler<'_> {
                 |part: &str| !part.is_empty() && HeaderName::from_bytes(part.as_bytes()).is_ok();
             if protocol.split('/').count() > 2 || !protocol.split('/').all(is_token) {
                 let message = format!("`{}` is not a protocol", raw.value);
-                self.refuse(raw.span, message, "write one such as websocket");
+                self.note(raw.span, message, "write one such as websocket");
             } else if matches!(name, "http" | "h2" | "h2c" | "h3" | "tls") {
                 let message = format!("`{}` would carry requests past all limits", raw.value);
                 self.refuse(raw.span, message, "remove it; HTTP/2 needs no upgrade");

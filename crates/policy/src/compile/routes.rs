@@ -69,8 +69,8 @@ impl Compiler<'_> {
     ) -> Option<(Matcher, Route)> {
         let route = &raw.value;
         let host = match &route.matcher.host {
-            None => None,
-            Some(host) => Some(self.route_host(host, context.hosts)?),
+            None => Some(None),
+            Some(host) => self.route_host(host, context.hosts).map(Some),
         };
         let path = self.path(&route.matcher.path);
         let methods: Vec<Method> =
@@ -101,7 +101,7 @@ impl Compiler<'_> {
         let reading = served_by.and_then(|own| own.paths).unwrap_or_default();
         self.check_parameters(route, &path, context);
         let matcher = Matcher {
-            hosts: host.into_iter().collect(),
+            hosts: host?.into_iter().collect(),
             path: path.clone(),
             methods: methods.clone(),
             from: from?.unwrap_or_default(),
@@ -176,7 +176,7 @@ impl Compiler<'_> {
         if name.value.starts_with('_') || !name.value.bytes().all(is_plain) {
             let message = format!("`{}` is not a name for a route", name.value);
             let help = "write letters, digits and signs of ASCII, not beginning with `_`";
-            self.refuse(name.span, message, help);
+            self.note(name.span, message, help);
             return None;
         }
         Some(name.value.as_str().into())
@@ -189,7 +189,7 @@ impl Compiler<'_> {
             let is_plain = |byte: u8| byte.is_ascii_graphic() && !b"\"\\".contains(&byte);
             if scope.value.is_empty() || !scope.value.bytes().all(is_plain) {
                 let message = format!("`{}` is not a scope", scope.value);
-                self.refuse(scope.span, message, "write one a line, such as repo:read");
+                self.note(scope.span, message, "write one a line, such as repo:read");
             }
         }
         raw.iter().map(|scope| scope.value.as_str().into()).collect()
@@ -199,7 +199,7 @@ impl Compiler<'_> {
         match PathPattern::parse(&raw.value) {
             Ok(path) => Some(path),
             Err(error) => {
-                self.refuse(
+                self.note(
                     raw.span,
                     error.to_string(),
                     "write a path such as /login, /repos/{owner}/*, /report-* or /search/**",
@@ -263,7 +263,7 @@ impl Compiler<'_> {
             .is_ok_and(|host| host.as_str() == name);
         if !is_host || name.contains('*') {
             let message = format!("`{}` is not a host", raw.value);
-            self.refuse(
+            self.note(
                 raw.span,
                 message,
                 "write a name such as api.example.com or *.example.com, without scheme and port",
@@ -281,7 +281,7 @@ impl Compiler<'_> {
         let is_token = Method::from_bytes(raw.value.as_bytes());
         match is_token {
             Ok(Method::CONNECT | Method::TRACE) => {
-                self.refuse(raw.span, format!("{} is never forwarded", raw.value), "remove it");
+                self.note(raw.span, format!("{} is never forwarded", raw.value), "remove it");
                 None
             }
             Ok(method) if raw.value.bytes().all(|byte| !byte.is_ascii_lowercase()) => Some(method),
@@ -290,7 +290,7 @@ impl Compiler<'_> {
                     .map_or("write it in capitals".to_owned(), |word| {
                         format!("did you mean {word}?")
                     });
-                self.refuse(raw.span, format!("`{}` is not a method", raw.value), help);
+                self.note(raw.span, format!("`{}` is not a method", raw.value), help);
                 None
             }
         }

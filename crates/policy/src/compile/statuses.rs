@@ -67,7 +67,7 @@ impl Compiler<'_> {
         let percent = percent.filter(|percent| (1..=100).contains(percent));
         if percent.is_none() {
             let message = format!("`{}` is no share of a limit", share.value);
-            self.refuse(share.span, message, "write 1% to 100%");
+            self.note(share.span, message, "write 1% to 100%");
         }
         percent
     }
@@ -106,7 +106,7 @@ impl Compiler<'_> {
             },
             other => other.kind().to_owned(),
         };
-        self.refuse(node.span, format!("`{shown}` is not a status"), HELP);
+        self.note(node.span, format!("`{shown}` is not a status"), HELP);
         None
     }
 }

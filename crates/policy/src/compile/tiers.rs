@@ -29,7 +29,7 @@ impl Compiler<'_> {
         for (position, name) in raw.names.iter().enumerate() {
             self.check_name(name, "tier");
             if name.value == "default" {
-                self.refuse(
+                self.note(
                     name.span,
                     "`default` is not a name for a tier",
                     "rates use it for tiers without one of their own",
@@ -46,6 +46,7 @@ impl Compiler<'_> {
         let names = Names {
             kind: "tier",
             names: raw.names.iter().map(|name| name.value.as_str()).collect(),
+            is_complete: self.knows_tiers,
         };
         let default = self.resolve(&raw.default, &names).unwrap_or(0);
         let tier = |name: &Spanned<String>| Tier {
@@ -53,6 +54,11 @@ impl Compiler<'_> {
             value: HeaderValue::from_str(&name.value).unwrap_or(HeaderValue::from_static("")),
         };
         Tiers { tiers: raw.names.iter().map(tier).collect(), default }
+    }
+
+    pub(super) fn tier_names<'t>(&self, tiers: &'t Tiers) -> Names<'t> {
+        let is_complete = self.knows_tiers;
+        Names { kind: "tier", names: tiers.names().collect(), is_complete }
     }
 
     /// Reads one value for all tiers, or a mapping from tiers to values. `what` names them in
@@ -67,7 +73,7 @@ impl Compiler<'_> {
         let Value::Mapping(entries) = &node.value else {
             return Some(ByTier { named: Vec::new(), rest: Some(read(self, node)?) });
         };
-        let names = Names { kind: "tier", names: tiers.names().collect() };
+        let names = self.tier_names(tiers);
         let mut by_tier = ByTier { named: tiers.names().map(|_| None).collect(), rest: None };
         let mut complete = true;
         for (tier, node) in entries {
@@ -89,7 +95,7 @@ impl Compiler<'_> {
             .filter(|(_, value)| value.is_none() && by_tier.rest.is_none())
             .map(|(name, _)| name)
             .collect();
-        if complete && !missing.is_empty() {
+        if complete && self.knows_tiers && !missing.is_empty() {
             let message = format!("no {what} for tier {}", missing.join(", "));
             self.refuse(
                 node.span,

@@ -113,7 +113,7 @@ impl Compiler<'_> {
                 let message = format!("expected the address of a server, found {}", other.kind());
                 let help =
                     "write `http://host:port`, or `{ url: \"http://host:port\", weight: 2 }`";
-                self.refuse(node.span, message, help);
+                self.note(node.span, message, help);
                 return None;
             }
         };
@@ -134,7 +134,7 @@ impl Compiler<'_> {
         let authority = uri.as_ref().and_then(Uri::authority);
         let (Some(is_secure), Some(authority)) = (is_secure, authority) else {
             let message = format!("`{}` is not the address of a server", raw.value);
-            self.refuse(raw.span, message, HELP);
+            self.note(raw.span, message, HELP);
             return None;
         };
         let is_bare = raw.value.ends_with(authority.as_str());

@@ -15,6 +15,15 @@ pub(super) struct Names<'n> {
     /// What is named, for messages.
     pub(super) kind: &'static str,
     pub(super) names: Vec<&'n str>,
+    /// Whether there are no others: what names something else may be of a wrong type.
+    pub(super) is_complete: bool,
+}
+
+impl Names<'_> {
+    /// Whether there are none, and none of a wrong type.
+    pub(super) fn are_none(&self) -> bool {
+        self.names.is_empty() && self.is_complete
+    }
 }
 
 pub(super) const DAY: Duration = Duration::from_secs(86_400);
@@ -65,7 +74,7 @@ impl Compiler<'_> {
         let count = parse_count(&text).ok();
         if count.is_none() {
             let message = format!("`{text}` is not a whole number up to 2147483647");
-            self.refuse(node.span, message, "write a number such as 100 or 5_000");
+            self.note(node.span, message, "write a number such as 100 or 5_000");
         }
         count
     }
@@ -75,7 +84,7 @@ impl Compiler<'_> {
             Value::String(text) => Some(text),
             other => {
                 let message = format!("expected text, found {}", other.kind());
-                self.refuse(node.span, message, self.inspection.document.help_for_text(node));
+                self.note(node.span, message, self.inspection.document.help_for_text(node));
                 None
             }
         }
@@ -90,7 +99,7 @@ impl Compiler<'_> {
                     Value::String(word) => format!("`{word}`"),
                     other => other.kind().to_owned(),
                 };
-                self.refuse(node.span, format!("expected a mapping or off, found {found}"), help);
+                self.note(node.span, format!("expected a mapping or off, found {found}"), help);
                 None
             }
         }
@@ -98,13 +107,13 @@ impl Compiler<'_> {
 
     pub(super) fn resolve(&mut self, raw: &Spanned<String>, names: &Names<'_>) -> Option<usize> {
         let found = names.names.iter().position(|name| *name == raw.value);
-        if found.is_none() {
+        if found.is_none() && names.is_complete {
             let help = match suggest(&raw.value, names.names.iter().copied()) {
                 Some(word) => format!("did you mean `{word}`?"),
                 None if names.names.is_empty() => format!("the policy has no {}", names.kind),
                 None => format!("one of: {}", names.names.join(", ")),
             };
-            self.refuse(raw.span, format!("no {} is called `{}`", names.kind, raw.value), help);
+            self.note(raw.span, format!("no {} is called `{}`", names.kind, raw.value), help);
         }
         found
     }
@@ -118,7 +127,7 @@ impl Compiler<'_> {
         for value in values {
             let text = value.value.as_ref();
             if !seen.insert(text) {
-                self.refuse(value.span, format!("{kind} `{text}` appears twice"), "remove one");
+                self.note(value.span, format!("{kind} `{text}` appears twice"), "remove one");
             }
         }
     }
@@ -127,14 +136,14 @@ impl Compiler<'_> {
         let is_plain = name.value.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b));
         if !is_plain || name.value.is_empty() || name.value.len() > 64 {
             let message = format!("`{}` is not a name for a {kind}", name.value);
-            self.refuse(name.span, message, "use up to 64 letters, digits, `-` and `_`");
+            self.note(name.span, message, "use up to 64 letters, digits, `-` and `_`");
         }
     }
 
     pub(super) fn header_name(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {
         let name = HeaderName::from_bytes(raw.value.as_bytes()).ok();
         if name.is_none() {
-            self.refuse(
+            self.note(
                 raw.span,
                 format!("`{}` is not a header name", raw.value),
                 "write one such as x-api-key",
@@ -149,7 +158,7 @@ impl Compiler<'_> {
         let value = value.filter(|_| Host::parse(raw.value.as_bytes()).is_ok());
         if value.is_none() {
             let message = format!("`{}` is not a host", raw.value);
-            self.refuse(raw.span, message, "write one such as api.example.com, without a scheme");
+            self.note(raw.span, message, "write one such as api.example.com, without a scheme");
         }
         value
     }
@@ -173,7 +182,7 @@ impl Compiler<'_> {
         let is_token =
             raw.value.bytes().all(|b| b.is_ascii_graphic() && !b"()<>@,;:\\\"/[]?={}".contains(&b));
         if raw.value.is_empty() || !is_token {
-            self.refuse(
+            self.note(
                 raw.span,
                 format!("`{}` is not the name of a cookie", raw.value),
                 "write letters, digits, `-` and `_`",
