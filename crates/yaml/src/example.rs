@@ -70,6 +70,7 @@ impl Document {
         let bound = |name| field.shapes.iter().find_map(|shape| shape.get(name)?.as_u64());
         match (bound("minimum"), bound("maximum")) {
             (Some(least), Some(most)) => format!("write a number from {least} to {most}"),
+            (Some(least), None) => format!("write a number from {least}"),
             _ => String::new(),
         }
     }
@@ -175,12 +176,19 @@ impl<'s> Field<'s> {
     /// The value of `key` in this one; without a key, an item of it.
     fn below(&self, key: Option<&str>) -> Field<'s> {
         let example = self.example();
+        // Of names of the user's choice, one is like the other; fields differ.
+        let is_field = |key: &str| {
+            self.shapes
+                .iter()
+                .any(|shape| shape.get("properties").is_some_and(|of| of.get(key).is_some()))
+        };
         let mut inner = Field {
             schema: self.schema,
             shapes: Vec::new(),
             example: match (key, example) {
                 (Some(key), Some(Json::Object(entries))) => {
-                    entries.get(key).or_else(|| entries.values().next())
+                    let other = entries.values().next().filter(|_| !is_field(key));
+                    entries.get(key).or(other)
                 }
                 (None, Some(Json::Array(items))) => items.first(),
                 _ => None,

@@ -242,3 +242,13 @@ fn value_of_a_wrong_type_hides_no_mistake_in_any_section_and_makes_none() {
     }
     assert!(wrong.is_empty(), "{}\n{wrong}", wrong.lines().count());
 }
+
+#[test]
+fn help_of_a_field_is_never_the_example_of_the_field_beside_it() {
+    let text = SOUND.replace("name: t,", "name: 1, repeat: x,");
+    let sources = Sources::system().with_file("main.jwks", "{}");
+    let problems = load(Path::new("api.yaml"), &text, &sources).err().unwrap_or_default();
+    let helps: Vec<&str> = problems.iter().map(Problem::help).collect();
+    assert!(helps.contains(&"put it in quotes: \"1\""), "{helps:?}");
+    assert!(helps.contains(&"write a number from 1"), "{helps:?}");
+}
