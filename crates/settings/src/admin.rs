@@ -203,7 +203,7 @@ impl Checker<'_> {
             true => "write it without a port and without http://: tollgate.internal",
             false => "write a name or an address: tollgate.internal, 10.0.0.7",
         };
-        self.refuse(raw, format!("`{}` is not a host", raw.value), help);
+        self.note(raw, format!("`{}` is not a host", raw.value), help);
         None
     }
 

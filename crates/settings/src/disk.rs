@@ -74,7 +74,7 @@ const DEFAULT_MAX_KEYS: usize = 100_000_000;
 impl Checker<'_> {
     pub(super) fn disk(&mut self, raw: &RawDisk) -> Option<DiskSettings> {
         if raw.path.value.trim().is_empty() {
-            self.refuse(&raw.path, "no folder", "write the path of one, such as counters");
+            self.note(&raw.path, "no folder", "write the path of one, such as counters");
             return None;
         }
         let sync = raw.sync.as_ref().and_then(|raw| self.keyword(raw));

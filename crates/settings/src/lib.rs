@@ -311,7 +311,7 @@ impl Checker<'_> {
         let address = raw.value.parse().ok();
         if address.is_none() {
             let message = format!("`{}` is not an address to listen on", raw.value);
-            self.refuse(raw, message, "write an IP address and a port: 127.0.0.1:8080, [::]:8080");
+            self.note(raw, message, "write an IP address and a port: 127.0.0.1:8080, [::]:8080");
         }
         address
     }
@@ -321,7 +321,7 @@ impl Checker<'_> {
             return std::thread::available_parallelism().map_or(1, usize::from);
         };
         if !(1..=MAX_WORKERS).contains(&raw.value) {
-            self.refuse(
+            self.note(
                 raw,
                 "number of workers out of range",
                 "write 1 to 256, or remove it: one per core",
@@ -338,6 +338,9 @@ fn beside(file: &Path, path: &str) -> PathBuf {
 
 /// The default of `policies`.
 const DEFAULT_POLICIES: &str = "policies";
+
+#[cfg(test)]
+mod mistakes;
 
 #[cfg(test)]
 mod tests {

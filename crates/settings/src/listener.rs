@@ -332,7 +332,7 @@ impl Checker<'_> {
         let mode = u32::from_str_radix(&raw.value, 8).ok().filter(|mode| *mode <= 0o777);
         if mode.is_none() {
             let message = format!("`{}` is not a file mode", raw.value);
-            self.refuse(raw, message, "write three octal digits in quotes: \"0660\"");
+            self.note(raw, message, "write three octal digits in quotes: \"0660\"");
         }
         mode.unwrap_or(DEFAULT_MODE)
     }

@@ -74,7 +74,7 @@ impl Checker<'_> {
         let of = of.filter(|of| of.get() <= MOST_DENIALS);
         if of.is_none() {
             let message = format!("`{}` is not a share of denials", raw.value);
-            self.refuse(raw, message, "write 1/ and a number up to 1000000: 1/10");
+            self.note(raw, message, "write 1/ and a number up to 1000000: 1/10");
         }
         of
     }

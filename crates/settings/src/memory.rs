@@ -90,7 +90,7 @@ impl Checker<'_> {
             Ok(keys) if keys > 0 => keys,
             _ => {
                 let help = format!("write how many counters to keep: {default}");
-                self.refuse(raw, "`max_keys` is 0", help);
+                self.note(raw, "`max_keys` is 0", help);
                 default
             }
         }
@@ -99,7 +99,7 @@ impl Checker<'_> {
     pub(super) fn snapshot(&mut self, raw: &RawSnapshot) -> Option<SnapshotSettings> {
         let is_file_name = Path::new(&raw.file.value).file_name().is_some();
         if !is_file_name {
-            self.refuse(&raw.file, "not the path of a file", "write one such as counters.snapshot");
+            self.note(&raw.file, "not the path of a file", "write one such as counters.snapshot");
             return None;
         }
         let pauses = Duration::from_secs(1)..=Duration::from_secs(3600);

@@ -227,7 +227,7 @@ impl Checker<'_> {
             && !is_name(&prefix, ":")
         {
             // Braces would move all keys of a cluster to one node.
-            self.refuse(place, "not a prefix", "write 1 to 64 of A-Z a-z 0-9 _ . : -");
+            self.note(place, "not a prefix", "write 1 to 64 of A-Z a-z 0-9 _ . : -");
         }
         let clock = self.keyword_or_default(raw.clock.as_ref());
         let replica_lag = self.time_or(&raw.replica_lag, REPLICA_LAGS, DEFAULT_REPLICA_LAG);
@@ -329,7 +329,7 @@ impl Checker<'_> {
     ) -> Option<Shard> {
         if !is_name(&raw.name, "") {
             let help = "write 1 to 64 of A-Z a-z 0-9 _ . -";
-            self.refuse(&raw.name, "not the name of a shard", help);
+            self.note(&raw.name, "not the name of a shard", help);
         }
         let primary = match (&raw.primary, &raw.service) {
             (Some(url), None) => self.redis_address(url, Role::Server).map(Primary::Fixed),
@@ -397,7 +397,7 @@ impl Checker<'_> {
         match RedisAddress::parse(&url.value, role) {
             Ok(address) => Some(address),
             Err(error) => {
-                self.refuse(url, error.to_string(), error.help());
+                self.note(url, error.to_string(), error.help());
                 None
             }
         }

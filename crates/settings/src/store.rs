@@ -323,7 +323,7 @@ impl Checker<'_> {
     fn instances(&mut self, raw: Option<&Spanned<u32>>) -> NonZeroU32 {
         let Some(raw) = raw else { return NonZeroU32::MIN };
         NonZeroU32::new(raw.value).unwrap_or_else(|| {
-            self.refuse(raw, "no proxy", "write how many proxies share the limits: 4");
+            self.note(raw, "no proxy", "write how many proxies share the limits: 4");
             NonZeroU32::MIN
         })
     }

@@ -135,7 +135,7 @@ impl Checker<'_> {
         let endpoint = endpoint_below(&raw.value);
         if endpoint.is_none() {
             // Not quoted: it may have a password in it.
-            self.refuse(raw, "not the URL of an OTLP receiver", OTLP_HELP);
+            self.note(raw, "not the URL of an OTLP receiver", OTLP_HELP);
         }
         endpoint
     }
@@ -145,7 +145,7 @@ impl Checker<'_> {
         for (name, value) in raw.iter() {
             let Ok(header) = HeaderName::from_bytes(name.value.as_bytes()) else {
                 let message = format!("`{}` is not the name of a header field", name.value);
-                self.refuse(name, message, "write a name such as authorization");
+                self.note(name, message, "write a name such as authorization");
                 continue;
             };
             match HeaderValue::from_str(&value.value) {
@@ -153,7 +153,7 @@ impl Checker<'_> {
                     value.set_sensitive(true);
                     headers.push((header, value));
                 }
-                Err(_) => self.refuse(
+                Err(_) => self.note(
                     value,
                     "not the value of a header field",
                     "write it in one line, without control characters",
@@ -166,7 +166,7 @@ impl Checker<'_> {
     fn share(&mut self, raw: &Spanned<f64>) -> Option<Ratio> {
         let share = Ratio::new(raw.value);
         if share.is_none() {
-            self.refuse(raw, "not a share of traces", "write a number from 0 to 1: 0.01");
+            self.note(raw, "not a share of traces", "write a number from 0 to 1: 0.01");
         }
         share
     }
