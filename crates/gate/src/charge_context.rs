@@ -109,8 +109,9 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         let (Auth::Optional(accepted) | Auth::Required(accepted)) = &route.auth else {
             return Ok(());
         };
-        match claims.and_then(|claims| accepted.claims.unmet_by(claims)) {
-            Some(unmet) => Err(Rejection::Claim(unmet.path.clone())),
+        let Some(claims) = claims else { return Ok(()) };
+        match accepted.claims.unmet_by(claims) {
+            Some(unmet) => Err(Rejection::Claim(unmet.expectation(claims).into())),
             None => Ok(()),
         }
     }

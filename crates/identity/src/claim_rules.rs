@@ -11,6 +11,9 @@ use super::{
 /// How long a `sub` may be.
 const MAX_SUBJECT_BYTES: usize = 256;
 
+/// How many accepted values of a claim the log shows.
+const MAX_VALUES: usize = 4;
+
 /// What claims must be. Used for tokens of issuers and for introspected ones.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ClaimRules {
@@ -45,9 +48,8 @@ impl ClaimRules {
         self.check_audience(claims)?;
         match self.unmet_by(claims) {
             None => Ok(()),
-            // Its value may identify a user.
-            Some(RequiredClaim { path, .. }) => {
-                Err(TokenRefusal::new(TokenError::RequiredClaim, Quoted(path)))
+            Some(unmet) => {
+                Err(TokenRefusal::new(TokenError::RequiredClaim, unmet.expectation(claims)))
             }
         }
     }
@@ -77,6 +79,24 @@ impl ClaimRules {
 }
 
 impl RequiredClaim {
+    /// What is expected of it, for the log: its name and, if it is there with another value, the
+    /// accepted ones. That value may identify a user, and is not told.
+    pub fn expectation(&self, claims: &Claims) -> String {
+        let name = Quoted(&self.path);
+        if matches!(claims.lookup(&self.path), None | Some(Value::Null)) {
+            return name.to_string();
+        }
+        let shown = self.accepted.iter().take(MAX_VALUES).map(|value| match value {
+            Value::String(text) => Quoted(text).to_string(),
+            other => other.to_string(),
+        });
+        let shown = shown.collect::<Vec<_>>().join(", ");
+        match self.accepted.len().saturating_sub(MAX_VALUES) {
+            0 => format!("{name} is not {shown}"),
+            more => format!("{name} is not {shown} or one of {more} more"),
+        }
+    }
+
     fn is_met(&self, claims: &Claims) -> bool {
         let is_accepted = |value: &Value| self.accepted.contains(value);
         match claims.lookup(&self.path) {

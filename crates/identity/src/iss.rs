@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{
     claims::Claims,
     token_error::TokenError,
-    token_refusal::{Quoted, TokenRefusal},
+    token_refusal::{Quoted, QuotedList, TokenRefusal},
 };
 
 /// What the `iss` of an issuer's tokens is.
@@ -106,11 +106,18 @@ impl TenantIssuer {
             return Err(unknown(format!("expected {}, found {}", Quoted(&text()), Quoted(iss))));
         };
         if claimed.as_str() != Some(name) {
+            let found = match claimed.as_str() {
+                Some(text) => Quoted(text).to_string(),
+                None => "no text".to_owned(),
+            };
             let name = Quoted(name);
-            return Err(unknown(format!("its `iss` is of the tenant {name}, its {claim} is not")));
+            let detail = format!("its `iss` is of the tenant {name}, its {claim} is {found}");
+            return Err(unknown(detail));
         }
-        self.named(name)
-            .ok_or_else(|| unknown(format!("the policy does not list the tenant {}", Quoted(name))))
+        self.named(name).ok_or_else(|| {
+            let listed = QuotedList(self.tenants.iter().map(|tenant| &**tenant));
+            unknown(format!("expected a tenant of {listed}, found {}", Quoted(name)))
+        })
     }
 
     /// Completes `iss` by the tenant that the claim names, listed or not.

@@ -12,7 +12,7 @@ use super::{
     keys::{Algorithm, KeySet, RemoteSpec},
     lenient::Deviation,
     token_error::TokenError,
-    token_refusal::{QuotedList, TokenRefusal},
+    token_refusal::{QuotedList, TokenRefusal, wrong_algorithm},
     validity::{TimeClaims, Validity},
 };
 
@@ -83,6 +83,11 @@ impl IssuerKeys {
                 listed => listed.contains(&algorithm),
             },
         }
+    }
+
+    /// The algorithms that a token may name.
+    pub(super) fn allowed(&self) -> impl Iterator<Item = Algorithm> {
+        Algorithm::all().filter(|algorithm| self.allows(*algorithm))
     }
 
     /// Whether a token with this header may be signed by one of the keys, as far as they are here.
@@ -156,7 +161,8 @@ impl Issuer {
         has_key_hint: bool,
     ) -> Result<(), TokenRefusal> {
         if !self.keys.allows(algorithm) {
-            return Err(TokenRefusal::new(TokenError::AlgorithmNotAllowed, algorithm));
+            let allowed: Vec<Algorithm> = self.keys.allowed().collect();
+            return Err(wrong_algorithm(&allowed, Some(algorithm.keyword())));
         }
         if has_key_hint && self.key_hints == KeyHints::Reject {
             return Err(TokenError::KeyHint.into());

@@ -13,6 +13,7 @@ use std::sync::Arc;
 use base64::{Engine, engine::general_purpose::URL_SAFE_NO_PAD};
 use serde_json::{Map, Value};
 use tollgate_clock::Timestamp;
+use tollgate_keyword::Keyword;
 
 use super::{
     claims::{Claims, parse_object},
@@ -23,7 +24,7 @@ use super::{
     lenient::Deviation,
     origin::Origin,
     token_error::{MAX_TOKEN_BYTES, TokenError},
-    token_refusal::{Quoted, QuotedList, TokenRefusal},
+    token_refusal::{QuotedList, TokenRefusal, wrong_algorithm},
     validity::Validity,
 };
 
@@ -80,11 +81,7 @@ impl<'t> Unverified<'t> {
         if !issuers.iter().any(takes_padding) {
             return Err(TokenError::Malformed.into());
         }
-        let header = Header::parse(&decode(segments.header)?)?;
-        // Before the payload is parsed: no issuer allows this algorithm.
-        if !issuers.iter().any(|issuer| issuer.keys.allows(header.algorithm)) {
-            return Err(TokenRefusal::new(TokenError::AlgorithmNotAllowed, header.algorithm));
-        }
+        let header = Header::parse(&decode(segments.header)?, issuers)?;
         // The parser's error would quote the token, so it is dropped.
         let claims =
             Claims::parse(&decode(segments.payload)?).map_err(|_| TokenError::MalformedPayload)?;
@@ -143,6 +140,11 @@ impl<'t> Unverified<'t> {
     /// key is, so that both take the same time.
     fn refusal(&self, error: TokenError, keys: &KeySet) -> TokenRefusal {
         let Header { algorithm, kid, .. } = &self.header;
+        if error == TokenError::AlgorithmNotAllowed {
+            let allowed: Vec<Algorithm> =
+                Algorithm::all().filter(|own| keys.allows(*own)).collect();
+            return wrong_algorithm(&allowed, Some(algorithm.keyword()));
+        }
         let kid = QuotedList(kid.as_deref().into_iter());
         let known = QuotedList(keys.names());
         let detail = format!("{algorithm} with kid {kid}, the issuer's keys have kid {known}");
@@ -250,16 +252,18 @@ struct Header {
 }
 
 impl Header {
-    fn parse(json: &[u8]) -> Result<Header, TokenRefusal> {
+    /// Refuses an algorithm that no issuer allows, before the payload is parsed.
+    fn parse(json: &[u8], issuers: &[Issuer]) -> Result<Header, TokenRefusal> {
         let mut members = parse_object(json).map_err(|_| TokenError::MalformedHeader)?;
         // An allow-list: any other spelling of an algorithm is refused.
-        let algorithm = match members.get("alg") {
-            Some(Value::String(name)) => {
-                let refusal = || TokenRefusal::new(TokenError::AlgorithmNotAllowed, Quoted(name));
-                name.parse().map_err(|_| refusal())?
-            }
-            _ => return Err(TokenError::AlgorithmNotAllowed.into()),
-        };
+        let name = members.get("alg").and_then(Value::as_str);
+        let is_allowed =
+            |algorithm: &Algorithm| issuers.iter().any(|issuer| issuer.keys.allows(*algorithm));
+        let parsed = name.and_then(|name| name.parse::<Algorithm>().ok());
+        let algorithm = parsed.filter(is_allowed).ok_or_else(|| {
+            let allowed: Vec<Algorithm> = Algorithm::all().filter(is_allowed).collect();
+            wrong_algorithm(&allowed, name)
+        })?;
         // RFC 7515 section 4.1.11: an unsupported extension must not be ignored. This covers `b64`
         // of RFC 7797, which means nothing without `crit`.
         if members.contains_key("crit") {

@@ -5,7 +5,9 @@
 
 use std::fmt::{self, Display};
 
-use super::token_error::TokenError;
+use tollgate_keyword::Keyword;
+
+use super::{keys::Algorithm, token_error::TokenError};
 
 /// A refused token.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -40,6 +42,14 @@ impl Display for TokenRefusal {
             None => self.error.fmt(f),
         }
     }
+}
+
+/// A token with another algorithm than these.
+pub(super) fn wrong_algorithm(allowed: &[Algorithm], found: Option<&str>) -> TokenRefusal {
+    let allowed: Vec<&str> = allowed.iter().map(|own| own.keyword()).collect();
+    let found = QuotedList(found.into_iter());
+    let detail = format!("expected {}, found {found}", allowed.join(", "));
+    TokenRefusal::new(TokenError::AlgorithmNotAllowed, detail)
 }
 
 /// A text in quotes, with escapes for all that is not printable, and cut if it is long.

@@ -15,6 +15,8 @@ pub(super) struct Validity {
     expires: Option<Timestamp>,
     /// Valid up to this instant, by `iat` and the largest age.
     outdated_after: Option<Timestamp>,
+    /// The leeway that is in each.
+    leeway: Duration,
 }
 
 /// The claims of a token that are instants.
@@ -43,6 +45,7 @@ impl TimeClaims {
                 .issued
                 .zip(max_age)
                 .map(|(issued, max_age)| issued + max_age + leeway),
+            leeway,
         }
     }
 }
@@ -61,22 +64,35 @@ impl Validity {
 
     /// The same, but valid no longer than until `end`.
     pub(super) fn until(self, end: Timestamp) -> Validity {
-        let expires = self.expires.map_or(end, |expires| expires.min(end));
-        Validity { expires: Some(expires), ..self }
+        match self.expires {
+            Some(expires) if expires <= end => self,
+            // The end of a copy, and not of the token by the issuer's clock.
+            _ => Validity { expires: Some(end), leeway: Duration::ZERO, ..self },
+        }
     }
 
     pub(super) fn check(&self, now: Timestamp) -> Result<(), TokenRefusal> {
-        let (error, from, to) = match *self {
-            Validity { starts, .. } if now < starts => (TokenError::NotYetValid, now, starts),
+        let (error, from, to, [before, after]) = match *self {
+            Validity { starts, .. } if now < starts => {
+                (TokenError::NotYetValid, now, starts, ["it begins in ", ""])
+            }
             // RFC 7519 section 4.1.4: refused from the instant itself on.
-            Validity { expires: Some(end), .. } if now >= end => (TokenError::Expired, end, now),
+            Validity { expires: Some(end), .. } if now >= end => {
+                (TokenError::Expired, end, now, ["", " ago"])
+            }
             Validity { outdated_after: Some(end), .. } if now > end => {
-                (TokenError::TooOld, end, now)
+                (TokenError::TooOld, end, now, ["by ", ""])
             }
             _ => return Ok(()),
         };
-        let seconds = (to.as_micros() - from.as_micros()).div_ceil(1_000_000);
-        Err(TokenRefusal::new(error, format_args!("by {seconds} s, the leeway not counted")))
+        // The time as the issuer has written it: the leeway is in the instants here.
+        let past = Duration::from_micros(to.as_micros() - from.as_micros()) + self.leeway;
+        let seconds = past.as_micros().div_ceil(1_000_000);
+        let leeway = match self.leeway.as_secs() {
+            0 => String::new(),
+            leeway => format!("; the leeway is {leeway} s"),
+        };
+        Err(TokenRefusal::new(error, format_args!("{before}{seconds} s{after}{leeway}")))
     }
 }
 

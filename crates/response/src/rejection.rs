@@ -47,8 +47,9 @@ pub enum Rejection {
     /// The token does not grant all of these scopes, which the route needs.
     #[error("the token lacks a scope of: {0}")]
     Scope(Box<str>),
-    /// The token lacks this claim, or has it with another value than the route requires.
-    #[error("the token lacks a claim that the route requires: {0:?}")]
+    /// The token lacks a claim, or has it with another value than the route requires: what is
+    /// expected.
+    #[error("the token lacks a claim that the route requires: {0}")]
     Claim(Box<str>),
     /// The first limit of the route has no room.
     #[error("denied by limit {}", .0.limit.to_str().unwrap_or_default())]

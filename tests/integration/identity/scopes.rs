@@ -117,5 +117,5 @@ fn claim_that_a_route_requires_is_403_and_named_in_the_log() {
     let challenge = refused.field("www-authenticate").unwrap();
     assert!(challenge.contains("The token lacks a claim that this needs"), "{challenge}");
     assert_eq!(upstream.count(), 1);
-    proxy.wait_until_logged("the token lacks a claim that the route requires: \\\"azp\\\"");
+    proxy.wait_until_logged("the token lacks a claim that the route requires: \\\"azp\\\" is not \\\"web\\\", \\\"app\\\"");
 }

@@ -13,6 +13,10 @@ fn log_says_what_was_expected_of_a_token_and_found() {
     let mut issuer = fixture.issuer.clone();
     issuer.claims.audience = vec!["api".into(), "web".into()];
     issuer.claims.required = vec![RequiredClaim { path: "azp".into(), accepted: Vec::new() }];
+    issuer
+        .claims
+        .required
+        .push(RequiredClaim { path: "plan".into(), accepted: vec!["pro".into(), 2.into()] });
     issuer.max_lifetime = Some(Duration::from_secs(3600));
     issuer.max_age = Some(Duration::from_secs(600));
     for (members, expected) in [
@@ -26,20 +30,24 @@ fn log_says_what_was_expected_of_a_token_and_found() {
             "token lacks a claim that the policy requires: \"azp\"",
         ),
         (
-            r#""exp":1700009300,"iat":1700000000,"aud":"api","azp":"web""#,
+            r#""exp":1700000300,"iat":1700000000,"aud":"api","azp":"web","plan":"s3cr3t""#,
+            "token lacks a claim that the policy requires: \"plan\" is not \"pro\", 2",
+        ),
+        (
+            r#""exp":1700009300,"iat":1700000000,"aud":"api","azp":"web","plan":2"#,
             "token has a longer lifetime than the issuer's max_lifetime: 9300 s instead of 3600 s",
         ),
         (
-            r#""exp":1699999928,"iat":1699999900,"aud":"api","azp":"web""#,
-            "token has expired: by 12 s, the leeway not counted",
+            r#""exp":1699999928,"iat":1699999900,"aud":"api","azp":"web","plan":2"#,
+            "token has expired: 72 s ago; the leeway is 60 s",
         ),
         (
-            r#""exp":1700000300,"iat":1700000000,"nbf":1700000060.5,"aud":"api","azp":"web""#,
-            "token is not valid yet: by 1 s, the leeway not counted",
+            r#""exp":1700000300,"iat":1700000000,"nbf":1700000060.5,"aud":"api","azp":"web","plan":2"#,
+            "token is not valid yet: it begins in 61 s; the leeway is 60 s",
         ),
         (
-            r#""exp":1700000300,"iat":1699999000,"aud":"api","azp":"web""#,
-            "token is older than the issuer's max_age: by 340 s, the leeway not counted",
+            r#""exp":1700000300,"iat":1699999000,"aud":"api","azp":"web","plan":2"#,
+            "token is older than the issuer's max_age: by 400 s; the leeway is 60 s",
         ),
     ] {
         let token = fixture.token(HEADER, &payload_with(members));
@@ -78,13 +86,18 @@ fn log_says_which_claim_the_tenant_of_a_token_is_not_in() {
         ),
         (
             &any,
-            r#""tenantid":"s3cr3t""#,
-            "token issuer is unknown: its `iss` is of the tenant \"a\", its \"tenantid\" is not",
+            r#""tenantid":"b""#,
+            "token issuer is unknown: its `iss` is of the tenant \"a\", its \"tenantid\" is \"b\"",
         ),
         (
-            &with_tenants(&["b"]),
+            &any,
+            r#""tenantid":["s3cr3t"]"#,
+            "token issuer is unknown: its `iss` is of the tenant \"a\", its \"tenantid\" is no text",
+        ),
+        (
+            &with_tenants(&["b", "c"]),
             r#""tenantid":"a""#,
-            "token issuer is unknown: the policy does not list the tenant \"a\"",
+            "token issuer is unknown: expected a tenant of \"b\", \"c\", found \"a\"",
         ),
     ] {
         let payload = format!(r#"{{"iss":"https://login.example/a/v2.0",{members}}}"#);
@@ -110,7 +123,11 @@ fn log_says_which_key_a_token_names_and_which_are_known() {
     }
     let header = r#"{"alg":"RS256","kid":"k1"}"#;
     let line = logged(&fixture.issuer, &fixture.token(header, PAYLOAD));
-    assert_eq!(line, "token algorithm is not allowed: RS256");
+    assert_eq!(line, "token algorithm is not allowed: expected EdDSA, found \"RS256\"");
+    for (header, found) in [(r#"{"alg":"none"}"#, "\"none\""), (r#"{"alg":1}"#, "none")] {
+        let line = logged(&fixture.issuer, &fixture.token(header, PAYLOAD));
+        assert_eq!(line, format!("token algorithm is not allowed: expected EdDSA, found {found}"));
+    }
 }
 
 #[test]
