@@ -9,7 +9,7 @@ keywords! {
     pub enum Deviation {
         /// Members of a JWK with padding, which RFC 7515 section 2 leaves out.
         JwksPadding = "jwks_padding",
-        /// Members of a JWK in standard base64 (`+` and `/`), with padding or without.
+        /// Members of a JWK in standard base64 (`+` and `/`). Padding needs its own name.
         JwksBase64 = "jwks_base64",
         /// A JWK with the `use` of SPIFFE, `jwt-svid`.
         SpiffeUse = "spiffe_use",

@@ -134,7 +134,9 @@ impl Members<'_> {
         use Deviation::{JwksBase64, JwksPadding};
         let text = self.text(name)?.ok_or(KeyProblem::Missing(name))?;
         let as_padded = || URL_SAFE.decode(text).ok().filter(|_| self.allows(JwksPadding));
-        let as_base64 = || BASE64.decode(text).ok().filter(|_| self.allows(JwksBase64));
+        let is_base64 =
+            self.allows(JwksBase64) && (self.allows(JwksPadding) || !text.ends_with('='));
+        let as_base64 = || BASE64.decode(text).ok().filter(|_| is_base64);
         let bytes = URL_SAFE_NO_PAD.decode(text).ok().or_else(as_padded).or_else(as_base64);
         bytes.ok_or(KeyProblem::NotBase64url(name))
     }
