@@ -61,6 +61,10 @@ keywords! {
         SharedSubject = "shared-subject",
         /// A claim that should name the tenant, and that no token of the provider has.
         TenantClaim = "tenant-claim",
+        /// A brace in an issuer that stands for nothing.
+        IdleBrace = "idle-brace",
+        /// A method that nobody has heard of, and that is close to one of the usual ones.
+        UnknownMethod = "unknown-method",
         /// Every address is exempt, or trusted.
         WholeInternet = "whole-internet",
         /// The network of a load balancer may be exempt, and with it every client.
@@ -125,6 +129,8 @@ impl Rule {
             Rule::NeverCounts => "No request costs anything of this limit.",
             Rule::SharedSubject => "An upstream may take one caller for another.",
             Rule::TenantClaim => "No token of this provider has the claim with the tenant.",
+            Rule::IdleBrace => "A brace in this issuer is taken as it is written.",
+            Rule::UnknownMethod => "No client sends this method.",
             Rule::WholeInternet => "Every address is exempt, or trusted.",
             Rule::ExemptBalancer => "All clients may appear to come from an exempt network.",
             Rule::PublicAdmin => {

@@ -1,7 +1,7 @@
 //! What is good to know about a policy in which nothing is wrong: what a limit does by default that
 //! depends on what tokens have, and what servers may read otherwise than it is written.
 
-use tollgate_identity::{Auth, Issuer, IssuerClaim, TenantIssuer};
+use tollgate_identity::Auth;
 
 use tollgate_limit::Quota;
 
@@ -15,7 +15,6 @@ pub(super) fn notes(raw: &RawPolicy, policy: &Policy) -> Vec<String> {
     let mut notes = unsaid_claims(raw, policy);
     notes.extend(policy.limits.iter().filter_map(few_in_a_sliding_window));
     notes.extend(unsaid_audiences(policy));
-    notes.extend(policy.identity.issuers.iter().filter_map(idle_braces));
     notes.extend(unknown_servers(policy));
     notes.extend(routes_before_earlier_ones(policy));
     notes
@@ -88,25 +87,6 @@ fn unsaid_audiences(policy: &Policy) -> Option<String> {
     Some(format!(
         "tokens of {issuers} are good whatever they are for: with `audience: [my-api]`, say, those \
          for other services are refused"
-    ))
-}
-
-/// A line for an issuer with braces that stand for nothing.
-fn idle_braces(issuer: &Issuer) -> Option<String> {
-    let Issuer { name, issuer, claim: IssuerClaim::Exact, .. } = issuer else { return None };
-    if !issuer.contains(['{', '}']) {
-        return None;
-    }
-    let taken = format!("issuer {name}: a brace in its `issuer` is taken as it is written");
-    let Some(tenants) = TenantIssuer::parse(issuer, Vec::new()) else { return Some(taken) };
-    let claim = tenants.claim();
-    let of_entra = match claim {
-        "tenantid" => ", which Entra's tokens call `tid`",
-        _ => "",
-    };
-    Some(format!(
-        "{taken}; with `tenants: any`, or a list of them, `{{{claim}}}` stands for the claim \
-         `{claim}`{of_entra}"
     ))
 }
 

@@ -4,7 +4,7 @@ use std::{ops::Range, sync::Arc};
 
 use http::{HeaderName, Method};
 use tollgate_identity::{Auth, CallerKey, ClaimRules, IdentityRules, Tiers};
-use tollgate_yaml::{Check, Spanned, suggest};
+use tollgate_yaml::{Check, Spanned, suggest, warning::Rule};
 
 use super::{
     Compiler, WrittenNames,
@@ -18,6 +18,13 @@ use crate::{
 
 /// Limits that one route may take: what a request costs must stay small.
 const MAX_LIMITS_A_ROUTE: usize = 8;
+
+/// Methods besides the usual ones: those of IANA's registry, of caches and of UPnP.
+const OTHER_METHODS: &str = "\
+    ACL BAN BASELINE-CONTROL BIND CHECKIN CHECKOUT COPY LABEL LINK LOCK MERGE MKACTIVITY \
+    MKCALENDAR MKCOL MKREDIRECTREF MKWORKSPACE MOVE NOTIFY ORDERPATCH PRI PROPFIND PROPPATCH PURGE \
+    QUERY REBIND REPORT SEARCH SUBSCRIBE UNBIND UNCHECKOUT UNLINK UNLOCK UNSUBSCRIBE UPDATE \
+    UPDATEREDIRECTREF VERSION-CONTROL";
 
 /// What routes refer to.
 pub(super) struct RouteContext<'c> {
@@ -284,7 +291,15 @@ impl Compiler<'_> {
                 self.note(raw.span, format!("{} is never forwarded", raw.value), "remove it");
                 None
             }
-            Ok(method) if raw.value.bytes().all(|byte| !byte.is_ascii_lowercase()) => Some(method),
+            Ok(method) if raw.value.bytes().all(|byte| !byte.is_ascii_lowercase()) => {
+                let is_known =
+                    known.into_iter().chain(OTHER_METHODS.split(' ')).any(|own| method == own);
+                if let (false, Some(word)) = (is_known, suggest(&raw.value, known)) {
+                    let message = format!("no client sends the method `{}`", raw.value);
+                    self.warn(Rule::UnknownMethod, raw.span, message, format!("write {word}"));
+                }
+                Some(method)
+            }
             _ => {
                 let help = suggest(&raw.value.to_ascii_uppercase(), known)
                     .map_or("write it in capitals".to_owned(), |word| {

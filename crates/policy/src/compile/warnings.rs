@@ -44,5 +44,6 @@ impl Compiler<'_> {
         self.warn_of_exempt_networks(raw);
         self.warn_of_shared_subjects(raw, policy);
         self.warn_of_absent_tenant_claims(raw, policy);
+        self.warn_of_idle_braces(raw, policy);
     }
 }

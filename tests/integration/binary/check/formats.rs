@@ -45,7 +45,8 @@ fn json_has_problems_warnings_and_tests_of_all_paths() {
     let warning = json!({
         "file": "other/warned.yaml", "line": 13, "column": 3, "severity": "warning",
         "rule": "unused-limit", "message": "no route lists limit `core`",
-        "help": "add it to the `limits` of a route, or remove it",
+        "help": "add it to the `limits` of a route, or remove it; where only programs charge it by \
+                 a caller's name, say so by `verified: true`",
     });
     assert_eq!(report["warnings"], json!([warning]));
     let test = &report["tests"][0];
@@ -116,7 +117,7 @@ fn github_is_one_command_a_line() {
     let output = folder.run(&[&["check", "--format", "github"][..], &paths].concat());
     let expected = "\
 ::error file=other/bad%2C 1.yaml,line=15,col=54,title=bad-configuration::no limit is called `coer`%0Adid you mean `core`?
-::warning file=other/warned.yaml,line=13,col=3,title=unused-limit::no route lists limit `core`%0Aadd it to the `limits` of a route, or remove it
+::warning file=other/warned.yaml,line=13,col=3,title=unused-limit::no route lists limit `core`%0Aadd it to the `limits` of a route, or remove it; where only programs charge it by a caller's name, say so by `verified: true`
 ::error file=other/failing.yaml,line=16,col=9,title=failed-test::policy failing: test 1, second: GET /a from 192.0.2.1%0Astatus: expected 200, got 401: no token
 ";
     assert_eq!(text(&output.stdout), expected);

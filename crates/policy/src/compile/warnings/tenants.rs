@@ -1,5 +1,7 @@
-//! Claims in braces in an `issuer` that no token of a well-known provider has.
+//! Claims in braces in an `issuer` that no token of a well-known provider has, and braces that
+//! stand for nothing.
 
+use tollgate_identity::{IssuerClaim, TenantIssuer};
 use tollgate_yaml::{Check, warning::Rule};
 
 use crate::{Policy, compile::Compiler, file::RawPolicy};
@@ -16,6 +18,22 @@ const ENTRA_HOSTS: &[&str] = &[
 const ENTRA_TENANT: &str = "tid";
 
 impl Compiler<'_> {
+    /// Braces in the issuer where the policy says nothing of tenants: no token has them in `iss`.
+    pub(super) fn warn_of_idle_braces(&mut self, raw: &RawPolicy, policy: &Policy) {
+        for (issuer, raw) in policy.identity.issuers.iter().zip(&raw.identity.jwt) {
+            let place = &raw.value.issuer;
+            if issuer.claim != IssuerClaim::Exact || !place.value.contains(['{', '}']) {
+                continue;
+            }
+            let help = match TenantIssuer::parse(&place.value, Vec::new()) {
+                Some(tenants) => help_for(tenants.claim()),
+                None => "write the `iss` of its tokens, or one claim in braces and `tenants: any`"
+                    .to_owned(),
+            };
+            self.warn(Rule::IdleBrace, place.span, "a brace that is taken as it is written", help);
+        }
+    }
+
     /// Microsoft's metadata have `{tenantid}` in the issuer, and its tokens have the tenant as
     /// `tid`.
     ///
@@ -39,4 +57,16 @@ impl Compiler<'_> {
             self.warn(Rule::TenantClaim, place.span, message, help);
         }
     }
+}
+
+/// What to write so that the braces around a claim stand for the tenant.
+fn help_for(claim: &str) -> String {
+    let of_entra = match claim {
+        "tenantid" => ", which Entra's tokens call `tid`",
+        _ => "",
+    };
+    format!(
+        "with `tenants: any`, or a list of them, `{{{claim}}}` stands for the claim \
+         `{claim}`{of_entra}"
+    )
 }

@@ -119,6 +119,28 @@ fn limit_that_no_route_lists_is_a_warning() {
         |limits: &str| format!("routes: [{{ match: {{ path: \"/**\" }}, limits: [{limits}] }}]");
     assert_eq!(warned(&format!("{limits}{}", route("core"))), ["8:3 unused-limit"]);
     assert_eq!(warned(&format!("{limits}{}", route("core, search"))), [""; 0]);
+    // Programs charge it, by the names of callers.
+    let named = limits.replace("search: { per: caller", "search: { per: caller, verified: true");
+    assert_eq!(warned(&format!("{named}{}", route("core"))), [""; 0]);
+}
+
+#[test]
+fn method_that_is_a_mistyped_one_is_a_warning() {
+    for (cost, methods, expected) in [
+        ("GTE: 1", "GET", &["unknown-method"][..]),
+        ("GET: 1", "PSOT", &["unknown-method"]),
+        ("POST: 1", "GET, PROPFIND, LOCK, MKCOL, PURGE, QUERY", &[]),
+        ("SETTLE: 1", "PUBLISH", &[]),
+    ] {
+        let lines = warned(&format!(
+            "limits: {{ core: {{ per: caller, rate: 9/hour }} }}\nroutes:\n  \
+             - {{ match: {{ path: \"/**\", methods: [{methods}] }}, limits: [core], \
+             cost: {{ default: 1, {cost} }} }}"
+        ));
+        let rules: Vec<&str> =
+            lines.iter().map(|line| line.split(' ').next_back().unwrap()).collect();
+        assert_eq!(rules, expected, "{cost} {methods}");
+    }
 }
 
 #[test]

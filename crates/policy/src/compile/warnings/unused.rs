@@ -6,7 +6,7 @@ use tollgate_identity::TierSource;
 use tollgate_yaml::{Check, Node, Value, warning::Rule};
 
 use crate::{
-    Limit, Policy,
+    KeyPart, Limit, Policy,
     compile::Compiler,
     file::{RawMeasure, RawPolicy},
 };
@@ -16,15 +16,24 @@ impl Compiler<'_> {
         let of_routes = policy.routes.iter().flat_map(|route| &route.limits);
         let of_descriptors = policy.descriptors.iter().flat_map(|rule| &rule.limits);
         let used: HashSet<usize> = of_routes.chain(of_descriptors).copied().collect();
-        for (at, (name, _)) in raw.limits.iter().enumerate() {
+        for (at, (name, limit)) in raw.limits.iter().enumerate() {
+            let parts = policy.limits.get(at).map_or(&[][..], |limit| &limit.per.parts);
+            // Programs may charge it by the name of a caller or of a claim, too.
+            let may_be_named =
+                parts.iter().any(|part| matches!(part, KeyPart::Caller | KeyPart::Claim(_)));
             // Programs charge it by its name.
-            let is_named = policy.limits.get(at).is_some_and(Limit::is_named);
+            let is_named = policy.limits.get(at).is_some_and(Limit::is_named)
+                || (may_be_named && limit.verified.is_some());
             if !used.contains(&at) && !is_named {
                 let is_of_descriptors = policy.limits.get(at).is_some_and(Limit::is_of_descriptors);
                 let by = if is_of_descriptors { "entry of `rls`" } else { "route" };
                 let message = format!("no {by} lists limit `{}`", name.value);
                 let help = match is_of_descriptors {
                     true => "add it to the `limits` of an entry of `rls`, or remove it",
+                    false if may_be_named => {
+                        "add it to the `limits` of a route, or remove it; where only programs \
+                         charge it by a caller's name, say so by `verified: true`"
+                    }
                     false => "add it to the `limits` of a route, or remove it",
                 };
                 self.warn(Rule::UnusedLimit, name.span, message, help);
