@@ -186,7 +186,8 @@ impl<'p> OwnCounters<'p> {
         OwnCounters { policy, key, limits, shared, beside, hasher }
     }
 
-    /// Who is meant, as far as somebody vouches for it: hash of a caller, and who has signed claims.
+    /// Who is meant, as far as somebody vouches for it: hash of a caller, and who has signed
+    /// claims.
     pub(super) fn vouched_for(&self) -> (Option<u128>, Option<&str>) {
         let caller = self.key.caller().filter(|caller| caller.issuer.is_some());
         (caller.map(|caller| caller.hash), self.key.claims_issuer())

@@ -24,7 +24,8 @@ pub struct HeadChanges {
 }
 
 impl HeadChanges {
-    /// Those of an admitted request with these fields and this query. The other proxy's peer may be a trusted one.
+    /// Those of an admitted request with these fields and this query. The other proxy's peer may be
+    /// a trusted one.
     pub(super) fn of(
         before: &HeaderMap,
         query: Option<&str>,

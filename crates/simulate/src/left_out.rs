@@ -4,11 +4,12 @@ use std::cmp::Reverse;
 
 use http::StatusCode;
 use rustc_hash::{FxHashMap, FxHashSet};
+use tollgate_limit::Quota;
 
 use super::{
-    Doubt,
+    Curve, Doubt,
     curve::{LEAST_COMPARED, Usage, share},
-    limits::{KeyCount, LimitCount},
+    limit_count::{KeyCount, LimitCount},
 };
 
 /// The most outliers of a limit that are named.
@@ -45,16 +46,16 @@ impl Tries {
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeftOut {
     /// The number.
-    pub(super) suggested: u32,
+    suggested: u32,
     /// What it would be with them.
-    pub(super) suggested_with: u32,
+    suggested_with: u32,
     /// How many there are, if that makes a difference in this window.
-    pub(super) callers: u64,
+    callers: u64,
     /// How many of them had credentials that did not pass.
-    pub(super) refused: u64,
+    refused: u64,
     /// Those with the highest peaks.
-    pub(super) highest: Vec<(u128, u32)>,
-    pub(super) doubt: Option<Doubt>,
+    highest: Vec<(u128, u32)>,
+    doubt: Option<Doubt>,
 }
 
 impl LeftOut {
@@ -113,6 +114,30 @@ impl LeftOut {
         highest.sort_by_key(|(key, peak)| (Reverse(*peak), *key));
         highest.truncate(NAMED_OUTLIERS);
         LeftOut { suggested, suggested_with, callers, refused, highest, doubt }
+    }
+
+    /// How many another limit would deny; none: it has no window.
+    pub(super) fn curve(&self, count: &LimitCount<'_>, name: &str) -> Option<Curve> {
+        let window_seconds = count.allowance.window_secs?;
+        let present = count.allowance.quota.capacity();
+        let is_fixed = matches!(count.allowance.quota, Quota::FixedWindow(_));
+        Some(Curve {
+            limit: name.to_owned(),
+            tier: count.tier_name().to_owned(),
+            window_seconds,
+            is_exact: is_fixed && count.is_plain && !count.is_shared,
+            shares_counters: count.is_shared,
+            present,
+            suggested: self.suggested,
+            suggested_with_outliers: self.suggested_with,
+            outliers: self.highest.clone(),
+            outlier_callers: self.callers,
+            refused_callers: self.refused,
+            doubt: self.doubt,
+            callers: count.keys.len() as u64,
+            requests: count.requests,
+            points: count.usage.points(&[present, self.suggested]),
+        })
     }
 }
 

@@ -23,6 +23,7 @@ mod curve;
 mod describe;
 mod error;
 mod left_out;
+mod limit_count;
 mod limits;
 mod not_judged;
 mod notes;

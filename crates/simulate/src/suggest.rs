@@ -8,6 +8,7 @@
 //! comes out is a policy: what no policy can have is left out.
 
 mod callers;
+mod counts;
 mod doubts;
 mod draft;
 mod evidence;
@@ -25,11 +26,7 @@ use tollgate_history::ReadOptions;
 use tollgate_policy::{Policies, Policy, load};
 use tollgate_yaml::Sources;
 
-use self::{
-    draft::{Draft, Measured},
-    seen::Observations,
-    words::is_name,
-};
+use self::{draft::Draft, head::Measured, seen::Observations, words::is_name};
 use super::{
     PolicySet, Progress, Simulation, SimulationError,
     order::{in_order, is_read_once},

@@ -4,9 +4,9 @@
 //! out. [`target`] reads the paths of requests, [`framing`] follows the messages of HTTP/1,
 //! [`frames`] counts the frames of HTTP/2, [`head_limits`] measures heads, and [`proxy_protocol`]
 //! reads the header that a load balancer sends first. [`forward_auth`] reads what another proxy
-//! asks about, [`query`] parameters, [`method_override`] what stands for another method, and [`accept`] which forms
-//! of a response a client takes. [`resp`] is the Redis protocol, and [`envoy`] has the messages of
-//! gRPC by which Envoy asks.
+//! asks about, [`query`] parameters, [`method_override`] what stands for another method, and
+//! [`accept`] which forms of a response a client takes. [`resp`] is the Redis protocol, and
+//! [`envoy`] has the messages of gRPC by which Envoy asks.
 //!
 //! The types to know first:
 //!

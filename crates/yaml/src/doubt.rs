@@ -2,8 +2,9 @@
 //!
 //! What cannot be decoded is left out, and then seems not to be written at all: a list without its
 //! only item is empty, `burst` lacks the `algorithm` beside it. So nothing more is said about a
-//! section from which something was left out, until that is mended, but for what single values in it
-//! have in themselves. A field that is missing or unknown leaves nothing out: what stands beside it is judged, but not what the section lacks.
+//! section from which something was left out, until that is mended, but for what single values in
+//! it have in themselves. A field that is missing or unknown leaves nothing out: what stands beside
+//! it is judged, but not what the section lacks.
 
 use std::collections::HashSet;
 

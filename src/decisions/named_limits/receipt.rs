@@ -154,8 +154,8 @@ const USED_AS_A_WHOLE: u8 = 1;
 /// they would take them again as a whole.
 const USED_BY_LIMIT: u8 = 2;
 const MAC_BYTES: usize = 32;
-/// Longer texts are none of ours: 8 charges of limits with 4 windows, and the longest names and keys,
-/// come to less.
+/// Longer texts are none of ours: 8 charges of limits with 4 windows, and the longest names and
+/// keys, come to less.
 const MAX_TEXT: usize = 32 * 1024;
 
 /// How many times what a limit allows at once may be taken of it by a settlement, where what is

@@ -1,5 +1,6 @@
 //! What a policy says that is surely not meant: routes that no request takes, names that nothing
-//! uses, keys that clients choose or leave out, networks that hold everybody, claims that no token has.
+//! uses, keys that clients choose or leave out, networks that hold everybody, claims that no token
+//! has.
 
 mod exempt;
 mod holes;

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 
 use super::{
-    seen::{Counts, Kind, Whose},
+    counts::Counts,
+    seen::{Kind, Whose},
     words::{CORE, yaml_name, yaml_text},
 };
 use crate::Report;

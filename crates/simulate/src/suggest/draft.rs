@@ -5,12 +5,12 @@ use std::{collections::BTreeMap, fmt::Write as _};
 use super::{
     callers::Callers,
     evidence::{evidence, is_said, outliers, rates},
-    head::write_head,
+    head::{Measured, write_head},
     logins::{self, is_login},
     seen::Observations,
     words::{CORE, name_of, yaml_name, yaml_text},
 };
-use crate::{Curve, Report, curve::share, paths::Template, run::Names};
+use crate::{Curve, Report, curve::share, paths::Template};
 
 /// A route has at least this part of all requests; all others share one.
 const LEAST_PART: f64 = 0.02;
@@ -20,13 +20,6 @@ const MOST_ROUTES: usize = 12;
 
 /// More than any caller uses: what the measuring policy allows.
 const PLENTY: u32 = 1_000_000_000;
-
-/// What the measuring policy has measured.
-pub(super) struct Measured {
-    pub(super) report: Report,
-    /// The names of callers who used far more than all others.
-    pub(super) names: Names,
-}
 
 /// A policy whose limits are not known yet.
 pub(super) struct Draft {

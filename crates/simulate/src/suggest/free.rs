@@ -4,7 +4,7 @@
 use http::Method;
 use tollgate_history::Record;
 
-use super::seen::Counts;
+use super::counts::Counts;
 use crate::paths::{plain, varies};
 
 /// The first words of such routes.

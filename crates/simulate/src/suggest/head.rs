@@ -3,14 +3,21 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
-use super::{doubts::warnings, draft::Measured, words::one_line};
-use crate::Read;
+use super::{doubts::warnings, words::one_line};
+use crate::{Read, Report, run::Names};
 
 /// The longest line of a comment.
 const MOST_COLUMNS: usize = 96;
 
 /// The most reasons that are written for requests that no limit counts.
 const MOST_REASONS: usize = 3;
+
+/// What the measuring policy has measured.
+pub(super) struct Measured {
+    pub(super) report: Report,
+    /// The names of callers who used far more than all others.
+    pub(super) names: Names,
+}
 
 /// Writes the comment.
 pub(super) fn write_head(

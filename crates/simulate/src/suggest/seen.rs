@@ -1,10 +1,11 @@
 //! What there is in a log: its paths, and who called.
 
-use std::{collections::BTreeMap, net::IpAddr};
+use std::net::IpAddr;
 
 use tollgate_history::{HistoryAhead, OwnFields, ReadOptions, Record, Target};
 
 use super::{
+    counts::Counts,
     free::{Free, RATE_LIMIT},
     words::{is_name, is_tier},
 };
@@ -14,9 +15,6 @@ use crate::{
     paths::Paths,
     translate::{CallerField, stands_for},
 };
-
-/// Different names of one sort that are counted: a log may have any text for them.
-const MOST_NAMES: usize = 1000;
 
 /// Lines between two reports of progress.
 const LINES_A_REPORT: u64 = 1 << 13;
@@ -56,29 +54,6 @@ pub(super) struct Whose {
     pub(super) prefix: Option<String>,
     /// What the facts of its request say.
     pub(super) id: Option<String>,
-}
-
-/// Numbers by name, for a bounded number of names.
-#[derive(Default)]
-pub(super) struct Counts<K, V>(pub(super) BTreeMap<K, V>);
-
-impl<K: Ord, V: Default> Counts<K, V> {
-    /// What belongs to a name; none: there are too many.
-    pub(super) fn of(&mut self, name: K) -> Option<&mut V> {
-        if self.0.len() >= MOST_NAMES && !self.0.contains_key(&name) {
-            return None;
-        }
-        Some(self.0.entry(name).or_default())
-    }
-}
-
-impl<K: Clone> Counts<K, u64> {
-    /// The names, those that come most often first.
-    pub(super) fn names(&self) -> Vec<K> {
-        let mut all: Vec<(&K, &u64)> = self.0.iter().collect();
-        all.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
-        all.into_iter().map(|(name, _)| name.clone()).collect()
-    }
 }
 
 impl Observations {
