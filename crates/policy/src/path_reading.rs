@@ -145,7 +145,10 @@ keywords! {
 impl PathReading {
     /// What servers find in a path that take a semicolon for the start of the query.
     pub fn query_in(self, path: &str) -> Option<&str> {
-        split_query(path).1.filter(|_| self.matrix_params == MatrixParams::Query)
+        match self.matrix_params {
+            MatrixParams::Query => split_query(path).1,
+            MatrixParams::Keep | MatrixParams::Strip => None,
+        }
     }
 
     /// Whether servers may take a POST for the method that `_method` names in its query: on their

@@ -59,8 +59,8 @@ pub(super) struct LeftOut {
 }
 
 impl LeftOut {
-    /// Who is left out of each of these counts: whoever is left out of one window of a limit is
-    /// left out of all.
+    /// Who is left out of each of these counts: a caller that is left out of one window of a limit
+    /// is left out of all its windows.
     pub(super) fn of(counts: &[LimitCount<'_>], tries: &Tries) -> Vec<LeftOut> {
         let mut keys: FxHashMap<_, FxHashSet<u128>> = FxHashMap::default();
         let mut have_own = Vec::with_capacity(counts.len());

@@ -273,7 +273,7 @@ impl Compiler<'_> {
         None
     }
 
-    /// Finds what is wrong with claims whoever issues the token.
+    /// Finds what is wrong with claims, by whichever issuer.
     fn check_claim_texts(&mut self, raw: &Spanned<Entries<Node>>) {
         for name in ["sub", "iss"] {
             let is_text = |node: &&Node| matches!(node.value, Value::String(_));

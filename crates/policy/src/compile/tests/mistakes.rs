@@ -225,7 +225,7 @@ fn value_of_a_wrong_type_hides_no_mistake_in_any_section_and_makes_none() {
             let alone = with(value, &[]);
             let all = with(value, &far);
             let expected: BTreeSet<String> = alone.union(&beside).cloned().collect();
-            // Another text may be of the right type, so that what it breaks is told at last.
+            // Another text may be of the right type, so that what it breaks is reported last.
             let is_wrong_type = value != "bogus";
             let hidden: Vec<_> = match is_wrong_type {
                 true => expected.difference(&all).collect(),

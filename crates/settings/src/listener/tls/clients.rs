@@ -87,7 +87,7 @@ impl Checker<'_> {
         }
     }
 
-    /// Without authorities, whoever wants to may connect.
+    /// Without authorities, any client may connect.
     fn any_client(&mut self, raw: &RawTls) -> Result<Clients, ()> {
         let fields = [
             ("client_certificate", raw.client_certificate.as_ref().map(|field| field.span)),

@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, path::Path};
 
 use tollgate_yaml::{Document, Node, Problem, Sources, Span, Value};
 
-use super::Settings;
+use crate::Settings;
 
 /// Settings that have most fields, each section on lines of its own.
 const RICH: &str = r#"version: 1
