@@ -39,12 +39,14 @@ mod response_check;
 mod retry;
 mod slots;
 mod stream;
+#[cfg(test)]
+mod tests;
 mod traced;
 mod unread;
 mod upgrade;
 mod wait_queue;
 
-use std::{cell::RefCell, rc::Rc, sync::Arc, time::Instant};
+use std::{cell::RefCell, future::poll_fn, mem, rc::Rc, sync::Arc, task::Poll, time::Instant};
 
 use bytes::BytesMut;
 use http::{Response, StatusCode, request::Parts};
@@ -162,6 +164,7 @@ impl Upstreams {
         let (mut request, original) =
             Outbound::new(head, body, upstream, &mut self.heads.borrow_mut());
         let original = original.as_ref();
+        let_others_run().await;
         let mut member = connector.first(caller, upstream).await?;
         loop {
             let attempt =
@@ -324,6 +327,24 @@ impl Attempt<'_> {
             Err(error) => Err(Failure::unsent(error, request)),
         }
     }
+}
+
+/// Lets the tasks run that are ready, so that the requests of one turn of the loop are all judged
+/// before the first of them is sent.
+///
+/// They go out in a burst then, of which the server hears once: between requests that are sent one
+/// by one as they are judged it falls asleep, and waking it costs more than a request. Unlike
+/// [`tokio::task::yield_now`], this does not wait for what the system has to tell meanwhile.
+async fn let_others_run() {
+    let mut has_run = false;
+    poll_fn(|context| match mem::replace(&mut has_run, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
 }
 
 async fn exchange(
