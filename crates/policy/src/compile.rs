@@ -189,7 +189,7 @@ impl Compiler<'_> {
     /// Adds what only the whole policy tells: who can choose what limits count by, notes and
     /// warnings.
     fn review(&mut self, raw: &RawPolicy, policy: &mut Policy) {
-        policy.notes = notes(raw, policy);
+        policy.notes = notes(raw, policy, self.inspection.document);
         let open: Vec<OpenParts> =
             (0..policy.limits.len()).map(|limit| open_parts(limit, policy)).collect();
         policy.limits.iter_mut().zip(open).for_each(|(limit, open)| limit.open = open);

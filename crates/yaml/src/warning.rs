@@ -63,6 +63,8 @@ keywords! {
         TenantClaim = "tenant-claim",
         /// A brace in an issuer that stands for nothing.
         IdleBrace = "idle-brace",
+        /// An issuer whose tokens are taken whatever they are for.
+        MissingAudience = "missing-audience",
         /// A method that nobody has heard of, and that is close to one of the usual ones.
         UnknownMethod = "unknown-method",
         /// Every address is exempt, or trusted.
@@ -130,6 +132,7 @@ impl Rule {
             Rule::SharedSubject => "An upstream may take one caller for another.",
             Rule::TenantClaim => "No token of this provider has the claim with the tenant.",
             Rule::IdleBrace => "A brace in this issuer is taken as it is written.",
+            Rule::MissingAudience => "Tokens of this issuer for other services are taken.",
             Rule::UnknownMethod => "No client sends this method.",
             Rule::WholeInternet => "Every address is exempt, or trusted.",
             Rule::ExemptBalancer => "All clients may appear to come from an exempt network.",

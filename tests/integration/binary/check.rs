@@ -163,9 +163,9 @@ fn check_lists_routes_that_go_before_earlier_ones() {
     fs::write(&file, policy).unwrap();
     let output = folder.run(&["check", "policies/api.yaml"]);
     assert_exit(&output, 0);
-    let note = "  note: route /health.json takes its own paths before route /health, which comes \
-                first: upstream api may read them as paths of that one, and a route that spells \
-                them out is closer\n";
+    let note = "  note: policies/api.yaml:16:22: route /health.json takes its own paths before \
+                route /health, which comes first: upstream api may read them as paths of that one, \
+                and a route that spells them out is closer\n";
     assert!(text(&output.stdout).ends_with(note), "{}", text(&output.stdout));
 }
 

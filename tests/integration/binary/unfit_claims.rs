@@ -80,7 +80,8 @@ fn check_tells_what_becomes_of_tokens_without_the_claim() {
         let output = folder.run(&["check", "tollgate.yaml"]);
         assert_exit(&output, 0);
         let printed = text(&output.stdout);
-        let note = "\n  note: limit org does not count tokens without jwt.org, ";
+        let note =
+            "\n  note: policies/api.yaml:13:15: limit org does not count tokens without jwt.org, ";
         assert_eq!(printed.matches(note).count(), notes, "{printed}");
         let output = folder.run(&["check", "tollgate.yaml", "--format", "json"]);
         let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -2,7 +2,7 @@
 //!
 //! - ` ```yaml policy ` and ` ```yaml settings `: a file, or some of its top-level sections. Sections
 //!   that the file needs and the example leaves out are those of [`POLICY`] and [`SETTINGS`]. Tests in
-//!   an example of a policy pass.
+//!   an example of a policy pass, and its issuers say whom their tokens are for.
 //! - ` ```yaml in FILE `: a part of that file of the repository, word for word.
 //! - ` ```yaml compose `: a part of a file for Docker Compose, which no test here loads.
 
@@ -11,7 +11,7 @@ use std::{fs, path::Path};
 use tollgate_policy::{Policies, load};
 use tollgate_preview::cases::Runner;
 use tollgate_settings::Settings;
-use tollgate_yaml::{Problem, Sources};
+use tollgate_yaml::{Problem, Sources, warning::Rule};
 
 use super::{Page, root};
 use crate::support::{SECRET, Signer};
@@ -23,7 +23,9 @@ const POLICY: &[(&str, &str)] = &[
     (
         "identity",
         "identity:
-  jwt: [{ name: main, issuer: https://id.example.com/, algorithms: [HS256], secret_env: SECRET }]
+  jwt:
+    - { name: main, issuer: https://id.example.com/, audience: [api], algorithms: [HS256],
+        secret_env: SECRET }
   callers:
     - { name: user, key: jwt.sub, tier: jwt.plan }
     - { name: anonymous, key: client.ip, tier: anonymous }
@@ -70,7 +72,13 @@ fn sources() -> Sources {
 
 fn is_sound_policy(example: &str, sources: &Sources) -> Result<(), Vec<Problem>> {
     let text = whole(example, POLICY);
-    let policies = Policies::new(vec![load(Path::new("policies/api.yaml"), &text, sources)?]);
+    let policy = load(Path::new("policies/api.yaml"), &text, sources)?;
+    // What nothing uses here may be what the rest of the file would use.
+    let mut warnings = policy.warnings.iter();
+    if let Some(warning) = warnings.find(|own| own.rule == Rule::MissingAudience) {
+        panic!("{warning}\n{example}");
+    }
+    let policies = Policies::new(vec![policy]);
     let runner = Runner::start(None).unwrap();
     let failed = policies.iter().flat_map(|policy| runner.run(policy, &policies));
     let failed: Vec<String> = failed.map(|failed| failed.to_string()).collect();

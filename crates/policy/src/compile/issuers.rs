@@ -53,6 +53,10 @@ impl Compiler<'_> {
         let claim = self.issuer_claim(raw);
         let key_hints = self.keyword_or_default(raw.key_hints.as_ref());
         let claims = self.claim_rules(&raw.audience, &raw.required_claims, &raw.claim_names);
+        if let Some(any) = raw.any_audience.filter(|any| any.value && !raw.audience.is_empty()) {
+            let message = "tokens are either for some audiences or for any";
+            self.refuse(any.span, message, "keep one of `audience` and `any_audience`");
+        }
         self.refuse_twice(raw.lenient.iter(), "deviation");
         let lenient: Vec<Deviation> =
             raw.lenient.iter().filter_map(|deviation| self.keyword(deviation)).collect();

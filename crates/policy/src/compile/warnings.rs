@@ -1,7 +1,8 @@
 //! What a policy says that is surely not meant: routes that no request takes, names that nothing
 //! uses, keys that clients choose or leave out, networks that hold everybody, claims that no token
-//! has.
+//! has, tokens that are for others.
 
+mod audiences;
 mod exempt;
 mod holes;
 mod keys;
@@ -46,5 +47,6 @@ impl Compiler<'_> {
         self.warn_of_shared_subjects(raw, policy);
         self.warn_of_absent_tenant_claims(raw, policy);
         self.warn_of_idle_braces(raw, policy);
+        self.warn_of_missing_audiences(raw, policy);
     }
 }

@@ -66,6 +66,9 @@ pub(crate) struct RawIssuer {
     #[serde(default)]
     #[schemars(inner(length(min = 1)))]
     pub(crate) audience: Vec<Spanned<String>>,
+    /// Whether it is meant that its tokens are taken whatever they are for, such as those without
+    /// `aud`. `tollgate check` warns of it otherwise. Default: false.
+    pub(crate) any_audience: Option<Spanned<bool>>,
     /// Signature algorithms that are accepted, one for each kind of key: `[RS256, ES256]`.
     #[serde(default)]
     #[schemars(extend("examples" = [["RS256"]]))]

@@ -112,10 +112,7 @@ impl Callers {
             writeln!(text, "    - name: {}", yaml_name(name))?;
             writeln!(text, "      issuer: {}   # put your issuer here", yaml_text(id))?;
             writeln!(text, "      jwks_url: https://id.example.com/jwks.json   # and its keys")?;
-            writeln!(
-                text,
-                "      # audience: [your-api]   # without it, tokens for others are taken"
-            )?;
+            writeln!(text, "      audience: [your-api]   # and the `aud` of tokens for you")?;
         }
         writeln!(text, "  callers:")?;
         if self.left_out > 0 {

@@ -16,7 +16,7 @@ const START: &str = "\
 version: 1
 upstreams: { api: { servers: [http://127.0.0.1:9000] } }
 identity:
-  jwt: [{ issuer: me, algorithms: [HS256], secret_env: SECRET }]
+  jwt: [{ issuer: me, algorithms: [HS256], secret_env: SECRET, audience: [api] }]
   callers: [{ name: user, key: jwt.sub }, { name: anonymous, key: client.ip }]
 ";
 
@@ -26,9 +26,14 @@ fn warned(lines: &str) -> Vec<String> {
 }
 
 fn warned_with(lines: &str, may_see_all_in: impl Fn(&IpNet) -> bool) -> Vec<String> {
+    warned_in(&format!("{START}{lines}\n"), may_see_all_in)
+}
+
+/// The same of a whole policy.
+fn warned_in(text: &str, may_see_all_in: impl Fn(&IpNet) -> bool) -> Vec<String> {
     let sources = Sources::system().with_variable("SECRET", "a secret that is long enough for it");
-    let policy = load(Path::new("api.yaml"), &format!("{START}{lines}\n"), &sources);
-    let policy = policy.unwrap_or_else(|problems| panic!("{lines}\n{}", problems[0]));
+    let policy = load(Path::new("api.yaml"), text, &sources);
+    let policy = policy.unwrap_or_else(|problems| panic!("{text}\n{}", problems[0]));
     let holding = policy.warnings.iter().filter(|warning| warning.holds(NOW, &may_see_all_in));
     let lines = holding.map(|warning| {
         let problem = &warning.problem;
@@ -308,7 +313,8 @@ fn cost_must_fit_what_callers_of_its_route_can_have() {
     let policy = |caller: &str, route: &str| {
         format!(
             "version: 1\nupstreams: {{ api: {{ servers: [http://127.0.0.1:9000] }} }}\n\
-             identity:\n  jwt: [{{ issuer: me, algorithms: [HS256], secret_env: SECRET }}]\n  \
+             identity:\n  \
+             jwt: [{{ issuer: me, algorithms: [HS256], secret_env: SECRET, audience: [api] }}]\n  \
              callers: [{caller}, {{ name: anonymous, key: client.ip, tier: anonymous }}]\n\
              tiers: {{ default: free, names: [anonymous, free] }}\n\
              limits: {{ core: {{ per: client.ip, rate: {{ anonymous: 20/hour, free: 99/hour }} }} }}\n\
@@ -385,6 +391,38 @@ fn limit_that_can_never_count_is_a_warning() {
         ("per: client.ip", ", methods: [GET] }", &[]),
     ] {
         assert_eq!(warned_of(limit, route), expected, "{limit}{route}");
+    }
+}
+
+#[test]
+fn issuer_whose_tokens_a_route_takes_for_any_audience_is_a_warning() {
+    let warned = |issuer: &str, auth: &[&str]| {
+        let routes: String = (0..)
+            .zip(auth)
+            .map(|(at, auth)| format!("  - {{ match: {{ path: /{at} }}, auth: {auth} }}\n"))
+            .collect();
+        let start = START.replace(", audience: [api] }", &format!("{issuer} }}"));
+        warned_in(&format!("{start}routes:\n{routes}"), |_| false)
+    };
+    let missing = ["4:19 missing-audience"];
+    let other = " }, { issuer: other, audience: [api], jwks_url: \"https://other.example/keys\"";
+    for (issuer, auth, is_missing) in [
+        ("", &["required"][..], true),
+        ("", &["optional"], true),
+        ("", &["{ required: [me] }"], true),
+        ("", &["{ audience: [api] }", "{ required_claims: { azp: web } }"], true),
+        ("", &["{ audience: [api] }", "none"], false),
+        (", audience: []", &["required"], true),
+        (", audience: api", &["required"], false),
+        (", any_audience: false", &["required"], true),
+        (", any_audience: true", &["required"], false),
+        (other, &["required", "none"], true),
+        (other, &["{ required: [other] }"], false),
+    ] {
+        let found = warned(issuer, auth);
+        let found: Vec<&String> =
+            found.iter().filter(|line| !line.contains("shared-subject")).collect();
+        assert_eq!(found, &missing[..usize::from(is_missing)], "{issuer} {auth:?}");
     }
 }
 
