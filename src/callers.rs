@@ -2,11 +2,12 @@
 //! stand, and resetting them. And which callers use limits most, and were denied last.
 //!
 //! A name that has not all values that a limit counts by finds none of its counters: which ones
-//! there are is not known.
+//! there are is not known. Those that were seen lately are offered by their whole names (`seen`).
 
 mod denied;
 mod found;
 mod report;
+mod seen;
 pub mod top;
 
 use std::sync::Arc;
@@ -16,6 +17,7 @@ pub use self::report::{
     AnsweredBy, CallerReport, LimitReport, OverrideReport, PolicyReport, ResetReport, SharedLimit,
     SkippedPolicy, WindowReport,
 };
+pub use self::seen::CounterCommand;
 use tollgate_gate::Shared;
 use tollgate_identity::NameError;
 use tollgate_limit::Charge;
@@ -24,6 +26,7 @@ use tollgate_store::{NotReset, Store, StoreError};
 use self::{
     found::{Found, OwnCounters, find},
     report::Answer,
+    seen::SeenNames,
 };
 use crate::decisions::{note_reset, of_reset};
 
@@ -95,7 +98,7 @@ pub enum CallerError {
         known: String,
     },
     /// A limit counts by something else.
-    #[error("limit `{limit}` counts by {per}: name all values, as in {name}")]
+    #[error("limit `{limit}` counts by {per}: name all values, as in {name}; {seen}")]
     NotAlone {
         /// The limit.
         limit: String,
@@ -103,6 +106,8 @@ pub enum CallerError {
         per: String,
         /// How to ask for it.
         name: String,
+        /// The counters of such names that this proxy has seen, and how to ask for them.
+        seen: String,
     },
     /// There is nothing to reset.
     #[error("no limit counts by `{0}` alone")]
@@ -118,6 +123,21 @@ pub enum CallerError {
     System(#[from] std::io::Error),
 }
 
+impl CallerError {
+    /// What to ask for instead of `asked`.
+    fn not_alone(other: SharedLimit, asked: &str, command: CounterCommand) -> CallerError {
+        let SharedLimit { limit, per, name, seen } = other;
+        let seen = match seen.as_slice() {
+            [] => format!("this proxy has seen none of `{asked}` lately"),
+            names => {
+                let lines = names.iter().map(|name| format!("\n  {}", command.line(name)));
+                format!("this proxy has seen these lately:{}", lines.collect::<String>())
+            }
+        };
+        CallerError::NotAlone { limit, per, name, seen }
+    }
+}
+
 /// How the limits of a caller stand. It changes nothing, and opens no window.
 ///
 /// It runs on this thread until it is known, and queries stores on the way: never call it where
@@ -128,12 +148,13 @@ pub enum CallerError {
 pub fn read(shared: &Arc<Shared>, query: &CallerQuery) -> Result<CallerReport, CallerError> {
     let snapshot = shared.snapshot();
     with_store(shared, async |store| {
-        let found = find(&shared.identifier, &snapshot.policies, query)?;
+        let found = find(shared, &snapshot.policies, query, CounterCommand::Look)?;
         let now = shared.clock.now();
         let rows: Vec<_> = found.own.iter().flat_map(|own| own.rows(now)).collect();
         let charges: Vec<Charge<'_>> = rows.iter().map(|row| row.charge).collect();
         let decision = store.peek_latest(&charges, now).await;
-        Ok(report::of(&found, &Answer { rows: &rows, decision, now }, shared.stores.settings()))
+        let answer = Answer { rows: &rows, decision, now, seen: SeenNames::new(shared) };
+        Ok(report::of(&found, &answer, shared.stores.settings()))
     })
 }
 
@@ -146,16 +167,15 @@ pub fn read(shared: &Arc<Shared>, query: &CallerQuery) -> Result<CallerReport, C
 pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, CallerError> {
     let snapshot = shared.snapshot();
     let report = with_store(shared, async |store| {
-        let found = find(&shared.identifier, &snapshot.policies, query)?;
+        let found = find(shared, &snapshot.policies, query, CounterCommand::Reset)?;
+        let seen = SeenNames::new(shared);
         of_one_caller(&found, &query.caller)?;
         let mut keys: Vec<_> = found.own.iter().flat_map(OwnCounters::keys).collect();
         if keys.is_empty() {
             // Those that count by more can be asked for.
-            let shared = found.own.iter().flat_map(SharedLimit::all).next();
-            return Err(match shared {
-                Some(SharedLimit { limit, per, name }) => {
-                    CallerError::NotAlone { limit, per, name }
-                }
+            let first = found.own.iter().flat_map(|own| SharedLimit::all(own, seen)).next();
+            return Err(match first {
+                Some(other) => CallerError::not_alone(other, &query.caller, CounterCommand::Reset),
                 None => CallerError::NoLimits(query.caller.clone()),
             });
         }
@@ -170,7 +190,7 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
         keys.extend(charges.iter().map(|charge| of_reset(charge.key)));
         store.reset(&keys).await?;
         note_reset(&charges, store, now).await?;
-        Ok(ResetReport::of(&found))
+        Ok(ResetReport::of(&found, seen))
     })?;
     shared.forget_standings();
     // A crash must not bring the counters back.

@@ -1,12 +1,16 @@
 //! Which counters a key has: the policies that know it, and their limits.
 
 use tollgate_clock::Timestamp;
-use tollgate_gate::CountedKey;
+use tollgate_gate::{CountedKey, Shared};
 use tollgate_identity::{Auth, Identifier, NameError};
 use tollgate_limit::{Charge, Key, Later, Origin, Stance};
 use tollgate_policy::{Allowance, Limit, Override, Policies, Policy, are_alike};
 
-use super::{CallerError, CallerQuery, asked_limit};
+use super::{
+    CallerError, CallerQuery, asked_limit,
+    report::SharedLimit,
+    seen::{CounterCommand, SeenNames},
+};
 
 /// The counters of a key under one policy.
 pub(super) struct OwnCounters<'p> {
@@ -40,12 +44,14 @@ pub(super) struct Found<'p> {
     pub(super) skipped: Vec<(&'p str, NameError)>,
 }
 
-/// The counters that are asked for.
+/// The counters that a command asks for.
 pub(super) fn find<'p>(
-    identifier: &'p Identifier,
+    shared: &'p Shared,
     policies: &'p Policies,
     query: &CallerQuery,
+    command: CounterCommand,
 ) -> Result<Found<'p>, CallerError> {
+    let identifier = &shared.identifier;
     let CallerQuery { caller, policy, limit } = query;
     let (wanted, limit) = asked_limit(policy.as_deref(), limit.as_deref());
     let is_wanted = |policy: &&Policy| wanted.is_none_or(|name| *name == *policy.name);
@@ -71,7 +77,10 @@ pub(super) fn find<'p>(
         !matches!(error, NameError::Kind { .. } | NameError::Bare { .. } | NameError::Form(_))
     });
     Ok(match limit {
-        Some(limit) => Found { own: only(own, limit, caller)?, skipped: errors },
+        Some(limit) => {
+            let seen = SeenNames::new(shared);
+            Found { own: only(own, limit, query, (seen, command))?, skipped: errors }
+        }
         None => Found { own, skipped: errors },
     })
 }
@@ -112,13 +121,14 @@ fn why_not(errors: Vec<(&str, NameError)>) -> CallerError {
 fn only<'p>(
     found: Vec<OwnCounters<'p>>,
     limit: &str,
-    caller: &str,
+    query: &CallerQuery,
+    (seen, command): (SeenNames<'_>, CounterCommand),
 ) -> Result<Vec<OwnCounters<'p>>, CallerError> {
     let is_it = |own: &&Limit| *own.name == *limit;
     let all = list(found.iter().flat_map(|own| &own.limits).map(|limit| &*limit.name));
     let with_more = |own: &OwnCounters<'_>| {
         let other = own.policy.limits.iter().find(is_it)?;
-        Some((per_in_words(other), own.key.name_with_more(other)))
+        Some(SharedLimit::of(own, other, seen))
     };
     let others = found.iter().find_map(with_more);
     let narrowed: Vec<OwnCounters<'p>> = found
@@ -134,10 +144,10 @@ fn only<'p>(
     if !narrowed.is_empty() {
         return Ok(narrowed);
     }
-    let [limit, caller] = [limit, caller].map(str::to_owned);
+    let caller = query.caller.clone();
     Err(match others {
-        Some((per, name)) => CallerError::NotAlone { limit, per, name },
-        None => CallerError::Limit { limit, caller, known: all },
+        Some(other) => CallerError::not_alone(other, &caller, command),
+        None => CallerError::Limit { limit: limit.to_owned(), caller, known: all },
     })
 }
 

@@ -9,7 +9,10 @@ use tollgate_policy::{Enforcement, Limit, Policy};
 use tollgate_preview::diff::words;
 use tollgate_settings::{StoreKind, StoreSettings};
 
-use super::found::{Found, OwnCounters, Row, per_in_words};
+use super::{
+    found::{Found, OwnCounters, Row, per_in_words},
+    seen::SeenNames,
+};
 
 /// How the limits of a caller stand.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -140,21 +143,27 @@ pub struct SharedLimit {
     pub per: String,
     /// How to ask for its counters: `caller=user:42,path=VALUE`.
     pub name: String,
+    /// Up to ten names of its counters that this proxy has seen lately, with the values that were
+    /// asked for: `caller=user:42,path=/search`. A value that may be a secret is a hash. Of a limit
+    /// that does not count by what was asked for, the counters that had no room for it.
+    #[serde(default)]
+    pub seen: Vec<String>,
 }
 
 impl SharedLimit {
     /// The limits that count by the key's values and by something else.
-    pub(super) fn all(own: &OwnCounters<'_>) -> Vec<SharedLimit> {
-        SharedLimit::named(own, &own.shared)
+    pub(super) fn all(own: &OwnCounters<'_>, seen: SeenNames<'_>) -> Vec<SharedLimit> {
+        own.shared.iter().map(|limit| SharedLimit::of(own, limit, seen)).collect()
     }
 
-    fn named(own: &OwnCounters<'_>, limits: &[&Limit]) -> Vec<SharedLimit> {
-        let named = limits.iter().map(|limit| SharedLimit {
+    /// A limit that counts by more than the key's values, or by others.
+    pub(super) fn of(own: &OwnCounters<'_>, limit: &Limit, seen: SeenNames<'_>) -> SharedLimit {
+        SharedLimit {
             limit: limit.name.to_string(),
             per: per_in_words(limit),
             name: own.key.name_with_more(limit),
-        });
-        named.collect()
+            seen: seen.of(&own.key, own.policy, limit),
+        }
     }
 }
 
@@ -174,7 +183,10 @@ pub struct ResetReport {
 }
 
 impl ResetReport {
-    pub(super) fn of(Found { own: found, skipped }: &Found<'_>) -> ResetReport {
+    pub(super) fn of(
+        Found { own: found, skipped }: &Found<'_>,
+        seen: SeenNames<'_>,
+    ) -> ResetReport {
         let named = |own: &OwnCounters<'_>| {
             let policy = own.policy.name.clone();
             let limits = own.limits.iter();
@@ -183,7 +195,7 @@ impl ResetReport {
         ResetReport {
             limits: found.iter().flat_map(named).collect(),
             caller: found.first().map(|own| own.key.name()).unwrap_or_default(),
-            shared: found.iter().flat_map(SharedLimit::all).collect(),
+            shared: found.iter().flat_map(|own| SharedLimit::all(own, seen)).collect(),
             skipped: SkippedPolicy::all(skipped),
         }
     }
@@ -197,6 +209,8 @@ pub(super) struct Answer<'a, 'p> {
     pub(super) decision: Decision,
     /// When they were asked, by this process' clock.
     pub(super) now: Timestamp,
+    /// What finds the names of other counters.
+    pub(super) seen: SeenNames<'a>,
 }
 
 /// The report.
@@ -205,7 +219,7 @@ pub(super) fn of(
     answer: &Answer<'_, '_>,
     settings: &StoreSettings,
 ) -> CallerReport {
-    let Answer { rows, decision, now } = answer;
+    let Answer { rows, decision, now, seen } = answer;
     let outcomes: Vec<(&Row<'_>, &Outcome)> = rows.iter().zip(&decision.outcomes).collect();
     let policies = found.iter().map(|own| PolicyReport {
         policy: own.policy.name.to_string(),
@@ -233,8 +247,8 @@ pub(super) fn of(
                 }
             })
             .collect(),
-        shared: SharedLimit::all(own),
-        beside: SharedLimit::named(own, &own.beside),
+        shared: SharedLimit::all(own, *seen),
+        beside: own.beside.iter().map(|limit| SharedLimit::of(own, limit, *seen)).collect(),
     });
     CallerReport {
         time: decision.now.to_string(),

@@ -9,7 +9,8 @@ use super::{
     call::{Where, encoded},
 };
 use crate::callers::{
-    AnsweredBy, CallerReport, LimitReport, PolicyReport, SharedLimit, SkippedPolicy, WindowReport,
+    AnsweredBy, CallerReport, CounterCommand, LimitReport, PolicyReport, SharedLimit,
+    SkippedPolicy, WindowReport,
 };
 
 /// Show how the limits of a caller stand
@@ -97,17 +98,50 @@ fn write_policy(output: &mut dyn Write, report: &PolicyReport) -> io::Result<()>
         None => {}
     }
     limits.iter().try_for_each(|limit| write_limit(output, limit))?;
-    for limit in shared {
-        let SharedLimit { limit, per, name } = limit;
-        writeln!(output, "  {limit}: not shown, it counts by {per}: ask for {name}")?;
-    }
+    write_shared(output, shared, "shown", CounterCommand::Look)?;
     if limits.is_empty() && shared.is_empty() {
         writeln!(output, "  no limit counts by it")?;
     }
-    for SharedLimit { limit, per, name } in beside {
-        writeln!(output, "  {limit}: on its routes, but counts by {per}: tollgate look {name}")?;
+    for SharedLimit { limit, per, name, seen } in beside {
+        write!(output, "  {limit}: on its routes, but counts by {per}")?;
+        match seen.as_slice() {
+            [] => writeln!(output, ": {}", CounterCommand::Look.line(name))?,
+            names => {
+                writeln!(output, ", and had no room for it lately")?;
+                write_commands(output, names, CounterCommand::Look)?;
+            }
+        }
     }
     Ok(())
+}
+
+/// Limits that count by more than the name says, and which of their counters were seen lately.
+pub(super) fn write_shared(
+    output: &mut dyn Write,
+    limits: &[SharedLimit],
+    done: &str,
+    command: CounterCommand,
+) -> io::Result<()> {
+    for SharedLimit { limit, per, name, seen } in limits {
+        write!(output, "  {limit}: not {done}, it counts by {per}: ")?;
+        match seen.as_slice() {
+            [] => writeln!(output, "this proxy has seen none of these lately, ask for {name}")?,
+            names => {
+                writeln!(output, "this proxy has seen these lately")?;
+                write_commands(output, names, command)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What to run next.
+fn write_commands(
+    output: &mut dyn Write,
+    names: &[String],
+    command: CounterCommand,
+) -> io::Result<()> {
+    names.iter().try_for_each(|name| writeln!(output, "    {}", command.line(name)))
 }
 
 fn write_limit(output: &mut dyn Write, report: &LimitReport) -> io::Result<()> {

@@ -9,9 +9,9 @@ use tollgate_settings::Permission;
 use super::{
     Failure,
     call::{CALL_TIMEOUT, Where},
-    look::{Whose, write_skipped},
+    look::{Whose, write_shared, write_skipped},
 };
-use crate::callers::{ResetReport, SharedLimit};
+use crate::callers::{CounterCommand, ResetReport};
 
 /// Reset the limits of a caller
 ///
@@ -37,9 +37,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     let ResetReport { caller, limits, shared, skipped } =
         target.report(&Method::POST, &path, order, CALL_TIMEOUT)?;
     writeln!(output, "reset {caller}: {}", limits.join(", "))?;
-    for SharedLimit { limit, per, name } in shared {
-        writeln!(output, "  {limit}: not reset, it counts by {per}: ask for {name}")?;
-    }
+    write_shared(output, &shared, "reset", CounterCommand::Reset)?;
     write_skipped(output, &skipped)?;
     Ok(())
 }

@@ -6,10 +6,10 @@ use std::net::IpAddr;
 use serde_json::Value;
 use tollgate_identity::{
     CallerByName, ClaimsIssuer, Identifier, IdentityRules, NameError, Prefixes, ResolvedCaller,
-    unescaped_cookie,
+    counted_address, unescaped_cookie,
 };
 use tollgate_limit::Hashing;
-use tollgate_policy::{CallerList, KeyPart, KeyValue, Limit, Policy, Wanted};
+use tollgate_policy::{CallerList, Fact, KeyPart, KeyValue, Limit, PathReading, Policy, Wanted};
 
 use super::charge_context::{
     keys::{KeyTuple, scalar, without_final_slash},
@@ -37,6 +37,14 @@ enum NamedValue<'p> {
         value: Value,
     },
     Text(String),
+}
+
+/// A part of a name of several values, and its value: `main/jwt.org=acme`.
+struct Piece<'n> {
+    part: KeyPart,
+    /// `main/`, or nothing.
+    issuer: &'n str,
+    value: &'n str,
 }
 
 /// What a part of a name begins with: `main/jwt.org=`.
@@ -71,19 +79,8 @@ impl<'p> CountedKey<'p> {
             return Ok(whole(vec![named(part, issuer, rest)?]));
         }
         let mut parts = Vec::new();
-        let mut next = Beginning::of(policy, name, '=');
-        while let Some(Beginning { part, issuer, rest }) = next {
-            // A value may have commas: only what begins another part ends it.
-            let commas = rest.match_indices(',').map(|(at, _)| rest.split_at(at));
-            let mut commas = commas.filter_map(|(value, rest)| {
-                Some((value, Beginning::of(policy, rest.strip_prefix(',')?, '=')?))
-            });
-            let (value, following) = match commas.next() {
-                Some((value, following)) => (value, Some(following)),
-                None => (rest, None),
-            };
+        for Piece { part, issuer, value } in Piece::all(policy, name) {
             parts.push(named(part, issuer, value)?);
-            next = following;
         }
         if parts.is_empty() { Err(with_examples(unknown, policy, name)) } else { Ok(whole(parts)) }
     }
@@ -113,9 +110,7 @@ impl<'p> CountedKey<'p> {
             _ => {}
         }
         let hashes = [caller, address].map(|hash| hash.unwrap_or_default().to_le_bytes());
-        // Routes of one limit have one reading, unless their upstreams differ.
-        let route = policy.routes.iter().find(|route| route.limits.contains(&limit.position));
-        let reading = route.map(|route| route.reading).unwrap_or_default();
+        let reading = reading_of(policy, limit);
         let fold = |text: &str| reading.fold(text).into_owned();
         let parts = limit.per.parts.iter().flat_map(|part| self.values(part));
         let values: Vec<_> = parts.map(|own| (own, own.counted(&hashes, fold))).collect();
@@ -224,6 +219,46 @@ impl<'p> CountedKey<'p> {
         name_of(limit, |part| example(part, &policy.identity, value), |_| String::new())
     }
 
+    /// The name of a counter of `limit` that has these values and others, from its name as `top` and
+    /// denials have it: there values may be hashed, and here those of this key never are. None: it
+    /// has other values.
+    pub fn name_from_seen(
+        &self,
+        hashing: &Hashing,
+        policy: &Policy,
+        limit: &Limit,
+        seen: &str,
+    ) -> Option<String> {
+        let pieces = Piece::all(policy, seen);
+        if !is_of_limit(&pieces, limit) {
+            return None;
+        }
+        let own: Vec<(&NamedPart<'_>, String)> =
+            self.parts.iter().map(|own| (own, own.as_seen(hashing, policy, limit))).collect();
+        let is_same = |(own, value): &(&NamedPart<'_>, String), piece: &Piece<'_>| {
+            own.part == piece.part && own.whose() == piece.issuer && value == piece.value
+        };
+        if !own.iter().all(|own| pieces.iter().any(|piece| is_same(own, piece))) {
+            return None;
+        }
+        let written = pieces.iter().map(|piece| {
+            let Piece { part, issuer, value } = piece;
+            let known = own.iter().find(|own| is_same(own, piece));
+            let value = known.map_or((*value).to_owned(), |(own, _)| own.text(self.rules));
+            format!("{issuer}{part}={value}")
+        });
+        Some(written.collect::<Vec<_>>().join(","))
+    }
+
+    /// Whether `seen`, as `top` and denials have it, is the name of a counter of `limit`.
+    pub fn is_name_of(policy: &Policy, limit: &Limit, seen: &str) -> bool {
+        let only = |begins| Beginning::of(policy, seen, begins).map(|own| own.part);
+        match limit.per.parts.as_slice() {
+            [part] => only(':').is_some_and(|own| own == *part),
+            _ => is_of_limit(&Piece::all(policy, seen), limit),
+        }
+    }
+
     /// Whose word a claim is, as far as the key says it.
     fn whose(&self, part: &KeyPart) -> String {
         let of_claim = self.parts.iter().map(NamedPart::whose).find(|whose| !whose.is_empty());
@@ -239,6 +274,28 @@ impl<'p> CountedKey<'p> {
 
     fn values(&self, part: &KeyPart) -> impl Iterator<Item = &NamedPart<'p>> {
         self.parts.iter().filter(move |own| own.part == *part)
+    }
+}
+
+impl<'n> Piece<'n> {
+    /// The parts of a name of several values; none: it is no such name.
+    fn all(policy: &Policy, name: &'n str) -> Vec<Piece<'n>> {
+        let mut all = Vec::new();
+        let mut next = Beginning::of(policy, name, '=');
+        while let Some(Beginning { part, issuer, rest }) = next {
+            // A value may have commas: only what begins another part ends it.
+            let commas = rest.match_indices(',').map(|(at, _)| rest.split_at(at));
+            let mut commas = commas.filter_map(|(value, rest)| {
+                Some((value, Beginning::of(policy, rest.strip_prefix(',')?, '=')?))
+            });
+            let (value, following) = match commas.next() {
+                Some((value, following)) => (value, Some(following)),
+                None => (rest, None),
+            };
+            all.push(Piece { part, issuer, value });
+            next = following;
+        }
+        all
     }
 }
 
@@ -313,6 +370,31 @@ impl<'p> NamedPart<'p> {
         text.into_bytes()
     }
 
+    /// The value as names of a limit's counters have it (`charge_context/names.rs`).
+    fn as_seen(&self, hashing: &Hashing, policy: &Policy, limit: &Limit) -> String {
+        let is_hashed = |own: &Fact| own.source == self.part && own.is_hashed;
+        match &self.value {
+            NamedValue::Address(address) => {
+                let prefixes =
+                    Prefixes { ipv4: limit.per.ipv4_prefix, ipv6: limit.per.ipv6_prefix };
+                counted_address(*address, prefixes).to_string()
+            }
+            NamedValue::Claim { value, .. } if policy.facts.iter().any(is_hashed) => {
+                hash_in_name(hashing, &self.part, value.to_string().as_bytes())
+            }
+            NamedValue::Text(_) => {
+                let reading = reading_of(policy, limit);
+                let value =
+                    self.counted(&Default::default(), |text| reading.fold(text).into_owned());
+                match self.part.may_be_secret() {
+                    true => hash_in_name(hashing, &self.part, &value),
+                    false => String::from_utf8_lossy(&value).into_owned(),
+                }
+            }
+            NamedValue::Caller(_) | NamedValue::Claim { .. } => self.text(&policy.identity),
+        }
+    }
+
     fn is(&self, wanted: &KeyValue) -> bool {
         match (&wanted.value, &self.value) {
             (Wanted::Caller(name), NamedValue::Caller(named)) => name.is_of(&named.caller),
@@ -346,6 +428,20 @@ impl<'p> NamedPart<'p> {
             NamedValue::Text(text) => text.clone(),
         }
     }
+}
+
+/// How the servers of a limit's routes read paths. Routes of one limit have one reading, unless
+/// their upstreams differ.
+fn reading_of(policy: &Policy, limit: &Limit) -> PathReading {
+    let route = policy.routes.iter().find(|route| route.limits.contains(&limit.position));
+    route.map(|route| route.reading).unwrap_or_default()
+}
+
+/// Whether a name has a value of each part that the limit counts by, and no other.
+fn is_of_limit(pieces: &[Piece<'_>], limit: &Limit) -> bool {
+    let parts = &limit.per.parts;
+    parts.iter().all(|part| pieces.iter().any(|own| own.part == *part))
+        && pieces.iter().all(|own| parts.contains(&own.part))
 }
 
 /// What stands for a value in the example of a name.

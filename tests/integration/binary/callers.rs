@@ -1,7 +1,7 @@
 //! `tollgate look` and `tollgate reset`, and the same over HTTP: who may ask for what, what is
 //! told, and the line in the log.
 
-use std::net::SocketAddr;
+use std::{fs, net::SocketAddr};
 
 use super::{Folder, Running, assert_exit, send, text};
 use crate::support::{Request, Upstream, get, post};
@@ -69,6 +69,41 @@ fn denied_caller_is_looked_at_and_reset() {
     let report: serde_json::Value = serde_json::from_slice(&json.stdout).unwrap();
     let window = &report["policies"][0]["limits"][0]["windows"][0];
     assert_eq!((&window["used"], &window["answered_by"]), (&1.into(), &"memory".into()));
+}
+
+#[test]
+fn look_and_reset_of_a_part_of_a_name_say_what_to_run_next() {
+    let upstream = Upstream::start();
+    let folder = folder(&upstream, "");
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let limits = "limits:\n  pairs: { per: [caller, path], rate: 5/hour }\n";
+    let policy = policy.replace("limits:\n", limits).replace("[core]", "[core, pairs]");
+    fs::write(&file, policy).unwrap();
+    let (_running, address, admin) = serve(&folder);
+    let run = |arguments: &[&str]| folder.run(&[arguments, &["--admin", &admin]].concat());
+    let none = run(&["look", "path:/it's"]);
+    assert_exit(&none, 0);
+    let expected = "  pairs: not shown, it counts by caller and path: this proxy has seen none of \
+                    these lately, ask for caller=user:VALUE,path=/it's\n";
+    assert!(text(&none.stdout).ends_with(expected), "{none:?}");
+
+    send(address, get("/it's").token(&folder.token(&["--sub", "42"]))).assert_status(200);
+    let looked = run(&["look", "path:/it's"]);
+    let expected = "  pairs: not shown, it counts by caller and path: this proxy has seen these \
+                    lately\n    tollgate look 'caller=user:42,path=/it'\\''s'\n";
+    assert!(text(&looked.stdout).ends_with(expected), "{looked:?}");
+    let reset = run(&["reset", "user:42", "--why", "x"]);
+    let expected = "reset user:42: api/core\n  pairs: not reset, it counts by caller and path: this \
+                    proxy has seen these lately\n    tollgate reset \
+                    'caller=user:42,path=/it'\\''s' --why TEXT\n";
+    assert_eq!(text(&reset.stdout), expected);
+    let refused = run(&["reset", "path:/it's", "--why", "x"]);
+    assert_exit(&refused, 1);
+    let expected = "limit `pairs` counts by caller and path: name all values, as in \
+                    caller=user:VALUE,path=/it's; this proxy has seen these lately:\n  tollgate reset \
+                    'caller=user:42,path=/it'\\''s' --why TEXT\n";
+    assert!(text(&refused.stderr).ends_with(expected), "{refused:?}");
 }
 
 #[test]
@@ -141,7 +176,8 @@ fn http_answers_in_json_and_says_what_to_do_about_mistakes() {
         (
             act("/callers/client.ip:192.0.2.1/reset", r#"{ "limit": "core", "why": "x" }"#),
             422,
-            "limit `core` counts by caller: name all values, as in user:VALUE",
+            "limit `core` counts by caller: name all values, as in user:VALUE; this proxy has seen \
+             none of `client.ip:192.0.2.1` lately",
         ),
         (
             act("/callers/user:1/reset", r#"{ "why": " " }"#),

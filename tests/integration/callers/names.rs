@@ -158,6 +158,15 @@ fn denial_names_the_counter_that_had_no_room_as_a_look_takes_it() {
     ]);
     assert_eq!(json!(told.iter().map(seen).collect::<Vec<_>>()), expected);
     assert_eq!(proxy.look("jwt.org:acme").unwrap().limits[0].windows[0].used, 1);
+    // So the look at the caller names them as well, and that at another one does not.
+    let beside = |name: &str| {
+        let beside = proxy.look(name).unwrap().beside.into_iter();
+        beside.map(|own| (own.limit, own.seen)).collect::<Vec<_>>()
+    };
+    let orgs = ["jwt.org:other", "jwt.org:acme"].map(str::to_owned).to_vec();
+    let expected = [("org".to_owned(), orgs), ("secret".to_owned(), vec![hash])];
+    assert_eq!(beside("user:43"), expected);
+    assert!(beside("user:44").iter().all(|(_, seen)| seen.is_empty()));
 }
 
 #[test]
@@ -169,11 +178,13 @@ fn look_at_a_caller_names_the_limits_of_its_routes_that_count_by_something_else(
     };
     let one = of_organisations(&upstream);
     let expected = json!([
-        { "limit": "org", "per": "jwt.org", "name": "jwt.org:VALUE" },
-        { "limit": "secret", "per": "header.x-key", "name": "header.x-key:VALUE" }
+        { "limit": "org", "per": "jwt.org", "name": "jwt.org:VALUE", "seen": [] },
+        { "limit": "secret", "per": "header.x-key", "name": "header.x-key:VALUE", "seen": [] }
     ]);
     assert_eq!(beside(&one, "user:43"), expected);
-    let idle = json!([{ "limit": "idle", "per": "host", "name": "host:VALUE" }]);
+    let idle = json!([
+        { "limit": "idle", "per": "host", "name": "host:VALUE", "seen": [] }
+    ]);
     assert_eq!(beside(&one, "anonymous:192.0.2.1"), idle);
     assert_eq!(beside(&one, "jwt.org:acme"), json!([]));
     let two = one.and_issuer("other", "https://other.example.com/");
