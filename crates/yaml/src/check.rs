@@ -83,7 +83,8 @@ pub trait Check<'d> {
         }
     }
 
-    /// Notes a problem that what is written has in itself.
+    /// Notes a problem that what is written has in itself. Nothing is said of what stands for the
+    /// value of a variable that is not set.
     fn note(
         &mut self,
         place: impl Into<Span>,
@@ -92,7 +93,7 @@ pub trait Check<'d> {
     ) {
         let Inspection { document, problems, .. } = self.inspection();
         let span = place.into();
-        if !span.is_stand_in() {
+        if !span.is_stand_in() && !document.is_unset(span) {
             problems.push(document.problem(span, message, help));
         }
     }
@@ -273,7 +274,7 @@ pub trait Check<'d> {
             Ok(content) => Some(content),
             Err(error) => {
                 let message = format!("cannot read `{}`: {error}", path.value);
-                self.refuse(path, message, "write a path from this file's folder");
+                self.note(path, message, "write a path from this file's folder");
                 None
             }
         }

@@ -50,13 +50,23 @@ pub struct Later {
     pub fields: &'static [&'static str],
 }
 
+/// What becomes of a value that names an environment variable which is not set.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unset {
+    /// It seems not to be written.
+    LeaveOut,
+    /// It is something that is no name, list or section.
+    Show,
+}
+
 /// Decodes `node` of `document`, and says everything that is wrong with it, sorted by place.
 pub(super) fn decode<T: DeserializeOwned>(
     document: &Document,
     node: &Node,
     later: &[Later],
+    unset: Unset,
 ) -> (Option<T>, BTreeSet<Problem>) {
-    let session = Session { document, later, findings: RefCell::default() };
+    let session = Session { document, later, unset, findings: RefCell::default() };
     let decoded = session.decode(node);
     let mut problems = session.findings.into_inner().problems;
     if problems.len() == MOST_PROBLEMS {
@@ -70,6 +80,7 @@ pub(super) fn decode<T: DeserializeOwned>(
 struct Session<'a> {
     document: &'a Document,
     later: &'a [Later],
+    unset: Unset,
     /// In a cell, as serde copies the decoder at will.
     findings: RefCell<Findings>,
 }
@@ -86,6 +97,9 @@ struct Findings {
 
 impl Session<'_> {
     fn decode<T: DeserializeOwned>(&self, root: &Node) -> Option<T> {
+        if self.is_left_out(root) {
+            return None;
+        }
         for _ in 0..MOST_ROUNDS {
             if let Ok(decoded) = Decoder::new(self, root, None).attempt(PhantomData) {
                 return Some(decoded);
@@ -102,8 +116,12 @@ impl Session<'_> {
     }
 
     fn is_left_out(&self, node: &Node) -> bool {
+        self.leaves_out(node, self.unset)
+    }
+
+    fn leaves_out(&self, node: &Node, unset: Unset) -> bool {
         // What names a variable that is not set has no value, as the document knows already.
-        self.document.unfilled.places.contains(&node.span)
+        unset == Unset::LeaveOut && self.document.is_unset(node.span)
             || self.findings.borrow().left_out.contains(&std::ptr::from_ref(node))
     }
 

@@ -108,6 +108,7 @@ impl Document {
         let Value::Mapping(sections) = &self.root.value else { return doubts };
         for problem in problems {
             let Some(start) = self.source.position(problem) else { continue };
+            let start = self.unfilled.start_around(start);
             let before = sections.iter().rev();
             let section = before.into_iter().find(|(key, _)| key.span.start <= start);
             if let Some((key, node)) = section {

@@ -15,6 +15,9 @@ use crate::Sources;
 
 const START: &str = "${";
 const ESCAPED: &str = "$${";
+/// What stands for a value that names a variable which is not set: something that is no name, list
+/// or section.
+const UNSET: Value = Value::Bool(false);
 /// All text that is filled in, together: aliases repeat it.
 const MOST_TEXT: usize = 4 << 20;
 const FORMS: &str = "write `${NAME}` or `${NAME:-default}`; for the text `${` itself, `$${`";
@@ -25,6 +28,16 @@ pub(super) struct Unfilled {
     pub(super) problems: Vec<Problem>,
     /// Where the scalars are that have no value for it.
     pub(super) places: HashSet<Span>,
+}
+
+impl Unfilled {
+    /// The start of what is in doubt because of a problem at `start`: of the whole scalar, if that
+    /// cannot be filled.
+    pub(super) fn start_around(&self, start: usize) -> usize {
+        let mut scalars = self.places.iter();
+        let around = scalars.find(|scalar| (scalar.start..scalar.end).contains(&start));
+        around.map_or(start, |scalar| scalar.start)
+    }
 }
 
 /// Fills the environment's values into those below `root`. From here on `source` shows what came
@@ -81,7 +94,8 @@ impl Filler<'_> {
                 entries.iter_mut().for_each(|(_, value)| self.node(value, source));
             }
             Value::String(text) if text.contains(START) => {
-                node.value = self.scalar(text, node.span, source).unwrap_or(Value::Null);
+                let filled = self.scalar(text, node.span, source);
+                node.value = filled.unwrap_or(UNSET);
             }
             _ => {}
         }

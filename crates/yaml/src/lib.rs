@@ -70,6 +70,7 @@ pub use self::size::Size;
 pub use self::sources::{Endings, Inputs, Sources};
 pub use self::suggest::suggest;
 
+use self::decode::Unset;
 use self::environment::Unfilled;
 use self::problem::Source;
 
@@ -143,8 +144,8 @@ impl Document {
     /// What failed is left out of the result where `T` can do without it: an optional field, an
     /// item of a list, an entry of a map. So with problems, a `Some` is good for looking for more
     /// problems and for nothing else; and a name that seems undefined may have been left out.
-    /// `None` means that something failed that `T` cannot do without, or that an environment
-    /// variable is not set.
+    /// `None` means that something failed that `T` cannot do without. What names an environment
+    /// variable that is not set has failed as well.
     pub fn decode<T: DeserializeOwned>(
         &self,
         later: &[Later],
@@ -161,12 +162,24 @@ impl Document {
         later: &[Later],
         problems: &mut Vec<Problem>,
     ) -> Option<T> {
-        let (decoded, found) = decode::decode(self, node, later);
+        let (decoded, found) = decode::decode(self, node, later, Unset::LeaveOut);
         problems.extend(found);
         problems.extend(self.unfilled.problems.iter().cloned());
         problems.sort();
         problems.dedup();
-        decoded.filter(|_| self.unfilled.problems.is_empty())
+        decoded
+    }
+
+    /// What is written at a node, whatever is wrong with it: for names that other parts of the
+    /// document refer to. What names a variable that is not set is no name, list or section there, so
+    /// that it is seen that something is written.
+    pub fn decode_written<T: DeserializeOwned>(&self, node: &Node) -> Option<T> {
+        decode::decode(self, node, &[], Unset::Show).0
+    }
+
+    /// Whether what is written at `span` names an environment variable that is not set.
+    pub(crate) fn is_unset(&self, span: Span) -> bool {
+        self.unfilled.places.contains(&span)
     }
 
     /// A problem at `span`. Leave `help` empty when there is nothing to advise.

@@ -40,7 +40,7 @@ impl Compiler<'_> {
             Some(AuthMode::Optional) => Some(Auth::Optional(accepted)),
             Some(AuthMode::None) if accepted == AcceptedTokens::ALL => Some(Auth::None),
             Some(AuthMode::None) | None => {
-                self.refuse(node.span, "not a valid `auth`", HELP);
+                self.note(node.span, "not a valid `auth`", HELP);
                 None
             }
         }

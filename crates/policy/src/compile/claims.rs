@@ -29,7 +29,7 @@ impl Compiler<'_> {
             }
             None => return Some(path.into()),
         };
-        self.refuse(place, message, help);
+        self.note(place, message, help);
         None
     }
 

@@ -141,7 +141,7 @@ impl Compiler<'_> {
             }
             _ => {
                 let message = format!("`{}` does not name a caller", raw.key.value);
-                self.refuse(
+                self.note(
                     raw.key.span,
                     message,
                     "write jwt.sub, another claim as jwt.<name>, api_key.id, client_certificate.subject, \

@@ -130,8 +130,7 @@ pub(super) fn written_at<'d>(document: &'d Document, path: &[&str]) -> Option<&'
 
 /// What is written at `node`; nothing where it is something else.
 fn read<T: DeserializeOwned + Default>(document: &Document, node: Option<&Node>) -> T {
-    let decoded = node.and_then(|node| document.decode_node(node, &[], &mut Vec::new()));
-    decoded.unwrap_or_default()
+    node.and_then(|node| document.decode_written(node)).unwrap_or_default()
 }
 
 fn is_section(node: Option<&Node>) -> bool {

@@ -85,7 +85,7 @@ fn mistaken(span: Span, value: &str, far: &[(usize, &(&str, &str))]) -> BTreeSet
 }
 
 #[test]
-fn value_of_a_wrong_type_hides_no_mistake_in_any_section_and_makes_none() {
+fn value_of_a_wrong_type_or_not_set_hides_no_mistake_in_any_section_and_makes_none() {
     assert_eq!(said(RICH), BTreeSet::new());
     let mut places = Vec::new();
     values(Document::parse("rich", RICH).unwrap().root(), &mut places);
@@ -100,11 +100,11 @@ fn value_of_a_wrong_type_hides_no_mistake_in_any_section_and_makes_none() {
             .collect();
         let beside = mistaken(span, &RICH[span.start..span.end], &far);
         assert_eq!(beside.len(), far.len(), "{beside:?}");
-        for value in ["[[1]]", "{ zz: 1 }", "[{ zz: [] }]"] {
+        for value in ["[[1]]", "{ zz: 1 }", "[{ zz: [] }]", "\"${TOLLGATE_UNSET}\""] {
             let alone = mistaken(span, value, &[]);
             let all = mistaken(span, value, &far);
             let expected: BTreeSet<String> = alone.union(&beside).cloned().collect();
-            if all != expected || alone.len() > 1 && !value.contains('{') {
+            if all != expected || alone.len() > 1 && !value.contains("{ ") {
                 let around = &RICH[..span.end];
                 let around = &around[around.rfind('\n').map_or(0, |at| at + 1)..];
                 wrong += &format!("{around} -> {value}: alone {alone:?}, all {all:?}\n");

@@ -7,22 +7,23 @@ use serde::de::{
     VariantAccess, Visitor,
 };
 
-use super::Session;
 use super::decoder::Decoder;
 use super::failure::Failure;
 use super::key::KeyDecoder;
 use super::stand_in::StandIn;
+use super::{Session, Unset};
 use crate::node::{Node, Span, Spanned, Value};
 
 /// The items of a list that are not left out.
 pub(super) struct Items<'a, 'de> {
     session: &'a Session<'a>,
     items: std::slice::Iter<'de, Node>,
+    unset: Unset,
 }
 
 impl<'a, 'de> Items<'a, 'de> {
-    pub(super) fn new(session: &'a Session<'a>, items: &'de [Node]) -> Self {
-        Self { session, items: items.iter() }
+    pub(super) fn new(session: &'a Session<'a>, items: &'de [Node], unset: Unset) -> Self {
+        Self { session, items: items.iter(), unset }
     }
 }
 
@@ -33,7 +34,8 @@ impl<'de> SeqAccess<'de> for Items<'_, 'de> {
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, Failure> {
-        let Some(item) = self.items.find(|item| !self.session.is_left_out(item)) else {
+        let Self { session, items, unset } = self;
+        let Some(item) = items.find(|item| !session.leaves_out(item, *unset)) else {
             return Ok(None);
         };
         Decoder::new(self.session, item, None).attempt(seed).map(Some)
@@ -49,14 +51,19 @@ pub(super) struct Fields<'a, 'de> {
     meant: Vec<(Span, &'static str)>,
     entries: std::slice::Iter<'de, (Spanned<String>, Node)>,
     missing: Vec<&'static str>,
+    unset: Unset,
     /// The value to the key that was given last; of a stand-in there is none.
     current: Option<Decoder<'a, 'de>>,
 }
 
 impl<'a, 'de> Fields<'a, 'de> {
-    pub(super) fn new(session: &'a Session<'a>, entries: &'de [(Spanned<String>, Node)]) -> Self {
+    pub(super) fn new(
+        session: &'a Session<'a>,
+        entries: &'de [(Spanned<String>, Node)],
+        unset: Unset,
+    ) -> Self {
         let (known, meant, missing) = (None, Vec::new(), Vec::new());
-        Self { session, known, meant, entries: entries.iter(), missing, current: None }
+        Self { session, known, meant, entries: entries.iter(), missing, unset, current: None }
     }
 
     /// Gives the `known` entries and those that are `meant` to be, and a stand-in for each that is
@@ -78,14 +85,14 @@ impl<'de> MapAccess<'de> for Fields<'_, 'de> {
         &mut self,
         seed: S,
     ) -> Result<Option<S::Value>, Failure> {
-        let Self { session, known, meant, entries, .. } = self;
+        let Self { session, known, meant, entries, unset, .. } = self;
         let meant = |key: &Spanned<String>| {
             meant.iter().find_map(|(place, field)| (*place == key.span).then_some(*field))
         };
         let is_known = |key: &Spanned<String>| {
             known.is_none_or(|known| known.contains(&key.as_str())) || meant(key).is_some()
         };
-        let next = entries.find(|(key, node)| is_known(key) && !session.is_left_out(node));
+        let next = entries.find(|(key, node)| is_known(key) && !session.leaves_out(node, *unset));
         let Some((key, node)) = next else {
             self.current = None;
             let Some(field) = self.missing.pop() else { return Ok(None) };

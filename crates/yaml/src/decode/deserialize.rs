@@ -4,6 +4,7 @@
 use serde::de::{Deserializer, Visitor};
 use serde::forward_to_deserialize_any;
 
+use super::Unset;
 use super::access::{Fields, Items, Variant};
 use super::decoder::Decoder;
 use super::failure::Failure;
@@ -38,8 +39,13 @@ impl<'de> Deserializer<'de> for Decoder<'_, 'de> {
             Value::Integer(value) => visitor.visit_i64(*value),
             Value::Float(value) => visitor.visit_f64(*value),
             Value::String(value) => visitor.visit_borrowed_str(value),
-            Value::Sequence(_) => self.deserialize_seq(visitor),
-            Value::Mapping(_) => self.deserialize_map(visitor),
+            // What takes any value takes what is written, and is decoded again.
+            Value::Sequence(items) => {
+                visitor.visit_seq(Items::new(self.session, items, Unset::Show))
+            }
+            Value::Mapping(entries) => {
+                visitor.visit_map(Fields::new(self.session, entries, Unset::Show))
+            }
         }
     }
 
@@ -120,7 +126,7 @@ impl<'de> Deserializer<'de> for Decoder<'_, 'de> {
     }
 
     fn deserialize_seq<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_seq(Items::new(self.session, self.items()?))
+        visitor.visit_seq(Items::new(self.session, self.items()?, self.session.unset))
     }
 
     fn deserialize_tuple<V: Visitor<'de>>(
@@ -149,7 +155,7 @@ impl<'de> Deserializer<'de> for Decoder<'_, 'de> {
     }
 
     fn deserialize_map<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failure> {
-        visitor.visit_map(Fields::new(self.session, self.entries()?))
+        visitor.visit_map(Fields::new(self.session, self.entries()?, self.session.unset))
     }
 
     fn deserialize_struct<V: Visitor<'de>>(
@@ -172,7 +178,8 @@ impl<'de> Deserializer<'de> for Decoder<'_, 'de> {
         }
         let missing = session.missing_fields(node);
         let is_hollow = !missing.is_empty() && !session.document.keeps_stand_ins;
-        let known = Fields::new(session, entries).of_struct(fields, meant, missing);
+        let known = Fields::new(session, entries, session.unset);
+        let known = known.of_struct(fields, meant, missing);
         match visitor.visit_map(known) {
             Err(Failure::Missing(field)) => Err(self.missing(name, fields, field)),
             Ok(_) if is_hollow => Err(Failure::Hollow),
