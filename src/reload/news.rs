@@ -13,7 +13,7 @@ pub fn announce(settings: &Settings, policies: &Policies, now: Timestamp) {
     // Overrides have lines of their own, whether they are over or not.
     let is_new = |warning: &&Warning| {
         warning.rule != Rule::EndedOverride
-            && warning.holds(now, |network| settings.may_see_all_clients_in(network))
+            && warning.holds(now, |condition| settings.meet(condition))
     };
     for warning in settings.warnings.iter().chain(of_policies).filter(is_new) {
         let rule = warning.rule.keyword();

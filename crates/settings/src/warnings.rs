@@ -4,7 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use ipnet::IpNet;
 use tollgate_identity::{holds_private, is_private, whole_internet};
-use tollgate_yaml::{Check, Span, Spanned, warning::Rule};
+use tollgate_yaml::{
+    Check, Span, Spanned,
+    warning::{OnSettings, Rule},
+};
 
 use super::{Checker, ListenAddress, ListenerSettings, Settings, store::RawStore};
 
@@ -64,13 +67,30 @@ impl Checker<'_> {
 }
 
 impl Settings {
+    /// Whether they meet the condition of a warning.
+    pub fn meet(&self, condition: &OnSettings) -> bool {
+        match condition {
+            OnSettings::AllClientsIn(network) => self.may_see_all_clients_in(network),
+            OnSettings::NoClientCertificates => !self.ask_for_certificates(),
+        }
+    }
+
+    /// Whether a listener asks the clients that it serves for a certificate.
+    fn ask_for_certificates(&self) -> bool {
+        let asks = |listener: &ListenerSettings| {
+            let tls = listener.tls.as_ref().filter(|_| listener.redirect.is_none());
+            tls.is_some_and(|tls| tls.asks_for_certificates())
+        };
+        self.listeners.iter().any(asks)
+    }
+
     /// Whether all clients of a listener may seem to come from `network`, because the
     /// proxy in front of it is not trusted to state their addresses.
     ///
     /// On a loopback address or a Unix socket this is certain. On other addresses it is likely if
     /// all listeners use plain HTTP, because TLS then ends in front of them. A `network` of a
     /// single address was most likely chosen with care, and causes no warning.
-    pub fn may_see_all_clients_in(&self, network: &IpNet) -> bool {
+    fn may_see_all_clients_in(&self, network: &IpNet) -> bool {
         let ends_tls = self.listeners.iter().any(|listener| listener.tls.is_some());
         let is_whole_network = network.prefix_len() < network.max_prefix_len();
         let is_likely = !ends_tls && is_whole_network && holds_private(network);

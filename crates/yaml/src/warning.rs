@@ -29,8 +29,17 @@ pub enum Condition {
     Always,
     /// From this instant on.
     From(Timestamp),
-    /// Where every client may seem to come from this network, which is exempt.
-    Exempt(IpNet),
+    /// With certain settings.
+    With(OnSettings),
+}
+
+/// A condition on the settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OnSettings {
+    /// Every client may seem to come from this network.
+    AllClientsIn(IpNet),
+    /// No listener asks clients for a certificate.
+    NoClientCertificates,
 }
 
 keywords! {
@@ -71,6 +80,8 @@ keywords! {
         WholeInternet = "whole-internet",
         /// The network of a load balancer may be exempt, and with it every client.
         ExemptBalancer = "exempt-balancer",
+        /// A caller is named by its certificate, and no listener asks for one.
+        UnaskedCertificate = "unasked-certificate",
         /// Strangers may reach the admin listener.
         PublicAdmin = "public-admin",
         /// Redis stores the secret that hashes the callers' names in its keys.
@@ -96,13 +107,12 @@ impl Warning {
         Warning { rule, problem, condition: Condition::Always }
     }
 
-    /// Whether it holds at `now`. `may_see_all_in` answers, by the settings, whether every client
-    /// may seem to come from a network.
-    pub fn holds(&self, now: Timestamp, may_see_all_in: impl FnOnce(&IpNet) -> bool) -> bool {
+    /// Whether it holds at `now`. `meets` answers whether the settings meet a condition.
+    pub fn holds(&self, now: Timestamp, meets: impl FnOnce(&OnSettings) -> bool) -> bool {
         match &self.condition {
             Condition::Always => true,
             Condition::From(instant) => *instant <= now,
-            Condition::Exempt(network) => may_see_all_in(network),
+            Condition::With(settings) => meets(settings),
         }
     }
 }
@@ -136,6 +146,7 @@ impl Rule {
             Rule::UnknownMethod => "No client sends this method.",
             Rule::WholeInternet => "Every address is exempt, or trusted.",
             Rule::ExemptBalancer => "All clients may appear to come from an exempt network.",
+            Rule::UnaskedCertificate => "No listener asks clients for a certificate.",
             Rule::PublicAdmin => {
                 "The admin listener, which needs no token, is on a public address."
             }

@@ -160,7 +160,7 @@ impl Checked {
         let holding = settings
             .warnings
             .iter()
-            .filter(|own| own.holds(now, |network| settings.may_see_all_clients_in(network)));
+            .filter(|own| own.holds(now, |condition| settings.meet(condition)));
         let listeners = settings.all_listeners().map(|own| own.address.to_string());
         let redis = settings.decisions.redis.iter().map(|own| own.listener.address.to_string());
         let listeners = listeners.chain(redis).collect();
@@ -200,9 +200,7 @@ fn check_policies(
     let runner = Runner::start(settings)?;
     let check = |policy: &Policy| {
         let holding = policy.warnings.iter().filter(|own| {
-            own.holds(now, |network| {
-                settings.is_some_and(|own| own.may_see_all_clients_in(network))
-            })
+            own.holds(now, |condition| settings.is_some_and(|own| own.meet(condition)))
         });
         let failed = runner.run(policy, policies);
         let mut checked = CheckedPolicy::of(policy, holding.cloned().collect(), failed);

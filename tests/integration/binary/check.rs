@@ -37,6 +37,26 @@ policies/api.yaml:15:54: no limit is called `coer`
     assert_eq!(text(&output.stderr), expected);
 }
 
+#[test]
+fn callers_by_certificate_are_a_warning_beside_settings_that_ask_for_none() {
+    let folder = Folder::before(&Upstream::start());
+    let file = folder.path().join("policies/api.yaml");
+    let policy = fs::read_to_string(&file).unwrap();
+    let callers = "callers:\n    - { name: robot, key: client_certificate.subject }\n";
+    fs::write(&file, policy.replace("callers:\n", callers)).unwrap();
+    let expected = "no request has a caller `robot`: no listener of the settings asks clients for a \
+                    certificate";
+    for (arguments, is_warned) in [
+        (&["check", "policies"][..], false),
+        (&["check", "policies", "--config", "tollgate.yaml"], true),
+        (&["check", "tollgate.yaml"], true),
+    ] {
+        let output = folder.run(arguments);
+        assert_exit(&output, 0);
+        assert_eq!(text(&output.stdout).contains(expected), is_warned, "{output:?}");
+    }
+}
+
 /// A proxy that asks forwards the request itself.
 #[test]
 fn routes_that_need_the_response_are_told_where_others_may_ask() {

@@ -1,8 +1,9 @@
 //! What a policy says that is surely not meant: routes that no request takes, names that nothing
 //! uses, keys that clients choose or leave out, networks that hold everybody, claims that no token
-//! has, tokens that are for others.
+//! has, tokens that are for others, certificates that no client is asked for.
 
 mod audiences;
+mod certificates;
 mod exempt;
 mod holes;
 mod keys;
@@ -48,5 +49,6 @@ impl Compiler<'_> {
         self.warn_of_absent_tenant_claims(raw, policy);
         self.warn_of_idle_braces(raw, policy);
         self.warn_of_missing_audiences(raw, policy);
+        self.warn_of_unasked_certificates(raw, policy);
     }
 }

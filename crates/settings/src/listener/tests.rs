@@ -3,7 +3,7 @@ use rcgen::{
     SerialNumber,
 };
 use tollgate_clock::Clock;
-use tollgate_yaml::Sources;
+use tollgate_yaml::{Sources, warning::OnSettings};
 
 use super::*;
 use crate::{
@@ -112,6 +112,24 @@ fn certificate_whose_time_is_over_is_a_warning() {
     let warnings = settings.unwrap_or_else(|problems| panic!("{problems:?}")).warnings;
     let warnings = rendered(warnings.iter().map(|warning| &warning.problem));
     assert_eq!(warnings, ["2:80 the certificate in `old.pem` has expired: renew it"]);
+}
+
+#[test]
+fn clients_are_asked_for_certificates_where_a_listener_names_their_authorities() {
+    const PLAIN: &str = "{ address: 127.0.0.1:80 }";
+    const TLS: &str = "{ address: 127.0.0.1:443, tls: { certificates: [{ certificate_file: \
+                       good.pem, key_file: good.key }] } }";
+    let asking = TLS.replace(" }] }", " }], client_ca_file: good.pem }");
+    for (listeners, asks) in [
+        (PLAIN.to_owned(), false),
+        (TLS.to_owned(), false),
+        (format!("{PLAIN}, {asking}"), true),
+        (asking.replace(": good.pem }", ": good.pem, client_certificate: optional }"), true),
+    ] {
+        let settings = parse(&listeners).unwrap_or_else(|problems| panic!("{problems:?}"));
+        let is_met = settings.meet(&OnSettings::NoClientCertificates);
+        assert_eq!(is_met, !asks, "{listeners}");
+    }
 }
 
 /// What `check` warns of, of a listener whose clients are to be signed by `good`.

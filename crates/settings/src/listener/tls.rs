@@ -153,6 +153,11 @@ impl CurrentTls {
         Arc::clone(&self.0.load().validity)
     }
 
+    /// Whether clients are asked for a certificate.
+    pub fn asks_for_certificates(&self) -> bool {
+        self.0.load().verifier.offer_client_auth()
+    }
+
     /// Which rules about clients' certificates are in force.
     pub fn epoch(&self) -> Epoch {
         self.0.load().epoch

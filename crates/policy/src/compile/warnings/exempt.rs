@@ -4,7 +4,7 @@ use ipnet::IpNet;
 use tollgate_identity::{holds_private, whole_internet};
 use tollgate_yaml::{
     Check, Spanned,
-    warning::{Condition, Rule},
+    warning::{Condition, OnSettings, Rule},
 };
 
 use crate::{compile::Compiler, file::RawPolicy};
@@ -32,7 +32,7 @@ impl Compiler<'_> {
             let help = "name the load balancer in `trusted_proxies` of the settings, or exempt \
                         callers instead of addresses";
             self.warn(Rule::ExemptBalancer, raw.span, message, help);
-            self.only(Condition::Exempt(*network));
+            self.only(Condition::With(OnSettings::AllClientsIn(*network)));
         }
     }
 }

@@ -2,10 +2,12 @@
 
 use std::{net::IpAddr, path::Path};
 
-use ipnet::IpNet;
 use tollgate_clock::Timestamp;
 use tollgate_keyword::Keyword;
-use tollgate_yaml::{Problem, Sources, warning::Rule};
+use tollgate_yaml::{
+    Problem, Sources,
+    warning::{OnSettings, Rule},
+};
 
 use crate::{Policies, load};
 
@@ -25,16 +27,16 @@ fn warned(lines: &str) -> Vec<String> {
     warned_with(lines, |_| false)
 }
 
-fn warned_with(lines: &str, may_see_all_in: impl Fn(&IpNet) -> bool) -> Vec<String> {
-    warned_in(&format!("{START}{lines}\n"), may_see_all_in)
+fn warned_with(lines: &str, meets: impl Fn(&OnSettings) -> bool) -> Vec<String> {
+    warned_in(&format!("{START}{lines}\n"), meets)
 }
 
 /// The same of a whole policy.
-fn warned_in(text: &str, may_see_all_in: impl Fn(&IpNet) -> bool) -> Vec<String> {
+fn warned_in(text: &str, meets: impl Fn(&OnSettings) -> bool) -> Vec<String> {
     let sources = Sources::system().with_variable("SECRET", "a secret that is long enough for it");
     let policy = load(Path::new("api.yaml"), text, &sources);
     let policy = policy.unwrap_or_else(|problems| panic!("{text}\n{}", problems[0]));
-    let holding = policy.warnings.iter().filter(|warning| warning.holds(NOW, &may_see_all_in));
+    let holding = policy.warnings.iter().filter(|warning| warning.holds(NOW, &meets));
     let lines = holding.map(|warning| {
         let problem = &warning.problem;
         format!("{}:{} {}", problem.line(), problem.column(), warning.rule.keyword())
@@ -302,10 +304,37 @@ fn private_networks_are_exempt_with_everybody_only_behind_an_unknown_load_balanc
         "exempt: [192.0.2.0/24, 10.0.0.0/8]\nroutes: [{ match: { path: /a }, limits: [] }]";
     let balancer = IpAddr::from([10, 0, 0, 1]);
     assert_eq!(
-        warned_with(policy, |network| network.contains(&balancer)),
+        warned_with(policy, |condition| {
+            matches!(condition, OnSettings::AllClientsIn(network) if network.contains(&balancer))
+        }),
         ["6:24 exempt-balancer"]
     );
     assert_eq!(warned(policy), [""; 0]);
+}
+
+#[test]
+fn callers_by_certificate_are_a_warning_only_where_no_client_is_asked_for_one() {
+    let text = "\
+version: 1
+upstreams: { api: { servers: [http://127.0.0.1:9000] } }
+identity:
+  callers:
+    - { name: robot, key: client_certificate.subject }
+    - { name: anonymous, key: client.ip }
+    - { name: service, key: client_certificate.san }
+routes: [{ match: { path: /a }, limits: [] }]
+";
+    let policy = load(Path::new("api.yaml"), text, &Sources::system());
+    let policy = policy.unwrap_or_else(|problems| panic!("{}", problems[0]));
+    let warned = |asks: bool| {
+        let unmet =
+            |condition: &OnSettings| !asks && *condition == OnSettings::NoClientCertificates;
+        let holding = policy.warnings.iter().filter(|own| own.holds(NOW, unmet));
+        holding.map(|own| (own.rule, own.problem.line())).collect::<Vec<_>>()
+    };
+    let rule = Rule::UnaskedCertificate;
+    assert_eq!(warned(false), [(rule, 5), (rule, 7)]);
+    assert_eq!(warned(true), []);
 }
 
 #[test]
@@ -323,7 +352,10 @@ fn cost_must_fit_what_callers_of_its_route_can_have() {
     };
     let sources = Sources::system().with_variable("SECRET", "a secret that is long enough for it");
     let said = |text: &str| match load(Path::new("api.yaml"), text, &sources) {
-        Ok(policy) => policy.warnings.iter().map(|own| own.rule.keyword().to_owned()).collect(),
+        Ok(policy) => {
+            let holding = policy.warnings.iter().filter(|own| own.holds(NOW, |_| false));
+            holding.map(|own| own.rule.keyword().to_owned()).collect()
+        }
         Err(problems) => problems.iter().map(|own| own.message().to_owned()).collect::<Vec<_>>(),
     };
     let user = "{ name: user, key: jwt.sub, tier: jwt.plan }";
