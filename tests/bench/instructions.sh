@@ -4,7 +4,7 @@
 #
 #   tests/bench/instructions.sh [--keep]     --keep: compare with these figures from now on
 #
-#   TOLLGATE    the binary to measure (default: that of `cargo build --profile dist`, which is run)
+#   TOLLGATE    the binary to measure (default: the one that is shipped, which packaging/dist.sh builds)
 #
 # Needs cargo; installs valgrind and Python on Debian where they are missing. It takes about a minute.
 #
@@ -40,7 +40,7 @@ main() {
     if [ -z "$binary" ]; then
         command -v cargo >/dev/null || PATH="${HOME:-/root}/.cargo/bin:$PATH"
         # The names of functions are those of the symbol table, which this profile leaves in place.
-        quietly cargo build --profile dist
+        quietly packaging/dist.sh
         binary="$target/dist/tollgate"
     fi
     if [ ! -x "$binary" ]; then

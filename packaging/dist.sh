@@ -1,0 +1,93 @@
+#!/usr/bin/env bash
+# Builds what is shipped: target/dist/tollgate, of the profile `dist`, guided by a profile of the requests
+# that it is made for.
+#
+#   packaging/dist.sh [--plain]     --plain: without that profile, in half of the time
+#
+# The profile is made by a build that counts what is executed, while packaging/train sends it the requests
+# of the benchmark's workloads W1 to W9, always the same ones. The compiler then lays out, and puts into each
+# other, what these requests run through: a fifth fewer instructions for most of them.
+#
+# It needs `llvm-profdata` of the compiler's own LLVM: of Debian's package `llvm-N`, which it installs as root,
+# or of the component `llvm-tools`, which it adds. Where neither can be had, or a guided build fails, it says so, and
+# builds without a profile: that program does the same, and does it slower. Counters in Redis are trained
+# only where there is a `redis-server`.
+#
+# The last line says which of both was built. tests/bench/instructions.sh measures what this builds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+exec </dev/null
+
+target="${CARGO_TARGET_DIR:-target}"
+guided="$(realpath -m "$target")/guided"
+profile="$guided/tollgate.profdata"
+
+main() {
+    command -v cargo >/dev/null || PATH="${HOME:-/root}/.cargo/bin:$PATH"
+    case "${1:-}" in
+        --plain) plain "as --plain asks" ;;
+        '') guided || plain "see above" ;;
+        *) echo "there is no $1: leave it out, or say --plain" >&2; exit 1 ;;
+    esac
+}
+
+# Each step names its failure, and the next one does not begin.
+guided() {
+    local host
+    find_profdata || { echo "there is no llvm-profdata for LLVM $(llvm_version)" >&2; return 1; }
+    # For this machine by name: Cargo then leaves build scripts and macros as they are.
+    host="$(rustc -vV | sed -n 's/^host: //p')"
+    rm -rf "$guided/profiles"
+    mkdir -p "$guided/profiles"
+    RUSTFLAGS="-Cprofile-generate=$guided/profiles" build "$host" --package tollgate-train &&
+        train "$guided/$host/dist" &&
+        "$profdata" merge --output "$profile" "$guided"/profiles/*.profraw &&
+        RUSTFLAGS="-Cprofile-use=$profile" build "$host" &&
+        install -D "$guided/$host/dist/tollgate" "$target/dist/tollgate" || return
+    echo "profile-guided: $target/dist/tollgate"
+}
+
+plain() {
+    cargo build --profile dist --locked --bin tollgate
+    echo "not profile-guided ($1): $target/dist/tollgate"
+}
+
+build() {
+    local host="$1"
+    shift
+    cargo build --target-dir "$guided" --profile dist --locked --target "$host" \
+        --package tollgate --bins "$@"
+}
+
+# Both programs count; what Tollgate has counted is kept.
+train() {
+    LLVM_PROFILE_FILE=/dev/null "$1/tollgate-train" "$1/tollgate" "$guided/profiles"
+}
+
+llvm_version() {
+    rustc -vV | sed -n 's/^LLVM version: \([0-9]*\).*/\1/p'
+}
+
+# Sets `profdata` to a program that reads what the compiler's LLVM writes.
+find_profdata() {
+    local major
+    major="$(llvm_version)"
+    look_for_profdata "$major" && return
+    if [ "$(id -u)" -eq 0 ] && command -v apt-get >/dev/null; then
+        apt-get update -qq && apt-get install -y -qq --no-install-recommends "llvm-$major"
+        look_for_profdata "$major" && return
+    fi
+    # Not for long: it may wait for a network that is not there.
+    if command -v rustup >/dev/null; then timeout 120 rustup component add llvm-tools; fi
+    look_for_profdata "$major"
+}
+
+look_for_profdata() {
+    for profdata in "$(rustc --print sysroot)"/lib/rustlib/*/bin/llvm-profdata \
+        "/usr/bin/llvm-profdata-$1"; do
+        if [ -x "$profdata" ]; then return; fi
+    done
+    return 1
+}
+
+main "$@"
