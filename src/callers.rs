@@ -8,16 +8,18 @@ mod denied;
 mod found;
 mod report;
 mod seen;
+mod shared_limit;
 pub mod top;
 
 use std::sync::Arc;
 
 pub use self::denied::{DenialReport, DenialsReport, denials};
 pub use self::report::{
-    AnsweredBy, CallerReport, LimitReport, OverrideReport, PolicyReport, ResetReport, SharedLimit,
+    AnsweredBy, CallerReport, LimitReport, OverrideReport, PolicyReport, ResetReport,
     SkippedPolicy, WindowReport,
 };
 pub use self::seen::CounterCommand;
+pub use self::shared_limit::SharedLimit;
 use tollgate_gate::Shared;
 use tollgate_identity::NameError;
 use tollgate_limit::Charge;
@@ -173,7 +175,7 @@ pub fn reset(shared: &Arc<Shared>, query: &CallerQuery) -> Result<ResetReport, C
         let mut keys: Vec<_> = found.own.iter().flat_map(OwnCounters::keys).collect();
         if keys.is_empty() {
             // Those that count by more can be asked for.
-            let first = found.own.iter().flat_map(|own| SharedLimit::all(own, seen)).next();
+            let first = found.own.iter().flat_map(|own| own.with_more(seen)).next();
             return Err(match first {
                 Some(other) => CallerError::not_alone(other, &query.caller, CounterCommand::Reset),
                 None => CallerError::NoLimits(query.caller.clone()),

@@ -8,8 +8,8 @@ use tollgate_policy::{Allowance, Limit, Override, Policies, Policy, are_alike};
 
 use super::{
     CallerError, CallerQuery, asked_limit,
-    report::SharedLimit,
     seen::{CounterCommand, SeenNames},
+    shared_limit::SharedLimit,
 };
 
 /// The counters of a key under one policy.
@@ -128,7 +128,7 @@ fn only<'p>(
     let all = list(found.iter().flat_map(|own| &own.limits).map(|limit| &*limit.name));
     let with_more = |own: &OwnCounters<'_>| {
         let other = own.policy.limits.iter().find(is_it)?;
-        Some(SharedLimit::of(own, other, seen))
+        Some(SharedLimit::of(&own.key, own.policy, other, seen))
     };
     let others = found.iter().find_map(with_more);
     let narrowed: Vec<OwnCounters<'p>> = found
@@ -149,12 +149,6 @@ fn only<'p>(
         Some(other) => CallerError::not_alone(other, &caller, command),
         None => CallerError::Limit { limit: limit.to_owned(), caller, known: all },
     })
-}
-
-/// What a limit counts by, as policies write it.
-pub(super) fn per_in_words(limit: &Limit) -> String {
-    let parts: Vec<String> = limit.per.parts.iter().map(ToString::to_string).collect();
-    parts.join(" and ")
 }
 
 /// `a, b`, each once; `none` if there are none.
@@ -194,6 +188,21 @@ impl<'p> OwnCounters<'p> {
             all.filter(|limit| key.is_of(limit)).partition(|limit| key.is_whole(limit));
         let beside = beside(policy, &key);
         OwnCounters { policy, key, limits, shared, beside, hasher }
+    }
+
+    /// The limits that count by the key's values and by something else.
+    pub(super) fn with_more(&self, seen: SeenNames<'_>) -> Vec<SharedLimit> {
+        self.told(&self.shared, seen)
+    }
+
+    /// The limits of the caller's routes that do not count by it.
+    pub(super) fn without(&self, seen: SeenNames<'_>) -> Vec<SharedLimit> {
+        self.told(&self.beside, seen)
+    }
+
+    fn told(&self, limits: &[&Limit], seen: SeenNames<'_>) -> Vec<SharedLimit> {
+        let told = limits.iter().map(|limit| SharedLimit::of(&self.key, self.policy, limit, seen));
+        told.collect()
     }
 
     /// Who is meant, as far as somebody vouches for it: hash of a caller, and who has signed

@@ -10,8 +10,9 @@ use tollgate_preview::diff::words;
 use tollgate_settings::{StoreKind, StoreSettings};
 
 use super::{
-    found::{Found, OwnCounters, Row, per_in_words},
+    found::{Found, OwnCounters, Row},
     seen::SeenNames,
+    shared_limit::SharedLimit,
 };
 
 /// How the limits of a caller stand.
@@ -134,39 +135,6 @@ pub enum AnsweredBy {
     None,
 }
 
-/// A limit that counts by more than the name says, or by something else.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct SharedLimit {
-    /// Its name.
-    pub limit: String,
-    /// What it counts by: `caller and path`.
-    pub per: String,
-    /// How to ask for its counters: `caller=user:42,path=VALUE`.
-    pub name: String,
-    /// Up to ten names of its counters that this proxy has seen lately, with the values that were
-    /// asked for: `caller=user:42,path=/search`. A value that may be a secret is a hash. Of a limit
-    /// that does not count by what was asked for, the counters that had no room for it.
-    #[serde(default)]
-    pub seen: Vec<String>,
-}
-
-impl SharedLimit {
-    /// The limits that count by the key's values and by something else.
-    pub(super) fn all(own: &OwnCounters<'_>, seen: SeenNames<'_>) -> Vec<SharedLimit> {
-        own.shared.iter().map(|limit| SharedLimit::of(own, limit, seen)).collect()
-    }
-
-    /// A limit that counts by more than the key's values, or by others.
-    pub(super) fn of(own: &OwnCounters<'_>, limit: &Limit, seen: SeenNames<'_>) -> SharedLimit {
-        SharedLimit {
-            limit: limit.name.to_string(),
-            per: per_in_words(limit),
-            name: own.key.name_with_more(limit),
-            seen: seen.of(&own.key, own.policy, limit),
-        }
-    }
-}
-
 /// What was reset.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct ResetReport {
@@ -195,7 +163,7 @@ impl ResetReport {
         ResetReport {
             limits: found.iter().flat_map(named).collect(),
             caller: found.first().map(|own| own.key.name()).unwrap_or_default(),
-            shared: found.iter().flat_map(|own| SharedLimit::all(own, seen)).collect(),
+            shared: found.iter().flat_map(|own| own.with_more(seen)).collect(),
             skipped: SkippedPolicy::all(skipped),
         }
     }
@@ -247,8 +215,8 @@ pub(super) fn of(
                 }
             })
             .collect(),
-        shared: SharedLimit::all(own, *seen),
-        beside: own.beside.iter().map(|limit| SharedLimit::of(own, limit, *seen)).collect(),
+        shared: own.with_more(*seen),
+        beside: own.without(*seen),
     });
     CallerReport {
         time: decision.now.to_string(),

@@ -165,7 +165,8 @@ fn page_finds_why_a_caller_is_denied_whose_organisation_has_no_room() {
         text(&output.stdout).to_owned()
     };
     let said = run(look);
-    let expected = "  org: on its routes, but counts by jwt.org: tollgate look jwt.org:VALUE\n";
+    let expected = "  org: on its routes, but counts by jwt.org, and had no room for it lately\n    \
+                    tollgate look jwt.org:acme\n";
     assert!(said.ends_with(expected), "{said}");
     let (_, target) = denials.trim_end_matches('\'').split_once("127.0.0.1:9901").unwrap();
     let report = send(admin.parse().unwrap(), local(get(target))).json();
