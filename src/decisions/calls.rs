@@ -190,7 +190,7 @@ async fn correct<'p>(
     let store = head.gate.store();
     let policies: &'p Policies = &head.snapshot.policies;
     let cost = request.cost;
-    let Redemption { policy, charges: all, at } =
+    let Redemption { policy, charges: all, at, room } =
         redeem(request, policies, asker_of(head), store, now).await?;
     let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
     let peek = async || match at {
@@ -224,6 +224,7 @@ async fn correct<'p>(
             }
         }
     }
+    drop(room);
     if is_elsewhere {
         // By now the counters that have the charges were corrected, or will be when they answer.
         standings = peek().await.outcomes;

@@ -20,7 +20,7 @@ use super::{
         Answer, Call, CallAnswer, CallError, DENIED, Operation, Reason, RefusedCall,
         WindowStanding, answer, refuse,
     },
-    named_limits::{ChargeTime, MAX_WAIT, NamedCharge, instant_of, parse_instant},
+    named_limits::{ChargeTime, MAX_WAIT, NamedCharge, ReceiptError, instant_of, parse_instant},
     origin::check_origin,
     whole_body::{WholeBodyError, whole},
 };
@@ -270,7 +270,10 @@ fn respond(answered: CallAnswer) -> Response<Body> {
         }
         Err(error) => {
             let mut response = problem(error.status(), &sentence(&error));
-            if let CallError::Store(_) | CallError::NotReset(_) = error {
+            if let CallError::Store(_)
+            | CallError::NotReset(_)
+            | CallError::Receipt(ReceiptError::Store(_)) = error
+            {
                 response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
             }
             response

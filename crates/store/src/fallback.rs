@@ -2,6 +2,7 @@
 //! admitted meanwhile is written to Redis later.
 
 pub(crate) mod cache;
+pub(crate) mod correction_room;
 pub(crate) mod local;
 pub(crate) mod pending;
 mod refunds;

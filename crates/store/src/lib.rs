@@ -67,6 +67,7 @@ pub use self::{
         CheckResult, Damage, Disk, DiskReport, OfflineStore, OpenError, Survey, check,
         open as open_disk,
     },
+    fallback::correction_room::CorrectionRoom,
     fleet::summaries::{Fleet, OtherProxies},
     leases::{GrantedLease, HeldLeases, LeaseBook},
     memory::{

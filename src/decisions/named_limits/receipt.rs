@@ -17,7 +17,7 @@ use tollgate_gate::{
 };
 use tollgate_limit::{Charge, DecidedBy, Hashing, Key, Quota, Verdict};
 use tollgate_policy::{Allowance, Limit, Policies, Policy};
-use tollgate_store::{Store, StoreError};
+use tollgate_store::{CorrectionRoom, Store, StoreError};
 
 use super::{
     charges::Asker,
@@ -133,6 +133,8 @@ pub(in crate::decisions) struct Redemption<'p> {
     pub(in crate::decisions) charges: Vec<ReceiptCharge<'p>>,
     /// The program's instant; none: it was charged when it came.
     pub(in crate::decisions) at: Option<Timestamp>,
+    /// To be kept until the charges are corrected.
+    pub(in crate::decisions) room: CorrectionRoom,
 }
 
 /// A charge that a receipt was made for.
@@ -272,6 +274,8 @@ pub(in crate::decisions) async fn redeem<'p>(
     if marks::was_reset_since(&charges, made, store, now).await? {
         return Err(ReceiptError::Reset);
     }
+    // Before it is marked as used: the program may show it again.
+    let room = store.reserve_corrections(all.iter().map(|own| (&own.charge, own.decided_by)))?;
     let quota = marks::once(at.unwrap_or(now), ends);
     let used = MarkedUse { nonce: &written.n, part, hasher: asker.hasher() };
     let used: Vec<Charge<'_>> = match version {
@@ -293,7 +297,7 @@ pub(in crate::decisions) async fn redeem<'p>(
         }
     };
     match decision?.verdict {
-        Verdict::Allow => Ok(Redemption { policy, charges: all, at }),
+        Verdict::Allow => Ok(Redemption { policy, charges: all, at, room }),
         Verdict::Deny => Err(ReceiptError::Used),
     }
 }

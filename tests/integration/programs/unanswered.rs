@@ -1,10 +1,17 @@
 //! What programs are told while the store does not answer: never that nothing is used.
 
-use serde_json::json;
-use tollgate::callers::AnsweredBy;
+use std::sync::Arc;
 
-use super::{ASKABLE, call, charge, receipt};
-use crate::support::{Policy, Proxy, Redis, Response, Upstream, get};
+use serde_json::json;
+use tokio::{runtime::Builder, task::LocalSet};
+use tollgate::callers::AnsweredBy;
+use tollgate_limit::{AlgorithmKind, Charge, DecidedBy, Key, LimitId, Quota};
+use tollgate_store::Store;
+
+use super::{ASKABLE, call, charge, receipt, used};
+use crate::support::{
+    Gremlin, HOUR, Policy, Proxy, Redis, Response, START, Upstream, eventually, get,
+};
 
 /// Limits that each do something else without a store.
 fn policy() -> Policy {
@@ -19,6 +26,11 @@ fn policy() -> Policy {
 fn counting_in(redis: &str) -> Proxy {
     let store = format!("redis: {{ {redis}, clock: proxy }}, deadline: 10s, instances: 2");
     Proxy::with_settings(&format!("{ASKABLE}\nstore: {{ {store} }}"), &[&policy()])
+}
+
+fn shards(urls: [String; 2]) -> String {
+    let [a, b] = urls;
+    format!("shards: [{{ name: a, primary: \"{a}\" }}, {{ name: b, primary: \"{b}\" }}]")
 }
 
 fn standing(proxy: &Proxy, limit: &str, key: &str) -> Response {
@@ -64,10 +76,7 @@ fn standing_that_nobody_tells_is_no_empty_list() {
 #[test]
 fn receipt_waits_until_it_is_known_whether_its_counter_was_reset() {
     let [stays, goes] = [(); 2].map(|()| Redis::start());
-    let shard =
-        |name: &str, redis: &Redis| format!("{{ name: {name}, primary: \"{}\" }}", redis.url());
-    let shards = format!("shards: [{}, {}]", shard("a", &stays), shard("b", &goes));
-    let [one, other] = [(); 2].map(|()| counting_in(&shards));
+    let [one, other] = [(); 2].map(|()| counting_in(&shards([stays.url(), goes.url()])));
     let key = |number: u32| format!("key-{number}");
     let charged = (0..20)
         .map(|number| (number, receipt(&charge(&one, &[&format!("closed {} 4", key(number))]))));
@@ -90,4 +99,70 @@ fn receipt_waits_until_it_is_known_whether_its_counter_was_reset() {
         }
     }
     assert!(answered.iter().all(|count| *count > 0), "{answered:?}");
+}
+
+/// Has a proxy decide alone about as many counters as may wait for a server that is away.
+fn fill_pending(proxy: &Proxy) {
+    let quota = Quota::plain(AlgorithmKind::FixedWindow, 1000, HOUR).unwrap();
+    let limit = LimitId::new("test", "filling", "fixed_window", 3600);
+    let stores = Arc::clone(proxy.stores());
+    let unowed = || proxy.stores().counts.unowed.get();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    LocalSet::new().block_on(&runtime, async {
+        let store = Store::start(stores);
+        store.ready(START).await;
+        for owner in 1_u128.. {
+            let owner = owner.wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
+            for tuple in 0..64 {
+                let charge = Charge::new(Key::new(owner, owner ^ tuple, limit), &quota, 1);
+                let decision = store.charge(&[charge], START).await.unwrap();
+                if decision.outcomes[0].decided_by != DecidedBy::Local {
+                    break;
+                }
+            }
+            if unowed() > 0 {
+                return;
+            }
+        }
+    });
+}
+
+#[test]
+fn receipt_is_kept_for_later_where_too_much_waits_for_the_store() {
+    let [stays, goes] = [(); 2].map(|()| Redis::start());
+    let gremlin = Gremlin::before(stays.port());
+    let proxy = counting_in(&shards([gremlin.url(), goes.url()]));
+    let pending = || proxy.stores().pending();
+    gremlin.refuse();
+    let mut alone = Vec::new();
+    for number in 0..1000 {
+        let (before, key) = (pending(), format!("key-{number}"));
+        let receipt = receipt(&charge(&proxy, &[&format!("local {key} 4")]));
+        if pending() > before {
+            alone.push((key, receipt));
+        }
+        if alone.len() == 8 {
+            break;
+        }
+    }
+    assert_eq!(alone.len(), 8);
+    gremlin.behave();
+    eventually("all is written back", || (pending() == 0).then_some(()));
+    goes.kill();
+    fill_pending(&proxy);
+    let settle = |receipt: &str| {
+        call(&proxy, "/v1/settle", &json!({ "receipt": receipt, "give_back": true }))
+    };
+    for (key, receipt) in &alone {
+        let settled = settle(receipt);
+        settled.assert_status(503).assert_field("retry-after", "1");
+        let detail = settled.json()["detail"].clone();
+        assert_eq!(detail, "The store did not decide: too many requests wait for it.");
+        assert_eq!(used(&proxy, "local", key), 4);
+    }
+    goes.restart();
+    for (key, receipt) in &alone {
+        eventually("there is room", || (settle(receipt).status == 200).then_some(()));
+        eventually("it is given back", || (used(&proxy, "local", key) == 0).then_some(()));
+    }
 }

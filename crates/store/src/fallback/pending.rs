@@ -25,10 +25,10 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::{sync::Notify, time::Instant};
 use tollgate_limit::{AnyState, Charge, DecidedBy, OwnedCharge};
 
-use super::waiting_refunds::Refunds;
+use super::waiting_refunds::{MAX_REFUNDS, Refunds};
 
-/// Most counters with pending charges. What is admitted locally on other counters is not written
-/// back.
+/// Most counters with pending charges, or with room for them. What is admitted locally on other
+/// counters is not written back.
 const MAX_PENDING: usize = 65_536;
 
 /// Most counters that a worker writes back in one tick.
@@ -51,6 +51,9 @@ pub(crate) struct PendingCounters {
     by_entry: HashMap<u128, PendingCounter>,
     /// The order in which counters are written back in the background.
     queue: VecDeque<u128>,
+    /// Counters that have room though nothing is pending for them yet: how many corrections are
+    /// about to be made of each.
+    reserved: HashMap<u128, usize>,
 }
 
 /// A counter with pending charges, or refunds.
@@ -66,6 +69,8 @@ pub(super) struct PendingCounter {
     pub(super) unapplied: Refunds,
     /// Refunds that the store is to make.
     pub(super) refunds: Refunds,
+    /// How many refunds are being sent, and come back if the store does not answer.
+    sent: usize,
     is_queued: bool,
 }
 
@@ -122,9 +127,9 @@ impl PendingCharges {
         to: DecidedBy,
         base: Option<AnyState>,
     ) -> bool {
-        let PendingCounters { by_entry, queue } = counters;
         let entry = charge.key.entry;
-        let has_room = by_entry.len() < MAX_PENDING;
+        let has_room = counters.has_room(entry);
+        let PendingCounters { by_entry, queue, .. } = counters;
         match by_entry.entry(entry) {
             Entry::Occupied(_) => true,
             Entry::Vacant(vacant) if has_room => {
@@ -136,6 +141,7 @@ impl PendingCharges {
                     write: WriteState::Due,
                     unapplied: Refunds::default(),
                     refunds: Refunds::default(),
+                    sent: 0,
                     is_queued: true,
                 });
                 queue.push_back(entry);
@@ -169,7 +175,8 @@ impl PendingCharges {
     /// Drops all counters: the secret has changed, so no caller has these keys any more.
     pub(crate) fn discard_all(&self) {
         let mut counters = self.lock();
-        *counters = PendingCounters::default();
+        counters.by_entry = HashMap::new();
+        counters.queue = VecDeque::new();
         self.count.store(0, Ordering::Relaxed);
         drop(counters);
         self.ended.notify_waiters();
@@ -181,7 +188,7 @@ impl PendingCharges {
             return Vec::new();
         }
         let mut counters = self.lock();
-        let PendingCounters { by_entry, queue } = &mut *counters;
+        let PendingCounters { by_entry, queue, .. } = &mut *counters;
         let due: Vec<u128> = queue.drain(..queue.len().min(COUNTERS_PER_TICK)).collect();
         due.into_iter()
             .filter(|entry| {
@@ -208,6 +215,35 @@ impl PendingCounters {
         self.by_entry.contains_key(&entry)
     }
 
+    /// Whether something of a counter may be pending.
+    fn has_room(&self, entry: u128) -> bool {
+        let is_known = self.by_entry.contains_key(&entry) || self.reserved.contains_key(&entry);
+        // A counter that is in both counts twice, but is not for long.
+        is_known || self.by_entry.len() + self.reserved.len() < MAX_PENDING
+    }
+
+    /// Keeps room for a correction of a counter until [`PendingCounters::release`]. False: there is
+    /// none.
+    pub(super) fn reserve(&mut self, entry: u128) -> bool {
+        let waiting = self.by_entry.get(&entry).map_or(0, PendingCounter::waiting_refunds);
+        let reserved = self.reserved.get(&entry).copied().unwrap_or_default();
+        let has_room = waiting + reserved < MAX_REFUNDS && self.has_room(entry);
+        if has_room {
+            self.reserved.insert(entry, reserved + 1);
+        }
+        has_room
+    }
+
+    /// Ends a reservation.
+    pub(super) fn release(&mut self, entry: u128) {
+        if let Entry::Occupied(mut reserved) = self.reserved.entry(entry) {
+            *reserved.get_mut() -= 1;
+            if *reserved.get() == 0 {
+                reserved.remove();
+            }
+        }
+    }
+
     pub(super) fn get_mut(&mut self, entry: u128) -> Option<&mut PendingCounter> {
         self.by_entry.get_mut(&entry)
     }
@@ -216,6 +252,7 @@ impl PendingCounters {
     fn end_write(&mut self, entry: u128, write: WriteState) {
         if let Some(counter) = self.by_entry.get_mut(&entry) {
             counter.write = write;
+            counter.sent = 0;
             if !std::mem::replace(&mut counter.is_queued, true) {
                 self.queue.push_back(entry);
             }
@@ -233,6 +270,11 @@ impl PendingCounter {
     fn has_refunds(&self) -> bool {
         !self.unapplied.is_empty() || !self.refunds.is_empty()
     }
+
+    /// How many refunds of it wait or are being sent.
+    fn waiting_refunds(&self) -> usize {
+        self.unapplied.len() + self.refunds.len() + self.sent
+    }
 }
 
 impl WriteState {
@@ -242,5 +284,64 @@ impl WriteState {
             WriteState::Due => true,
             WriteState::InFlight(until) | WriteState::InDoubt(until) => Instant::now() >= until,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use tollgate_clock::Timestamp;
+    use tollgate_limit::{AlgorithmKind, Key, LimitId, Quota, Receipt};
+
+    use super::*;
+    use crate::fallback::waiting_refunds::Refund;
+
+    fn begin(pending: &PendingCharges, entry: u128) -> bool {
+        let quota = Quota::plain(AlgorithmKind::FixedWindow, 5, Duration::from_secs(60)).unwrap();
+        let key = Key::new(1, entry, LimitId::new("test", "a", "fixed_window", 60));
+        let charge = Charge::new(Key { entry, ..key }, &quota, 1);
+        pending.begin(&mut pending.lock(), &charge, DecidedBy::Current, None)
+    }
+
+    #[test]
+    fn reserved_room_is_not_taken_by_others() {
+        let pending = PendingCharges::default();
+        let most = MAX_PENDING as u128;
+        assert!((1..most).all(|entry| begin(&pending, entry)));
+        assert!(pending.lock().reserve(most), "one more has room");
+        assert!(!begin(&pending, most + 1) && !pending.lock().reserve(most + 1));
+        assert!(pending.lock().reserve(most), "two corrections of a counter share its room");
+        pending.lock().release(most);
+        assert!(!begin(&pending, most + 1), "the other one is still to come");
+        assert!(begin(&pending, most) && pending.len() == MAX_PENDING);
+        pending.lock().release(most);
+        assert!(pending.lock().reserve(1), "what waits has room");
+        pending.discard(&mut pending.lock(), 1);
+        assert!(!begin(&pending, most + 1));
+        pending.lock().release(1);
+        assert!(begin(&pending, most + 1) && pending.len() == MAX_PENDING);
+    }
+
+    #[test]
+    fn refunds_of_one_counter_have_room_until_too_many_wait_or_are_being_sent() {
+        let pending = PendingCharges::default();
+        assert!(begin(&pending, 1));
+        for number in 0..MAX_REFUNDS {
+            assert!(pending.lock().reserve(1), "{number}");
+            let mut counters = pending.lock();
+            let counter = counters.get_mut(1).unwrap();
+            let receipt = Receipt { at: Timestamp::default(), number: number as u64 };
+            let refund = Refund { receipt, units: 1, from: None };
+            match number % 3 {
+                0 => counter.unapplied.add(refund),
+                1 => counter.refunds.add(refund),
+                _ => counter.sent += 1,
+            }
+            counters.release(1);
+        }
+        assert!(!pending.lock().reserve(1));
+        pending.lock().end_write(1, WriteState::Due);
+        assert!(pending.lock().reserve(1), "what was sent is there");
     }
 }

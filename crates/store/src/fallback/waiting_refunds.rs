@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 use tollgate_limit::{DecidedBy, Receipt};
 
 /// Most refunds of one counter that wait, apart from those under one receipt, which are added up.
-const MAX_REFUNDS: usize = 64;
+pub(super) const MAX_REFUNDS: usize = 64;
 
 /// Units that were given back.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +22,10 @@ pub(crate) struct Refunds(pub(super) SmallVec<[Refund; 1]>);
 impl Refunds {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
     }
 
     pub(super) fn add(&mut self, refund: Refund) {

@@ -114,6 +114,7 @@ impl Store {
             return None;
         }
         counter.write = WriteState::InFlight(Instant::now() + MAX_IN_DOUBT);
+        counter.sent = refunds.len();
         // Under the lock: a reset that comes later finds nothing of this in the process any more.
         let reset = self.stores.resets.latest(entry);
         let charge = counter.charge.clone();
