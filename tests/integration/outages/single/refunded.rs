@@ -146,3 +146,50 @@ fn slow_response_gives_back_what_was_charged_before_redis_was_back() {
     let used = || member.proxy.get("/login").number("x-ratelimit-used");
     eventually("all is given back", || (used() == 0).then_some(()));
 }
+
+#[test]
+fn refund_of_what_redis_has_in_part_takes_the_rest_from_what_is_pending() {
+    for algorithm in algorithms() {
+        let [asked, go] = [(); 2].map(|()| Signal::default());
+        let upstream = Upstream::scripted({
+            let (asked, go) = (asked.clone(), go.clone());
+            move |exchange| match exchange.request.target.as_str() {
+                "/slow" => {
+                    asked.open();
+                    go.wait();
+                    exchange.answer_ok();
+                }
+                _ => exchange.write("HTTP/1.1 401 Unauthorized\r\ncontent-length: 0\r\n\r\n"),
+            }
+        });
+        let logins = format!(
+            "logins: {{ per: client.ip, rate: 100/day, algorithm: {algorithm}, \
+             cost: {{ POST: 5, default: 1 }}, count_when: {{ status: [401] }} }}"
+        );
+        let policy = Policy::before(&upstream)
+            .limits(&["core: { per: caller, rate: 100/hour }", &logins])
+            .routes(&[
+                "{ match: { path: /slow }, limits: [logins] }",
+                "{ match: { path: /quick }, limits: [logins] }",
+                "{ match: { path: /** }, limits: [core] }",
+            ]);
+        let redis = Redis::start();
+        let member = Member::start(&redis, &policy);
+        let quick = || member.proxy.get("/quick").number("x-ratelimit-used");
+        member.lose_redis();
+        std::thread::scope(|scope| {
+            let slow = scope.spawn(|| member.proxy.send(post("/slow", "")));
+            asked.wait();
+            member.find_redis();
+            wait_until_written_back(&member.proxy);
+            member.lose_redis();
+            assert_eq!([(); 3].map(|()| quick()), [6, 7, 8], "{algorithm}");
+            go.open();
+            let slow = slow.join().unwrap();
+            slow.assert_status(200).assert_field("x-ratelimit-used", "3");
+        });
+        member.find_redis();
+        wait_until_written_back(&member.proxy);
+        assert_eq!(quick(), 4, "{algorithm}");
+    }
+}
