@@ -360,22 +360,59 @@ fn who_cannot_get_room_in_time_holds_up_nobody() {
     });
 }
 
+/// The other one is longer closed than a test lasts.
 #[test]
 fn line_is_that_of_the_limit_that_denies() {
-    let proxy = &proxy();
-    let full = receipt(&charge(proxy, &["peak a 3"]));
+    let limits = ["slots: { per: key, concurrent: 1 }", "slow: { per: key, rate: 1/240s }"];
+    let policy = Policy::before(&Upstream::start()).limits(&limits);
+    let proxy = &Proxy::with_settings(ASKABLE, &[&policy]);
+    let full = receipt(&charge(proxy, &["slow a"]));
     let wait = |charges: &[&str]| {
         let body = json!({ "charges": written(charges), "wait": "5m" });
         call(proxy, "/v1/charge", &body)
     };
     thread::scope(|scope| {
-        let first = scope.spawn(|| wait(&["slots all", "peak a"]));
+        let first = scope.spawn(|| wait(&["slots all", "slow a"]));
         eventually("it waits", || (proxy.waiting() == 1).then_some(()));
-        let slot = receipt(&wait(&["slots all", "peak b"]));
+        let slot = receipt(&wait(&["slots all", "slow b"]));
         call(proxy, "/v1/release", &json!({ "receipt": slot })).assert_status(200);
         let settle = json!({ "receipt": full, "give_back": true });
         call(proxy, "/v1/settle", &settle).assert_status(200);
         receipt(&first.join().unwrap());
+    });
+}
+
+#[test]
+fn who_is_denied_by_another_limit_at_the_head_of_a_line_leaves_it() {
+    let proxy = &proxy();
+    let full = receipt(&charge(proxy, &["peak a 3"]));
+    let held = receipt(&charge(proxy, &["slots all"]));
+    let wait = |charges: &[&str]| {
+        let body = json!({ "charges": written(charges), "wait": "5m" });
+        call(proxy, "/v1/charge", &body)
+    };
+    let release = |slot: &str| {
+        call(proxy, "/v1/release", &json!({ "receipt": slot })).assert_status(200);
+    };
+    let waiting = |number| {
+        eventually("it waits", || (proxy.waiting() == number).then_some(()));
+    };
+    thread::scope(|scope| {
+        let first = scope.spawn(|| wait(&["slots all"]));
+        waiting(1);
+        let both = scope.spawn(|| wait(&["slots all", "peak a"]));
+        waiting(2);
+        release(&held);
+        let slot = receipt(&first.join().unwrap());
+        let last = scope.spawn(|| wait(&["slots all"]));
+        waiting(2);
+        release(&slot);
+        eventually("it has the slot", || last.is_finished().then_some(()));
+        assert!(!both.is_finished());
+        release(&receipt(&last.join().unwrap()));
+        let settle = json!({ "receipt": full, "give_back": true });
+        call(proxy, "/v1/settle", &settle).assert_status(200);
+        receipt(&both.join().unwrap());
     });
 }
 
