@@ -150,6 +150,12 @@ def try_proxy(beside, front, tally):
         tally.record(f"{name}: {target} is not judged as another path",
                      [] if status == 400 or is_normal else [(status, text)])
 
+    # Not those that servers answer themselves: what nginx passes on, and is no URI.
+    for target in ("/anything/a#b", "/anything/<script>"):
+        status = send(front, target, source="127.0.0.34")[0]
+        tally.record(f"{name}: {target} is no error of the server",
+                     [] if status == 400 or (status < 500 and name != "nginx") else [status])
+
     status, fields, text = send(front, "/anything/private", headers=FORGED)
     expect(tally, f"{name}: no token where one is needed", status, 401)
     challenges = fields.get("www-authenticate", "").count("Bearer")

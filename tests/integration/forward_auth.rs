@@ -140,8 +140,12 @@ fn what_is_asked_about_is_never_guessed() {
         proxy.ask(get(path)).assert_status(404).assert_no_limit();
     }
     // What nginx's own client has sent malformed is a denial; what nginx left out is not.
-    let malformed = proxy.ask(nginx("GET", "/%00"));
-    malformed.assert_status(403).assert_field("x-tollgate-status", "400");
+    for target in ["/%00", "/a#b", "/<script>", "a"] {
+        let malformed = proxy.ask(nginx("GET", target));
+        malformed.assert_status(403).assert_field("x-tollgate-status", "400").assert_no_limit();
+        assert_eq!(malformed.field("x-tollgate-body"), Some(malformed.text().trim_end()));
+    }
+    proxy.ask(nginx("GE(T", "/")).assert_status(403).assert_field("x-tollgate-status", "400");
     proxy.ask(get("/decide/nginx").field("x-original-method", "GET")).assert_status(400);
     assert_eq!(upstream.count(), 0);
 }

@@ -39,6 +39,15 @@ pub(super) fn asked_about(parts: &mut Parts, peer: &Peer) -> Result<Option<Asker
     }
 }
 
+/// Who has asked about a request that is none: its client is denied that. None: the proxy that asks
+/// has to be set up otherwise, and what it makes of the status shows it.
+pub(super) fn asker_of_malformed(rejection: &Rejection) -> Option<Asker> {
+    match rejection {
+        Rejection::Question(AskError::RequestLine { asker, .. }) => Some(*asker),
+        _ => None,
+    }
+}
+
 /// What a client, or the proxy that asks, gets for a judged request; else, where the request is
 /// forwarded to.
 pub(super) fn reply_to<'p>(

@@ -98,7 +98,7 @@ use self::{
     counting::{NamingRequest, count_decisions},
     denials::{DeniedRequest, WorkerDenials},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
-    forward_auth::{asked_about, reply_to, translate},
+    forward_auth::{asked_about, asker_of_malformed, reply_to, translate},
     ignored_chain::warn_of_ignored_chain,
     judge::Judge,
     judge_input::JudgeInput,
@@ -301,7 +301,7 @@ impl Gate {
     ) -> impl Future<Output = Response<Body>> {
         async move {
             let form = source.read(&mut parts, peer);
-            let asker = form.as_ref().ok().copied().flatten();
+            let asker = form.as_ref().map_or_else(asker_of_malformed, |asker| *asker);
             let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
             let snapshot = self.shared().snapshot();
             // Envoy has made the ids that it tells its own.

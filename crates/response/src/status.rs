@@ -27,9 +27,10 @@ impl Rejection {
             Rejection::Question(error) => match error {
                 AskError::NotAnAsker => StatusCode::FORBIDDEN,
                 AskError::Path => StatusCode::NOT_FOUND,
-                AskError::Missing(_) | AskError::Repeated(_) | AskError::Malformed(_) => {
-                    StatusCode::BAD_REQUEST
-                }
+                AskError::Missing(_)
+                | AskError::Repeated(_)
+                | AskError::Malformed(_)
+                | AskError::RequestLine { .. } => StatusCode::BAD_REQUEST,
             },
             Rejection::Method => StatusCode::METHOD_NOT_ALLOWED,
             Rejection::NoRoute => StatusCode::NOT_FOUND,

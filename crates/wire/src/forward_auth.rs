@@ -40,6 +40,14 @@ pub enum AskError {
     /// A field does not have the form of what it stands for.
     #[error("the field {0} is malformed")]
     Malformed(&'static str),
+    /// A client has sent a method or a target that is none, and the proxy tells it as it came.
+    #[error("the field {field} is malformed")]
+    RequestLine {
+        /// Who asks.
+        asker: Asker,
+        /// Where it tells that.
+        field: &'static str,
+    },
 }
 
 /// The fields that say what the request is.
@@ -122,10 +130,10 @@ pub fn head_of(description: Description<'_>, fields: HeaderMap) -> Result<Parts,
 pub fn restore(parts: &mut Parts) -> Result<Asker, AskError> {
     let (asker, fields) = Asker::at(parts.uri.path()).ok_or(AskError::Path)?;
     let method = only(parts, fields.method)?;
-    let method =
-        Method::from_bytes(method.as_bytes()).map_err(|_| AskError::Malformed(fields.method))?;
+    let malformed = |field| AskError::RequestLine { asker, field };
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| malformed(fields.method))?;
     let target = only(parts, fields.target)?;
-    let target = origin_form(target).ok_or(AskError::Malformed(fields.target))?;
+    let target = origin_form(target).ok_or(malformed(fields.target))?;
     let host = match only(parts, fields.host) {
         // HTTP/2 has no such field.
         Err(AskError::Missing(_)) if asker == Asker::Nginx => authority(&parts.uri)?,
@@ -249,7 +257,8 @@ mod tests {
                 "x-forwarded-uri" => (name, target),
                 _ => (name, value),
             });
-            let error = AskError::Malformed("x-forwarded-uri");
+            let asker = Asker::Forward;
+            let error = AskError::RequestLine { asker, field: "x-forwarded-uri" };
             assert_eq!(asked("/decide/forward", &fields).0, Err(error), "{target}");
         }
     }
