@@ -41,7 +41,14 @@ pub(super) async fn check(
     let address = address.ok_or(AskError::Missing("source address"))?.address;
     let address: IpAddr = address.parse().map_err(|_| AskError::Malformed("source address"))?;
     let http = request.and_then(|request| request.http).ok_or(AskError::Missing("request"))?;
-    let parts = head(http)?;
+    let parts = match head(http) {
+        // With a fault, Envoy's `failure_mode_allow` would decide about what a client has written.
+        Err(error @ AskError::Malformed(_)) => {
+            let body = format!("This cannot be decided: {error}.\n");
+            return Ok(answer(Err(denied(StatusCode::BAD_REQUEST, &HeaderMap::new(), body))));
+        }
+        parts => parts?,
+    };
 
     let named = canonical(address);
     let is_trusted = gate.shared().trusted_proxies.contains(named);
@@ -64,16 +71,21 @@ pub(super) async fn check(
         return Err(Fault::new(GrpcCode::Unavailable, "the store did not decide"));
     }
     head.headers.remove(header::CONTENT_LENGTH);
-    let (code, response) = match head.extensions.remove::<HeadChanges>() {
-        Some(changes) => (0, HttpResponse::Ok(admitted(changes, &head.headers))),
+    Ok(answer(match head.extensions.remove::<HeadChanges>() {
+        Some(changes) => Ok(admitted(changes, &head.headers)),
         None => {
-            let body = String::from_utf8_lossy(&body).into_owned();
-            let denied = denied(head.status, &head.headers, body);
-            (PERMISSION_DENIED, HttpResponse::Denied(denied))
+            Err(denied(head.status, &head.headers, String::from_utf8_lossy(&body).into_owned()))
         }
+    }))
+}
+
+fn answer(answer: Result<OkHttpResponse, DeniedHttpResponse>) -> Response<Body> {
+    let (code, response) = match answer {
+        Ok(admitted) => (0, HttpResponse::Ok(admitted)),
+        Err(denied) => (PERMISSION_DENIED, HttpResponse::Denied(denied)),
     };
     let answer = CheckResponse { status: Some(Status { code }), http_response: Some(response) };
-    Ok(call_response(frame::written(&answer)))
+    call_response(frame::written(&answer))
 }
 
 /// The head of the request that is asked about.

@@ -57,6 +57,18 @@ fn target_that_was_judged_in_another_form_is_refused_by_every_asker() {
 }
 
 #[test]
+fn target_that_is_none_is_denied_to_its_client_by_every_asker() {
+    let upstream = Upstream::start();
+    let proxy = proxy(&upstream, "");
+    for target in ["/public/a#b", "/public/<a>", "/public/\u{e4}", "public/a"] {
+        for door in Door::ASKERS {
+            let judged = door.judge(&proxy, &get(target), CLIENT);
+            assert_eq!(judged.status, 400, "{door:?} {target}");
+        }
+    }
+}
+
+#[test]
 fn target_whose_characters_are_spelled_otherwise_is_judged() {
     let upstream = Upstream::start();
     let proxy = proxy(&upstream, "");

@@ -89,13 +89,6 @@ impl Door {
         }
     }
 
-    /// The code of gRPC by which a question of Envoy is refused.
-    pub(crate) fn refusal(self, proxy: &Proxy, request: &Request, from: &str) -> Option<String> {
-        let answer = asked_by_envoy(proxy, request, from);
-        let code = answer.headers().get("grpc-status")?;
-        Some(code.to_str().unwrap().to_owned())
-    }
-
     /// What a proxy asks by fields.
     fn question(self, request: &Request, from: &str) -> Request {
         let question = match self {
