@@ -5,10 +5,12 @@ use std::{
     thread::{self, JoinHandle},
 };
 
-use super::{History, HistoryError, HistorySummary, ReadOptions, Record};
+use super::{History, HistoryError, HistorySummary, ReadOptions, Record, window::size};
 
-/// Records that are sent at once: more would only wait.
+/// Records that are sent at once, and about how much memory they take, in bytes: more would only
+/// wait. The last one may be longer.
 const RECORDS: usize = 512;
+const BYTES: usize = 1024 * 1024;
 
 /// Parcels that may wait.
 const PARCELS: usize = 8;
@@ -85,15 +87,46 @@ fn read(
 ) -> Result<HistorySummary, HistoryError> {
     loop {
         let mut records = Vec::with_capacity(RECORDS);
-        while records.len() < RECORDS
-            && let Some(record) = history.next_record()?
-        {
-            records.push(record);
+        let mut bytes = 0;
+        let mut is_last = false;
+        while !is_last && records.len() < RECORDS && bytes < BYTES {
+            match history.next_record()? {
+                Some(record) => {
+                    bytes += size(&record);
+                    records.push(record);
+                }
+                None => is_last = true,
+            }
         }
-        let is_last = records.len() < RECORDS;
         let parcel = Parcel { records, progress: history.progress() };
         if parcels.send(parcel).is_err() || is_last {
             return Ok(history.summary());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tempfile::NamedTempFile;
+
+    use super::*;
+
+    #[test]
+    fn few_long_requests_are_sent_at_once() {
+        let file = NamedTempFile::new().unwrap();
+        let line = |number: usize| {
+            let target = "x".repeat(60_000);
+            format!(
+                "192.0.2.1 - - [21/Nov/2026:08:41:00 +0000] \"GET /{number}{target} HTTP/1.1\" 200 5\n"
+            )
+        };
+        std::fs::write(file.path(), (0..100).map(line).collect::<String>()).unwrap();
+        let files = vec![file.path().to_owned()];
+        let mut history =
+            HistoryAhead::open(&ReadOptions { files, ..ReadOptions::default() }).unwrap();
+        assert!(history.next_record().is_some());
+        assert_eq!(history.records.len() + 1, BYTES.div_ceil(60_000));
+        assert_eq!(std::iter::from_fn(|| history.next_record()).count(), 99);
+        assert_eq!(history.finish().unwrap().requests, 100);
     }
 }

@@ -1,6 +1,6 @@
 //! Many logs as one history, in the order of time.
 
-use std::{cmp::Reverse, collections::BinaryHeap};
+use std::{cmp::Reverse, collections::BinaryHeap, mem};
 
 use tollgate_clock::Timestamp;
 
@@ -24,6 +24,8 @@ pub struct History {
     files: Vec<LogFile>,
     /// The earliest request of each file that has one left, by time and position of the file.
     heads: BinaryHeap<Reverse<(Timestamp, usize)>>,
+    /// Whether they were read for their first requests.
+    has_begun: bool,
     /// The latest time that was given out.
     given: Timestamp,
     /// What the requests of one file may take of the memory, in bytes.
@@ -33,7 +35,9 @@ pub struct History {
 }
 
 impl History {
-    /// Opens the files, finds out their formats, and reads the first requests of each.
+    /// Opens the files, and finds out their formats. Their requests are read by the thread that asks
+    /// for them: the allocator keeps memory for each thread apart, and that of another one would not
+    /// be used again.
     ///
     /// # Errors
     /// [`HistoryError`].
@@ -48,18 +52,15 @@ impl History {
             .zip(0..)
             .map(|(path, index)| LogFile::open(path, index, options, max_bytes))
             .collect::<Result<_, _>>()?;
-        let mut history = History {
+        Ok(History {
             heads: BinaryHeap::with_capacity(files.len()),
+            has_begun: false,
             max_bytes,
             files,
             given: Timestamp::default(),
             tally: Tally::default(),
             repeated: ValueCache::default(),
-        };
-        for at in 0..history.files.len() {
-            history.advance(at)?;
-        }
-        Ok(history)
+        })
     }
 
     /// The next request; none: there are no more. Its time is never before that of the one before.
@@ -67,6 +68,9 @@ impl History {
     /// # Errors
     /// [`HistoryError::Read`], if a file can be read no further.
     pub fn next_record(&mut self) -> Result<Option<Box<Record>>, HistoryError> {
+        if !mem::replace(&mut self.has_begun, true) {
+            (0..self.files.len()).try_for_each(|at| self.advance(at))?;
+        }
         let Some(Reverse((_, at))) = self.heads.pop() else { return Ok(None) };
         let Some(file) = self.files.get_mut(at) else { return Ok(None) };
         let Some(record) = file.pop()? else { return Ok(None) };

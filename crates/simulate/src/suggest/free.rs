@@ -41,6 +41,9 @@ const LEAST_REQUESTS: u64 = 10;
 /// The most routes without a limit.
 const MOST_ROUTES: usize = 20;
 
+/// Bytes of the longest pattern. A client can write longer ones, each of which would be kept.
+const LONGEST: usize = 1024;
+
 /// What there is of such paths, by the patterns of their routes.
 #[derive(Default)]
 pub(super) struct Free(Counts<String, u64>);
@@ -83,7 +86,8 @@ fn pattern_of(path: &str) -> Option<String> {
         None => return None,
     };
     let folders = folders.iter().map(|folder| if varies(folder) { "*" } else { folder });
-    Some(format!("/{}", folders.chain([last.as_str()]).collect::<Vec<&str>>().join("/")))
+    let pattern = format!("/{}", folders.chain([last.as_str()]).collect::<Vec<&str>>().join("/"));
+    Some(pattern).filter(|pattern| pattern.len() <= LONGEST)
 }
 
 #[cfg(test)]
@@ -100,6 +104,7 @@ mod tests {
             ("/favicon.ico", Some("/favicon.ico")),
             ("/v1/health", Some("/v1/health")),
             ("/static", None),
+            (&*("/a".repeat(600) + "/health"), None),
             ("/v1/items", None),
             ("/", None),
         ] {

@@ -19,6 +19,9 @@ use crate::{
 /// Lines between two reports of progress.
 const LINES_A_REPORT: u64 = 1 << 13;
 
+/// Bytes of the longest issuer. A log can have longer ones, each of which would be kept.
+const LONGEST_ISSUER: usize = 1024;
+
 /// How the fact `issuer` begins where an API key named the caller.
 const API_KEYS: &str = "api_keys:";
 
@@ -113,10 +116,12 @@ impl Observations {
             kind.tiers.of(tier.to_owned()).into_iter().for_each(|count| *count += times);
         }
         if !found.is_address {
-            let prefix = found.issuer.map(str::to_owned);
-            let id = issuer.filter(|_| !is_key).map(str::to_owned);
-            let whose = Whose { prefix, id };
-            self.issuers.of(whose).into_iter().for_each(|count| *count += times);
+            let id = issuer.filter(|_| !is_key);
+            if [found.issuer, id].into_iter().flatten().all(|name| name.len() <= LONGEST_ISSUER) {
+                let whose =
+                    Whose { prefix: found.issuer.map(str::to_owned), id: id.map(str::to_owned) };
+                self.issuers.of(whose).into_iter().for_each(|count| *count += times);
+            }
         }
     }
 }
