@@ -219,9 +219,9 @@ impl<'p> CountedKey<'p> {
         name_of(limit, |part| example(part, &policy.identity, value), |_| String::new())
     }
 
-    /// The name of a counter of `limit` that has these values and others, from its name as `top` and
-    /// denials have it: there values may be hashed, and here those of this key never are. None: it
-    /// has other values.
+    /// The name of a counter of `limit` that has these values and others, from its name as `top`
+    /// and denials have it: there values may be hashed, and here those of this key never are. None:
+    /// it has other values.
     pub fn name_from_seen(
         &self,
         hashing: &Hashing,

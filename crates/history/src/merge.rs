@@ -35,9 +35,9 @@ pub struct History {
 }
 
 impl History {
-    /// Opens the files, and finds out their formats. Their requests are read by the thread that asks
-    /// for them: the allocator keeps memory for each thread apart, and that of another one would not
-    /// be used again.
+    /// Opens the files, and finds out their formats. Their requests are read by the thread that
+    /// asks for them: the allocator keeps memory for each thread apart, and that of another one
+    /// would not be used again.
     ///
     /// # Errors
     /// [`HistoryError`].

@@ -171,8 +171,8 @@ impl Document {
     }
 
     /// What is written at a node, whatever is wrong with it: for names that other parts of the
-    /// document refer to. What names a variable that is not set is no name, list or section there, so
-    /// that it is seen that something is written.
+    /// document refer to. What names a variable that is not set is no name, list or section there,
+    /// so that it is seen that something is written.
     pub fn decode_written<T: DeserializeOwned>(&self, node: &Node) -> Option<T> {
         decode::decode(self, node, &[], Unset::Show).0
     }

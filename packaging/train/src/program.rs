@@ -50,8 +50,8 @@ pub(crate) struct Redis {
 }
 
 impl Program {
-    /// Starts a Tollgate that is set up for a workload, before a server. It leaves its profile in the
-    /// folder of profiles.
+    /// Starts a Tollgate that is set up for a workload, before a server. It leaves its profile in
+    /// the folder of profiles.
     ///
     /// # Errors
     /// It does not start.

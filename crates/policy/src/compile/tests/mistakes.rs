@@ -88,8 +88,8 @@ const MISTAKES: [(&str, &str); 54] = [
     ("{ status: 200 }", "{ status: \"${TOLLGATE_UNSET_O}\" }"),
 ];
 
-/// What is not said beside a value that is not set: it may be what is named, or what is beside it in
-/// its section may be good with it.
+/// What is not said beside a value that is not set: it may be what is named, or what is beside it
+/// in its section may be good with it.
 const UNSAID: [(&str, &str); 5] = [
     ("fre: 1000/minute", "TOLLGATE_UNSET_H"),
     ("default: fre", "TOLLGATE_UNSET_H"),
