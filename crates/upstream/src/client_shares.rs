@@ -111,7 +111,6 @@ impl ClientShares {
         streams: usize,
         bounds: &Bounds,
     ) -> ShareOutcome {
-        put(&self.connections, bounds.max_connections.get());
         put(&self.streams, streams);
         let counters = client.map(|client| {
             let hash = self.hasher.hash_one(client);
@@ -247,11 +246,13 @@ mod tests {
     }
 
     fn take(shares: &Arc<ClientShares>, client: u128, capacity: usize) -> ShareOutcome {
+        shares.bound(&bounds(capacity, 100));
         shares.take(Some(client), 1, &bounds(capacity, 100))
     }
 
     /// As many as a client gets.
     fn take_all(shares: &Arc<ClientShares>, client: u128, capacity: usize) -> Vec<Share> {
+        shares.bound(&bounds(capacity, 0));
         let share = || match shares.take(Some(client), 1, &bounds(capacity, 0)) {
             ShareOutcome::Share(share) => Some(share),
             _ => None,
@@ -294,6 +295,7 @@ mod tests {
     #[test]
     fn address_that_uses_less_than_is_free_may_have_of_the_last_eighth() {
         let shares = Arc::<ClientShares>::default();
+        shares.bound(&bounds(64, 0));
         let take = |client, count| -> Vec<ShareOutcome> {
             (0..count).map(|_| shares.take(Some(client), 1, &bounds(64, 0))).collect()
         };
@@ -305,6 +307,7 @@ mod tests {
     #[test]
     fn who_fills_the_queue_keeps_no_other_address_from_what_it_may_have() {
         let shares = Arc::<ClientShares>::default();
+        shares.bound(&bounds(32, 1));
         let take = |client| shares.take(Some(client), 1, &bounds(32, 1));
         let _greedy: Vec<ShareOutcome> = (0..28).map(|_| take(1)).collect();
         let _turn = take(1);
@@ -317,6 +320,7 @@ mod tests {
     #[test]
     fn who_is_not_known_is_not_bounded() {
         let shares = Arc::<ClientShares>::default();
+        shares.bound(&bounds(4, 0));
         let taken: Vec<ShareOutcome> =
             (0..10).map(|_| shares.take(None, 1, &bounds(4, 0))).collect();
         assert!(taken.iter().all(|taken| matches!(taken, ShareOutcome::Share(_))));

@@ -187,10 +187,6 @@ impl Group {
         }
         known.iter().flat_map(|listing| &listing.members).for_each(|member| member.leave());
         let members = || book.listings.iter().flat_map(|listing| &listing.members);
-        for member in members() {
-            member.slots.bound(&upstream.bounds);
-            member.shares.bound(&upstream.bounds);
-        }
         if upstream.health_check.is_none() {
             members().for_each(|member| member.health.forget());
         }
@@ -320,8 +316,13 @@ impl Group {
         book.listings.iter().map(report).collect()
     }
 
-    /// Lets requests see what is in the book.
+    /// Lets requests see what is in the book, and holds its members to its bounds: requests from
+    /// before a reload are held to them, too.
     fn publish(&self, book: MutexGuard<'_, Book>, probe: Option<Arc<Probe>>) {
+        for member in book.listings.iter().flat_map(|listing| &listing.members) {
+            member.slots.bound(&book.upstream.bounds);
+            member.shares.bound(&book.upstream.bounds);
+        }
         let seats = book.listings.iter().flat_map(|listing| {
             let weight = f64::from(listing.server.weight.get());
             let each = weight / listing.members.len().max(1) as f64;

@@ -118,13 +118,13 @@ impl Pool {
         if self.protocol == Protocol::Http2 {
             return self.acquire(upstream).await;
         }
-        self.make_room(upstream);
+        self.make_room();
         self.claim(upstream).await
     }
 
     /// The right to make a connection, and nothing else.
     pub(super) async fn slot(&self, upstream: &Upstream) -> Result<Slot, UpstreamError> {
-        self.make_room(upstream);
+        self.make_room();
         // It cannot use the pool's connections, so it waits as a pool of its own.
         let claimant = Claimant { pool: PoolId::unique(), needs_first_connection: false };
         let mut ticket = match self.member.slots.take(&upstream.bounds, claimant) {
@@ -142,8 +142,8 @@ impl Pool {
     }
 
     /// Closes the coldest connection if there is no room for another.
-    fn make_room(&self, upstream: &Upstream) {
-        if !self.member.slots.has_free(&upstream.bounds) {
+    fn make_room(&self) {
+        if !self.member.slots.has_free() {
             drop(self.take_coldest());
         }
     }

@@ -109,9 +109,8 @@ impl PoolId {
 }
 
 impl Slots {
-    /// A slot, or a place in the queue for one.
+    /// A slot, or a place in the queue for one, of the length that the request's policy says.
     pub(super) fn take(self: &Arc<Self>, bounds: &Bounds, claimant: Claimant) -> SlotOutcome {
-        self.bound(bounds);
         let mut state = self.state.lock();
         if state.taken < state.max || claimant.needs_first_connection {
             state.taken += 1;
@@ -138,8 +137,8 @@ impl Slots {
         })
     }
 
-    /// Sets the bounds. If there is more room than before, requests that wait are served before new
-    /// ones.
+    /// There may be so many connections from now on. If there is more room than before, requests
+    /// that wait are served.
     pub(super) fn bound(self: &Arc<Self>, bounds: &Bounds) {
         let mut state = self.state.lock();
         state.max = bounds.max_connections.get();
@@ -158,8 +157,9 @@ impl Slots {
     }
 
     /// Whether a slot is free.
-    pub(super) fn has_free(&self, bounds: &Bounds) -> bool {
-        self.state.lock().taken < bounds.max_connections.get()
+    pub(super) fn has_free(&self) -> bool {
+        let state = self.state.lock();
+        state.taken < state.max
     }
 
     /// Whether a request waits.
@@ -254,6 +254,7 @@ mod tests {
     }
 
     fn take(slots: &Arc<Slots>, bounds: &Bounds) -> Slot {
+        slots.bound(bounds);
         match slots.take(bounds, claimant()) {
             SlotOutcome::Slot(slot) => slot,
             other => panic!("no slot but {other:?}"),
@@ -261,6 +262,7 @@ mod tests {
     }
 
     fn queue(slots: &Arc<Slots>, bounds: &Bounds, claimant: Claimant) -> Ticket {
+        slots.bound(bounds);
         match slots.take(bounds, claimant) {
             SlotOutcome::Queued(ticket) => ticket,
             other => panic!("not queued but {other:?}"),
@@ -333,14 +335,16 @@ mod tests {
         let high = bounds(3, 3);
         let _slot = take(&slots, &low);
         let mut waiting: Vec<Ticket> = (0..3).map(|_| queue(&slots, &low, claimant())).collect();
-        // Before a new request, which sets the higher bound.
+        slots.bound(&high);
         let mut new_request = queue(&slots, &high, claimant());
         let given: Vec<Slot> = waiting.iter_mut().filter_map(slot_of).collect();
         assert_eq!((given.len(), slot_of(&mut new_request).is_some()), (2, false));
         assert!(slot_of(&mut waiting[2]).is_none());
-        // And without a new request.
         slots.bound(&bounds(4, 3));
         assert!(slot_of(&mut waiting[2]).is_some());
+        // A request from before a reload is held to what holds now, and changes nothing.
+        slots.bound(&bounds(9, 3));
+        assert!(matches!(slots.take(&low, claimant()), SlotOutcome::Slot(_)));
     }
 
     #[test]
@@ -384,6 +388,7 @@ mod tests {
         const MAX: usize = 4;
         let slots = Arc::<Slots>::default();
         let bounds = bounds(MAX, 0);
+        slots.bound(&bounds);
         let now = AtomicUsize::new(0);
         let most = AtomicUsize::new(0);
         thread::scope(|scope| {

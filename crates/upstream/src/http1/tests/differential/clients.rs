@@ -133,7 +133,9 @@ pub(super) fn ours(case: &Case) -> Outcome {
     let ticker = Rc::new(Ticker::new(Duration::from_secs(60), None));
     let upstream = Upstream::new("u", Vec::new());
     let claimant = Claimant { pool: PoolId::unique(), needs_first_connection: false };
-    let SlotOutcome::Slot(slot) = Arc::<Slots>::default().take(&upstream.bounds, claimant) else {
+    let slots = Arc::<Slots>::default();
+    slots.bound(&upstream.bounds);
+    let SlotOutcome::Slot(slot) = slots.take(&upstream.bounds, claimant) else {
         panic!("a slot is free")
     };
     let stream = Stream::Memory(client);
