@@ -192,17 +192,17 @@ impl<'p> OwnCounters<'p> {
 
     /// The limits that count by the key's values and by something else.
     pub(super) fn with_more(&self, seen: SeenNames<'_>) -> Vec<SharedLimit> {
-        self.told(&self.shared, seen)
+        self.shared_limits(&self.shared, seen)
     }
 
     /// The limits of the caller's routes that do not count by it.
     pub(super) fn without(&self, seen: SeenNames<'_>) -> Vec<SharedLimit> {
-        self.told(&self.beside, seen)
+        self.shared_limits(&self.beside, seen)
     }
 
-    fn told(&self, limits: &[&Limit], seen: SeenNames<'_>) -> Vec<SharedLimit> {
-        let told = limits.iter().map(|limit| SharedLimit::of(&self.key, self.policy, limit, seen));
-        told.collect()
+    fn shared_limits(&self, limits: &[&Limit], seen: SeenNames<'_>) -> Vec<SharedLimit> {
+        let all = limits.iter().map(|limit| SharedLimit::of(&self.key, self.policy, limit, seen));
+        all.collect()
     }
 
     /// Who is meant, as far as somebody vouches for it: hash of a caller, and who has signed

@@ -237,16 +237,16 @@ def try_checks(channel, tally):
     for what, asked in [
         ("no path", question(path="")), ("no host", question(host="")),
         ("no method", question(method="")), ("no source", question(source="")),
-        ("a source that is none", question(source="pipe")), ("nothing", CheckRequest()),
+        ("a malformed source", question(source="pipe")), ("nothing", CheckRequest()),
     ]:
         expect(tally, f"check: {what}", code_of(lambda: stub.check(asked)), "INVALID_ARGUMENT")
 
 
     # A client writes these: with an error, failure_mode_allow would let them through.
     for what, asked in [
-        ("a path that is none", question(path="/a#b")),
-        ("a method that is none", question(method="GE T")),
-        ("a field that is none", question(fields=[("a b", "c")])),
+        ("a malformed path", question(path="/a#b")),
+        ("a malformed method", question(method="GE T")),
+        ("a malformed field", question(fields=[("a b", "c")])),
     ]:
         denied = stub.check(asked).denied_response
         expect(tally, f"check: {what}", denied and denied.status.code, 400)

@@ -39,7 +39,7 @@ pub(super) fn asked_about(parts: &mut Parts, peer: &Peer) -> Result<Option<Asker
     }
 }
 
-/// Who has asked about a request that is none: its client is denied that. None: the proxy that asks
+/// Who has asked about a malformed request: its client is denied that. None: the proxy that asks
 /// has to be set up otherwise, and what it makes of the status shows it.
 pub(super) fn asker_of_malformed(rejection: &Rejection) -> Option<Asker> {
     match rejection {

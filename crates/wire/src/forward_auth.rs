@@ -40,7 +40,7 @@ pub enum AskError {
     /// A field does not have the form of what it stands for.
     #[error("the field {0} is malformed")]
     Malformed(&'static str),
-    /// A client has sent a method or a target that is none, and the proxy tells it as it came.
+    /// A client has sent a malformed method or target, and the proxy passes it on as it came.
     #[error("the field {field} is malformed")]
     RequestLine {
         /// Who asks.
