@@ -131,7 +131,15 @@ pub(super) struct WorkerDenials {
     would_be_denied: Count,
     left_out: Count,
     /// The two halves of its queue.
-    queue: [Mutex<Vec<Noted>>; 2],
+    queue: [Mutex<Queue>; 2],
+}
+
+/// A half of a worker's queue.
+#[derive(Debug, Default)]
+struct Queue {
+    entries: Vec<Noted>,
+    /// The requests that its entries are of. A storm would add them up for each denial.
+    requests: u64,
 }
 
 /// Which denials are asked for.
@@ -199,7 +207,7 @@ impl Denials {
         let mut queued = Vec::new();
         self.workers.read(|all| {
             let halves = all.iter().flat_map(|own| &own.queue);
-            halves.for_each(|half| queued.append(&mut half.lock()));
+            halves.for_each(|half| queued.extend(half.lock().drain()));
         });
         queued.sort_by_key(|noted| noted.entry.last);
         queued.into_iter().for_each(|noted| ring.add(noted));
@@ -232,32 +240,40 @@ impl Denials {
         // With one reader at a time, there always is a half.
         let half = worker.queue.iter().find_map(Mutex::try_lock);
         let Some(mut queue) = half else { return worker.left_out.increment() };
-        let oldest = queue.first().map(|noted| noted.entry.time);
+        let oldest = queue.entries.first().map(|noted| noted.entry.time);
         let is_due = oldest.is_some_and(|oldest| now.saturating_since(oldest) >= QUEUE_TIME);
-        let counted: u64 = queue.iter().map(|noted| noted.entry.count).sum();
         // A storm is to cost little.
-        if counted >= MAX_COUNTED && !is_due {
+        if queue.requests >= MAX_COUNTED && !is_due {
             return worker.left_out.increment();
         }
         let who = request.who(&self.hasher);
         let alike = request.alike(&self.hasher, who);
-        if let Some(own) = queue.iter_mut().find(|own| own.takes(alike, now)) {
+        if let Some(own) = queue.entries.iter_mut().find(|own| own.takes(alike, now)) {
             own.count_up(1, now, request.id(), request.tier());
-        } else if has_room(&queue, who) {
-            queue.push(Noted { who, alike, entry: Arc::new(request.entry(now)) });
+            queue.requests += 1;
+        } else if queue.has_room(who) {
+            queue.entries.push(Noted { who, alike, entry: Arc::new(request.entry(now)) });
+            queue.requests += 1;
         } else {
             worker.left_out.increment();
         }
         if is_due && let Some(mut ring) = self.ring.try_lock() {
-            queue.drain(..).for_each(|noted| ring.add(noted));
+            queue.drain().for_each(|noted| ring.add(noted));
         }
     }
 }
 
-/// Whether there is room in the queue of a worker for another entry of a caller.
-fn has_room(queue: &[Noted], who: u64) -> bool {
-    let of_caller = || queue.iter().filter(|own| own.who == who).count();
-    queue.len() < MAX_QUEUED && of_caller() < MAX_QUEUED_OF_A_CALLER
+impl Queue {
+    /// Whether there is room for another entry of a caller.
+    fn has_room(&self, who: u64) -> bool {
+        let of_caller = || self.entries.iter().filter(|own| own.who == who).count();
+        self.entries.len() < MAX_QUEUED && of_caller() < MAX_QUEUED_OF_A_CALLER
+    }
+
+    fn drain(&mut self) -> impl Iterator<Item = Noted> {
+        self.requests = 0;
+        self.entries.drain(..)
+    }
 }
 
 impl Ring {

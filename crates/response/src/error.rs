@@ -1,12 +1,15 @@
 //! The response to a request that is refused: status, body and fields, without limit headers.
 
-use http::{HeaderName, HeaderValue, Response, header};
+use std::borrow::Cow;
+
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
 use tollgate_policy::Responses;
 
 use super::{
     body::Body,
     grpc,
     json::{JSON, json_line},
+    limit_headers::number,
     negotiation::Format,
     options::FORWARDED_METHODS,
     problem::{PROBLEM_JSON, Problem},
@@ -29,11 +32,14 @@ pub struct ErrorDetails<'r> {
 }
 
 #[derive(serde::Serialize)]
-struct ErrorBody {
+struct ErrorBody<'b> {
     message: String,
     #[serde(skip_serializing_if = "Option::is_none")]
-    documentation_url: Option<String>,
+    documentation_url: Option<Cow<'b, str>>,
 }
+
+/// Fields of a denial, with those of its limit, so that the header map does not grow.
+const USUAL_FIELDS: usize = 12;
 
 impl Rejection {
     /// The response, without limit headers.
@@ -51,6 +57,7 @@ impl Rejection {
             Format::Json | Format::Problem => {
                 let (body, media_type) = self.error_body(responses, details);
                 let mut response = Response::new(Body::full(body));
+                *response.headers_mut() = HeaderMap::with_capacity(USUAL_FIELDS);
                 *response.status_mut() = self.status(responses);
                 response.headers_mut().insert(header::CONTENT_TYPE, media_type);
                 response
@@ -62,7 +69,7 @@ impl Rejection {
             headers.insert(X_TOLLGATE_DENIED_BY.clone(), denial.limit.clone());
         }
         if let Some(seconds) = self.retry_after() {
-            headers.insert(header::RETRY_AFTER, seconds.into());
+            headers.insert(header::RETRY_AFTER, number(seconds));
         }
         for challenge in self.challenges(responses) {
             headers.append(header::WWW_AUTHENTICATE, challenge);
@@ -105,14 +112,14 @@ impl Rejection {
     }
 
     /// The documentation of the limits; its fragment marks secondary denials for clients.
-    fn documentation_url(&self, responses: &Responses) -> Option<String> {
+    fn documentation_url<'r>(&self, responses: &'r Responses) -> Option<Cow<'r, str>> {
         let url = responses.documentation_url.as_deref();
         match self {
             Rejection::Secondary(Denial { retry_after: Some(_), .. }) => {
                 let page = url.map(|url| url.split('#').next().unwrap_or(url));
-                page.map(|page| format!("{page}#about-secondary-rate-limits"))
+                page.map(|page| format!("{page}#about-secondary-rate-limits").into())
             }
-            _ => url.map(str::to_owned),
+            _ => url.map(Cow::Borrowed),
         }
     }
 }
