@@ -4,6 +4,8 @@ mod check;
 mod json;
 mod rate_limit;
 
+use std::rc::Rc;
+
 use http::{Method, Response, StatusCode, request::Parts};
 use tollgate_gate::Gate;
 use tollgate_response::{Body, GrpcCode, call_error, call_response, is_grpc_call, problem};
@@ -58,7 +60,7 @@ impl RemoteCall {
 
 /// Answers a call.
 pub(super) async fn answer_remote(
-    gate: &Gate,
+    gate: &Rc<Gate>,
     call: RemoteCall,
     parts: &Parts,
     body: ClientBody,

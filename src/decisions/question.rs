@@ -1,5 +1,7 @@
 //! What programs and Envoy ask at the listeners of workers, which is no request to be judged.
 
+use std::rc::Rc;
+
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use tollgate_gate::Gate;
 use tollgate_response::{Body, GrpcCode, call_error, is_grpc_call, problem};
@@ -54,7 +56,7 @@ impl Question {
     /// Answers.
     pub(crate) async fn answer(
         self,
-        gate: &Gate,
+        gate: &Rc<Gate>,
         request: Request<ClientBody>,
         peer: &Peer,
     ) -> Response<Body> {

@@ -11,7 +11,6 @@ mod stream;
 
 use std::{
     cell::Cell,
-    convert::Infallible,
     future::{Future, poll_fn},
     pin::{Pin, pin},
     rc::Rc,
@@ -21,7 +20,7 @@ use std::{
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use tollgate_clock::deadline::Ticker;
-use tollgate_gate::Gate;
+use tollgate_gate::{Gate, Handling};
 use tollgate_observe::panics::{self, Panic};
 use tollgate_response::Body;
 use tollgate_upstream::{
@@ -90,7 +89,7 @@ async fn serve_opened(
     let socket = Socket::new(stream);
     let exchange = Rc::new(Exchange {
         gate,
-        peer,
+        peer: Rc::new(peer),
         served: Rc::default(),
         in_flight: Rc::default(),
         tunnel: Cell::default(),
@@ -105,7 +104,7 @@ async fn serve_opened(
 /// What the requests of one connection share.
 struct Exchange {
     gate: Rc<Gate>,
-    peer: Peer,
+    peer: Rc<Peer>,
     /// Requests that came in.
     served: Rc<Cell<u64>>,
     /// Requests whose response has not ended.
@@ -120,6 +119,13 @@ enum ClientPace {
     Http2(Rc<Pace>),
 }
 
+/// What is being done about a request.
+enum Answering {
+    Request(Handling),
+    /// Boxed: it is rare, and keeps the common future small.
+    Question(Pin<Box<dyn Future<Output = Response<Body>>>>),
+}
+
 impl Exchange {
     /// Counts one more request. Returns its number.
     fn count(&self) -> u64 {
@@ -129,36 +135,44 @@ impl Exchange {
 
     /// Serves one request, which counts as in flight already, at its client's pace. A panic on the
     /// way is that request's 500 and affects no other.
-    async fn respond(
+    fn respond(
         self: Rc<Self>,
         request: Request<ClientBody>,
         framing: Result<(), Violation>,
         pace: ClientPace,
         in_flight: InFlight,
-    ) -> Result<Response<Body>, Infallible> {
+    ) -> impl Future<Output = Response<Body>> {
         let question = Question::of(request.uri().path(), &self.peer);
-        let mut response = match question.filter(|_| framing.is_ok()) {
-            None => self.guarded(pin!(self.gate.handle(request, &self.peer, framing))).await,
-            // Boxed: it is rare, and keeps the common future small.
+        // What is asked for goes where it is handled before this is awaited, and is moved no more.
+        let mut answering = match question.filter(|_| framing.is_ok()) {
+            None => Answering::Request(self.gate.handle(request, &self.peer, framing)),
             Some(question) => {
-                let mut answer = Box::pin(question.answer(&self.gate, request, &self.peer));
-                self.guarded(answer.as_mut()).await
+                let asked = Rc::clone(&self);
+                Answering::Question(Box::pin(async move {
+                    question.answer(&asked.gate, request, &asked.peer).await
+                }))
             }
         };
-        let body = response.body_mut();
-        body.set_in_flight(in_flight);
-        match pace {
-            ClientPace::Http1(writing) => body.set_writing(writing),
-            ClientPace::Http2(pace) => body.set_pace(pace),
+        async move {
+            let mut response = match &mut answering {
+                Answering::Request(handling) => self.guarded(Pin::new(handling)).await,
+                Answering::Question(answer) => self.guarded(answer.as_mut()).await,
+            };
+            let body = response.body_mut();
+            body.set_in_flight(in_flight);
+            match pace {
+                ClientPace::Http1(writing) => body.set_writing(writing),
+                ClientPace::Http2(pace) => body.set_pace(pace),
+            }
+            self.peer.mark(response.headers_mut());
+            response
         }
-        self.peer.mark(response.headers_mut());
-        Ok(response)
     }
 
     /// What a request gets, even if making it panics.
     async fn guarded(
         &self,
-        mut handling: Pin<&mut impl Future<Output = Response<Body>>>,
+        mut handling: Pin<&mut (impl Future<Output = Response<Body>> + ?Sized)>,
     ) -> Response<Body> {
         poll_fn(|context| {
             panics::catch(|| handling.as_mut().poll(context))

@@ -31,6 +31,7 @@ mod facts;
 mod foresee;
 pub mod forward;
 mod forward_auth;
+mod handling;
 pub mod head;
 mod head_changes;
 mod identify;
@@ -69,6 +70,7 @@ mod upgrade;
 
 use std::{
     cell::{Cell, RefCell},
+    convert::Infallible,
     net::IpAddr,
     ops::ControlFlow,
     rc::Rc,
@@ -99,6 +101,7 @@ use self::{
     denials::{DeniedRequest, WorkerDenials},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
     forward_auth::{asked_about, asker_of_malformed, reply_to, translate},
+    handling::{Desk, Handlers, Received},
     ignored_chain::warn_of_ignored_chain,
     judge::Judge,
     judge_input::JudgeInput,
@@ -121,6 +124,7 @@ pub use self::{
     counted_key::CountedKey,
     denials::{DenialEntry, DenialFilter, Denials, FoundDenials, KEPT_DENIALS, KEPT_OF_A_CALLER},
     forward_auth::Undecided,
+    handling::Handling,
     head_changes::HeadChanges,
     kept_names::CounterNames,
     open_call::{CallHead, Corrected, OpenCall, Program},
@@ -148,6 +152,7 @@ pub struct Gate {
     abandoned: Rc<Abandoned>,
     log: Option<Rc<LogBuffer>>,
     request_ids: RequestIds,
+    handlers: Handlers,
     denials: Arc<WorkerDenials>,
     span_ids: Rc<IdSource>,
     /// The id of a request whose handling panicked, until its client gets a response.
@@ -219,6 +224,7 @@ impl Gate {
             upstreams: Rc::new(upstreams),
             log: log.map(Rc::new),
             request_ids: RequestIds::default(),
+            handlers: Handlers::default(),
             span_ids: Rc::default(),
             panicked: Cell::default(),
         }
@@ -257,13 +263,15 @@ impl Gate {
 
     /// Responds to a request. `framing` says whether the form in which it arrived is sound.
     pub fn handle(
-        &self,
+        self: &Rc<Self>,
         request: Request<ClientBody>,
-        peer: &Peer,
+        peer: &Rc<Peer>,
         framing: Result<(), Violation>,
-    ) -> impl Future<Output = Response<Body>> {
+    ) -> Handling {
         let (parts, body) = request.into_parts();
-        self.serve(parts, Some(body), Source::Received(framing), peer)
+        let (gate, peer) = (Rc::clone(self), Rc::clone(peer));
+        let source = Source::Received(framing);
+        Handling::begin(Received { gate, parts, body: Some(body), source, peer })
     }
 
     /// The counters, as this worker uses them.
@@ -278,58 +286,51 @@ impl Gate {
 
     /// Responds to a request whose head another proxy has described.
     pub fn handle_described(
-        &self,
-        head: Parts,
+        self: &Rc<Self>,
+        parts: Parts,
         asker: Asker,
-        peer: &Peer,
-    ) -> impl Future<Output = Response<Body>> {
-        self.serve(head, None, Source::Described(asker), peer)
+        peer: Rc<Peer>,
+    ) -> Handling {
+        let source = Source::Described(asker);
+        Handling::begin(Received { gate: Rc::clone(self), parts, body: None, source, peer })
     }
 
-    /// Responds to a request, whichever way this proxy knows it. Each step takes what is known by
-    /// then, and returns more.
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "an async function would copy the request once more"
-    )]
-    fn serve(
-        &self,
-        mut parts: Parts,
-        body: Option<ClientBody>,
-        source: Source,
-        peer: &Peer,
-    ) -> impl Future<Output = Response<Body>> {
-        async move {
+    /// Responds to one request after another, whichever way this proxy knows it. Each step takes
+    /// what is known by then, and returns more.
+    async fn handle_each(desk: Rc<Desk>) -> Infallible {
+        loop {
+            let Received { gate, mut parts, body, source, peer } = desk.next().await;
+            let peer = &*peer;
             let form = source.read(&mut parts, peer);
             let asker = form.as_ref().map_or_else(asker_of_malformed, |asker| *asker);
-            let arrival = Arrival { now: self.shared().clock.now(), started: Instant::now() };
-            let snapshot = self.shared().snapshot();
+            let arrival = Arrival { now: gate.shared().clock.now(), started: Instant::now() };
+            let snapshot = gate.shared().snapshot();
             // Envoy has made the ids that it tells its own.
             let has_trusted_ids = peer.is_trusted || asker == Some(Asker::Envoy);
-            let request_id = &self.request_ids.of(&parts.headers, has_trusted_ids);
-            let address = self.client_address(peer, asker, &parts.headers, arrival.now);
-            let trace = self.begin_trace(&parts, peer, has_trusted_ids, arrival);
+            let request_id = &gate.request_ids.of(&parts.headers, has_trusted_ids);
+            let address = gate.client_address(peer, asker, &parts.headers, arrival.now);
+            let trace = gate.begin_trace(&parts, peer, has_trusted_ids, arrival);
             let inbound = Inbound { peer, asker, address, request_id, trace: trace.as_deref() };
             let request = form.and_then(|_| {
-                self.check_size(&parts, asker)?;
+                gate.check_size(&parts, asker)?;
                 SoundRequest::check(&parts, &snapshot.policies, inbound, arrival.now)
             });
 
             // From here on the client may go away during a wait.
-            let line = self.line(&parts, request.as_ref().ok(), inbound, arrival, &snapshot);
-            let mut guard = RequestGuard::new(line, &self.abandoned);
+            let line = gate.line(&parts, request.as_ref().ok(), inbound, arrival, &snapshot);
+            let mut guard = RequestGuard::new(line, &gate.abandoned);
             let (audience, action) = match request {
                 Err(rejection) => {
                     let action = Action::Refuse(rejection);
                     let decided = Decided { action: &action, parts: &parts, inbound, named: None };
-                    (self.note_decision(&mut guard, decided, arrival.now), action)
+                    (gate.note_decision(&mut guard, decided, arrival.now), action)
                 }
                 Ok(request) => {
                     let state = &mut guard.state;
-                    let action = self.decide(&request, inbound, &snapshot, arrival, state).await;
+                    let action = gate.decide(&request, inbound, &snapshot, arrival, state).await;
                     let named = Some((&request, &*snapshot));
                     let decided = Decided { action: &action, parts: &parts, inbound, named };
-                    (self.note_decision(&mut guard, decided, arrival.now), action)
+                    (gate.note_decision(&mut guard, decided, arrival.now), action)
                 }
             };
 
@@ -337,7 +338,7 @@ impl Gate {
                 ControlFlow::Break(reply) => reply.into(),
                 ControlFlow::Continue(forward) => {
                     let upstream = forward.upstream;
-                    let is_upgrade = self.judge.prepare(&mut parts, &guard.state, forward, inbound);
+                    let is_upgrade = gate.judge.prepare(&mut parts, &guard.state, forward, inbound);
                     let body = body.filter(|_| !is_upgrade);
                     let outgoing = Outgoing {
                         sender: sender_of(&guard.state, upstream, inbound),
@@ -346,10 +347,10 @@ impl Gate {
                         started: Instant::now(),
                         attempts: inbound.trace.and_then(RequestTrace::attempts),
                     };
-                    guard.send(&self.upstreams, &snapshot, upstream, outgoing).await
+                    guard.send(&gate.upstreams, &snapshot, upstream, outgoing).await
                 }
             };
-            self.conclude(guard, reply, inbound, arrival, &audience)
+            desk.respond(gate.conclude(guard, reply, inbound, arrival, &audience));
         }
     }
 

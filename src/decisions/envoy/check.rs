@@ -3,7 +3,7 @@
 //! The request is judged like one that came in here. Envoy changes its head as this proxy would,
 //! and the client's response gets the limit headers.
 
-use std::net::IpAddr;
+use std::{net::IpAddr, rc::Rc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header, request::Parts};
 use http_body_util::BodyExt;
@@ -30,7 +30,7 @@ const PERMISSION_DENIED: i32 = 7;
 
 /// Answers whether a request may be forwarded.
 pub(super) async fn check(
-    gate: &Gate,
+    gate: &Rc<Gate>,
     message: &[u8],
     peer: &Peer,
 ) -> Result<Response<Body>, Fault> {
@@ -62,7 +62,7 @@ pub(super) async fn check(
         is_trusted,
         ..peer.clone()
     };
-    let response = gate.handle_described(parts, Asker::Envoy, &client).await;
+    let response = gate.handle_described(parts, Asker::Envoy, Rc::new(client)).await;
     let (mut head, body) = response.into_parts();
     // Bodies made here are whole, and their end is that of the request's line in the log.
     let body = body.collect().await.map(|body| body.to_bytes()).unwrap_or_default();

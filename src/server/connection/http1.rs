@@ -92,10 +92,10 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         let request = request.map(|body| ClientBody { interim, ..ClientBody::from(body) });
         // Before the engine reads on: it may find the end of what the client sends.
         let in_flight = InFlight::new(&exchange.in_flight);
+        let pace = ClientPace::Http1(writing);
+        let responding = Rc::clone(&exchange).respond(request, verdict, pace, in_flight);
         async move {
-            let pace = ClientPace::Http1(writing);
-            let response = Rc::clone(&exchange).respond(request, verdict, pace, in_flight);
-            let mut response = response.await?;
+            let mut response = responding.await;
             exchange.keep_tunnel(&mut response);
             begun.set(ordinal);
             if ticker.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {

@@ -64,9 +64,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         paced.borrow_mut().take_fields(head_bytes(&request));
         let pace = Rc::new(Pace::new(&paced));
         begun.set(Some(Rc::clone(&pace)));
-        // On the heap at once: the engine, the executor and the runtime hand it on by value, each
-        // with a copy of all that it may ever hold.
-        Box::pin(respond(exchange, request, pace))
+        let responding = respond(exchange, request, pace);
+        async move { Ok::<_, Infallible>(responding.await) }
     });
     let socket = Rc::new(RefCell::new(socket));
     let mut connection = engine(executor, &limits.http2, list_bytes)
@@ -144,21 +143,23 @@ fn count_faults(cut: Option<Step>, writing: &Writing, faults: &Faults) {
 }
 
 /// Serves one stream.
-async fn respond(
+fn respond(
     exchange: Rc<Exchange>,
     request: Request<Incoming>,
     pace: Rc<Pace>,
-) -> Result<Response<Body>, Infallible> {
+) -> impl Future<Output = Response<Body>> {
     let (head, body) = request.into_parts();
     let limits = &exchange.gate.shared().limits;
     let verdict = limits.head.check(&head, limits.http2.header_list as usize);
     let request = Request::from_parts(head, ClientBody::at_pace(body, &pace));
     let in_flight = InFlight::new(&exchange.in_flight);
-    let pace = ClientPace::Http2(pace);
-    let mut response = exchange.respond(request, verdict, pace, in_flight).await?;
-    // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
-    response.headers_mut().remove(header::CONNECTION);
-    Ok(response)
+    let responding = exchange.respond(request, verdict, ClientPace::Http2(pace), in_flight);
+    async move {
+        let mut response = responding.await;
+        // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
+        response.headers_mut().remove(header::CONNECTION);
+        response
+    }
 }
 
 /// What the connection is at.

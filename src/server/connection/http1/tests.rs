@@ -76,14 +76,14 @@ impl Kept {
         let listener = ListenerSettings::plain(ListenAddress::Tcp(address));
         let exchange = Rc::new(Exchange {
             gate: Rc::new(Gate::new(0, shared, upstreams, None)),
-            peer: Peer {
+            peer: Rc::new(Peer {
                 address: IpAddr::V4(Ipv4Addr::LOCALHOST),
                 address_value: HeaderValue::from_static("127.0.0.1"),
                 is_trusted: false,
                 client_chain: None,
                 own_address: None,
                 listener: Arc::new(listener),
-            },
+            }),
             served: Rc::default(),
             in_flight: Rc::default(),
             tunnel: Default::default(),
