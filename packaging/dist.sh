@@ -37,6 +37,7 @@ guided() {
     find_profdata || { echo "there is no llvm-profdata for LLVM $(llvm_version)" >&2; return 1; }
     # For this machine by name: Cargo then leaves build scripts and macros as they are.
     host="$(rustc -vV | sed -n 's/^host: //p')"
+    # Both builds link alike: of a counting one without the fat link, most of the profile does not fit.
     rm -rf "$guided/profiles"
     mkdir -p "$guided/profiles"
     RUSTFLAGS="-Cprofile-generate=$guided/profiles" build "$host" --package tollgate-train &&
