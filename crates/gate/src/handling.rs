@@ -1,8 +1,9 @@
 //! Handlers: the futures of a worker that handle its requests, each one request after another.
 //!
-//! All that a request may need while it waits takes kilobytes. A future of its own for each request would be
-//! moved, with all of that, whenever it is handed on: to whoever catches its panics, to the protocol engine, to the
-//! heap. A handler stays where it is, and what is handed on is a pointer.
+//! All that a request may need while it waits takes kilobytes. A future of its own for each request
+//! would be moved, with all of that, whenever it is handed on: to the code that catches panics, to
+//! the protocol engine, to the heap. A handler stays where it is, and what is handed on is a
+//! pointer.
 
 use std::{
     cell::{Cell, RefCell},
@@ -20,7 +21,7 @@ use tollgate_upstream::{ClientBody, downstream::Peer};
 use super::{Gate, Source};
 
 /// A request that a handler is given.
-pub(super) struct Received {
+pub(super) struct GivenRequest {
     pub(super) gate: Rc<Gate>,
     pub(super) parts: Parts,
     /// None: another proxy has described the head.
@@ -31,8 +32,8 @@ pub(super) struct Received {
 
 /// Where a handler finds its next request, and leaves its response.
 #[derive(Default)]
-pub(super) struct Desk {
-    request: Cell<Option<Received>>,
+pub(super) struct Mailbox {
+    request: Cell<Option<GivenRequest>>,
     response: Cell<Option<Response<Body>>>,
 }
 
@@ -44,8 +45,8 @@ pub(super) struct Handlers(RefCell<Vec<Handler>>);
 const KEPT_HANDLERS: usize = 128;
 
 struct Handler {
-    desk: Rc<Desk>,
-    /// Waits for requests at the desk, without end.
+    mailbox: Rc<Mailbox>,
+    /// Waits for requests in the mailbox, without end.
     future: Pin<Box<dyn Future<Output = Infallible>>>,
 }
 
@@ -56,10 +57,10 @@ pub struct Handling {
     handler: Option<Handler>,
 }
 
-impl Desk {
+impl Mailbox {
     /// The next request.
-    pub(super) async fn next(&self) -> Received {
-        // Nobody needs to be woken: who leaves a request there polls the handler.
+    pub(super) async fn next(&self) -> GivenRequest {
+        // Nobody needs to be woken: a new `Handling` is polled, and polls this.
         poll_fn(|_| self.request.take().map_or(Poll::Pending, Poll::Ready)).await
     }
 
@@ -72,9 +73,9 @@ impl Desk {
 impl Handlers {
     fn take(&self) -> Handler {
         self.0.borrow_mut().pop().unwrap_or_else(|| {
-            let desk = Rc::new(Desk::default());
-            let future = Box::pin(Gate::handle_each(Rc::clone(&desk)));
-            Handler { desk, future }
+            let mailbox = Rc::new(Mailbox::default());
+            let future = Box::pin(Gate::handle_each(Rc::clone(&mailbox)));
+            Handler { mailbox, future }
         })
     }
 
@@ -87,10 +88,10 @@ impl Handlers {
 }
 
 impl Handling {
-    pub(super) fn begin(request: Received) -> Handling {
+    pub(super) fn begin(request: GivenRequest) -> Handling {
         let gate = Rc::clone(&request.gate);
         let handler = gate.handlers.take();
-        handler.desk.request.set(Some(request));
+        handler.mailbox.request.set(Some(request));
         Handling { gate, handler: Some(handler) }
     }
 }
@@ -102,7 +103,7 @@ impl Future for Handling {
         // One that panics is dropped by that.
         let Some(mut handler) = self.handler.take() else { return Poll::Pending };
         let Poll::Pending = handler.future.as_mut().poll(context);
-        match handler.desk.response.take() {
+        match handler.mailbox.response.take() {
             Some(response) => {
                 self.gate.handlers.put_back(handler);
                 Poll::Ready(response)
@@ -208,10 +209,11 @@ mod tests {
     fn handler_that_panics_is_not_used_again() {
         with_gate(|gate| {
             let future = Box::pin(async { panic!("as a handler might") });
-            gate.handlers.put_back(Handler { desk: Rc::default(), future });
+            gate.handlers.put_back(Handler { mailbox: Rc::default(), future });
             let mut handling = begin(gate, "unlucky");
             let polled = catch_unwind(AssertUnwindSafe(|| respond(&mut handling)));
             assert!(polled.is_err());
+            drop(handling);
             assert_eq!(kept(gate), 0);
             assert_eq!(respond(&mut begin(gate, "next")), "next");
         });

@@ -101,7 +101,7 @@ use self::{
     denials::{DeniedRequest, WorkerDenials},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
     forward_auth::{asked_about, asker_of_malformed, reply_to, translate},
-    handling::{Desk, Handlers, Received},
+    handling::{GivenRequest, Handlers, Mailbox},
     ignored_chain::warn_of_ignored_chain,
     judge::Judge,
     judge_input::JudgeInput,
@@ -271,7 +271,7 @@ impl Gate {
         let (parts, body) = request.into_parts();
         let (gate, peer) = (Rc::clone(self), Rc::clone(peer));
         let source = Source::Received(framing);
-        Handling::begin(Received { gate, parts, body: Some(body), source, peer })
+        Handling::begin(GivenRequest { gate, parts, body: Some(body), source, peer })
     }
 
     /// The counters, as this worker uses them.
@@ -292,14 +292,14 @@ impl Gate {
         peer: Rc<Peer>,
     ) -> Handling {
         let source = Source::Described(asker);
-        Handling::begin(Received { gate: Rc::clone(self), parts, body: None, source, peer })
+        Handling::begin(GivenRequest { gate: Rc::clone(self), parts, body: None, source, peer })
     }
 
     /// Responds to one request after another, whichever way this proxy knows it. Each step takes
     /// what is known by then, and returns more.
-    async fn handle_each(desk: Rc<Desk>) -> Infallible {
+    async fn handle_each(mailbox: Rc<Mailbox>) -> Infallible {
         loop {
-            let Received { gate, mut parts, body, source, peer } = desk.next().await;
+            let GivenRequest { gate, mut parts, body, source, peer } = mailbox.next().await;
             let peer = &*peer;
             let form = source.read(&mut parts, peer);
             let asker = form.as_ref().map_or_else(asker_of_malformed, |asker| *asker);
@@ -350,7 +350,7 @@ impl Gate {
                     guard.send(&gate.upstreams, &snapshot, upstream, outgoing).await
                 }
             };
-            desk.respond(gate.conclude(guard, reply, inbound, arrival, &audience));
+            mailbox.respond(gate.conclude(guard, reply, inbound, arrival, &audience));
         }
     }
 

@@ -64,8 +64,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         paced.borrow_mut().take_fields(head_bytes(&request));
         let pace = Rc::new(Pace::new(&paced));
         begun.set(Some(Rc::clone(&pace)));
-        let responding = respond(exchange, request, pace);
-        async move { Ok::<_, Infallible>(responding.await) }
+        respond(exchange, request, pace)
     });
     let socket = Rc::new(RefCell::new(socket));
     let mut connection = engine(executor, &limits.http2, list_bytes)
@@ -147,7 +146,7 @@ fn respond(
     exchange: Rc<Exchange>,
     request: Request<Incoming>,
     pace: Rc<Pace>,
-) -> impl Future<Output = Response<Body>> {
+) -> impl Future<Output = Result<Response<Body>, Infallible>> {
     let (head, body) = request.into_parts();
     let limits = &exchange.gate.shared().limits;
     let verdict = limits.head.check(&head, limits.http2.header_list as usize);
@@ -158,7 +157,7 @@ fn respond(
         let mut response = responding.await;
         // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
         response.headers_mut().remove(header::CONNECTION);
-        response
+        Ok(response)
     }
 }
 
