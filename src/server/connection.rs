@@ -11,11 +11,12 @@ mod stream;
 
 use std::{
     cell::Cell,
+    convert::Infallible,
     future::{Future, poll_fn},
     pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
-    task::Poll,
+    task::{Context, Poll, ready},
 };
 
 use http::{HeaderValue, Request, Response, StatusCode, header};
@@ -126,6 +127,15 @@ enum Answering {
     Question(Pin<Box<dyn Future<Output = Response<Body>>>>),
 }
 
+/// The response to a request, once it is there. It is small and can be moved at any time, so that
+/// the engines keep it without a copy of all that a request may need.
+struct Responding {
+    exchange: Rc<Exchange>,
+    answering: Answering,
+    /// Whom the response goes to. None: it was given to the engine.
+    client: Option<(ClientPace, InFlight)>,
+}
+
 impl Exchange {
     /// Counts one more request. Returns its number.
     fn count(&self) -> u64 {
@@ -141,10 +151,9 @@ impl Exchange {
         framing: Result<(), Violation>,
         pace: ClientPace,
         in_flight: InFlight,
-    ) -> impl Future<Output = Response<Body>> {
+    ) -> Responding {
         let question = Question::of(request.uri().path(), &self.peer);
-        // What is asked for goes where it is handled before this is awaited, and is moved no more.
-        let mut answering = match question.filter(|_| framing.is_ok()) {
+        let answering = match question.filter(|_| framing.is_ok()) {
             None => Answering::Request(self.gate.handle(request, &self.peer, framing)),
             Some(question) => {
                 let asked = Rc::clone(&self);
@@ -153,32 +162,7 @@ impl Exchange {
                 }))
             }
         };
-        async move {
-            let mut response = match &mut answering {
-                Answering::Request(handling) => self.guarded(Pin::new(handling)).await,
-                Answering::Question(answer) => self.guarded(answer.as_mut()).await,
-            };
-            let body = response.body_mut();
-            body.set_in_flight(in_flight);
-            match pace {
-                ClientPace::Http1(writing) => body.set_writing(writing),
-                ClientPace::Http2(pace) => body.set_pace(pace),
-            }
-            self.peer.mark(response.headers_mut());
-            response
-        }
-    }
-
-    /// What a request gets, even if making it panics.
-    async fn guarded(
-        &self,
-        mut handling: Pin<&mut (impl Future<Output = Response<Body>> + ?Sized)>,
-    ) -> Response<Body> {
-        poll_fn(|context| {
-            panics::catch(|| handling.as_mut().poll(context))
-                .unwrap_or_else(|panic| Poll::Ready(self.internal_error(panic)))
-        })
-        .await
+        Responding { exchange: self, answering, client: Some((pace, in_flight)) }
     }
 
     /// Keeps what the connection is to become, if this response has it leave HTTP.
@@ -197,5 +181,33 @@ impl Exchange {
     fn internal_error(&self, panic: Panic) -> Response<Body> {
         self.gate.shared().admission.faults().count(Fault::RequestPanic);
         self.gate.fail(&self.peer, panic)
+    }
+}
+
+impl Future for Responding {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let Responding { exchange, answering, client } = &mut *self;
+        let polled = panics::catch(|| match answering {
+            Answering::Request(handling) => Pin::new(handling).poll(context),
+            Answering::Question(answer) => answer.as_mut().poll(context),
+        });
+        let polled = polled.unwrap_or_else(|panic| Poll::Ready(exchange.internal_error(panic)));
+        let mut response = ready!(polled);
+        exchange.peer.mark(response.headers_mut());
+        if let Some((pace, in_flight)) = client.take() {
+            let body = response.body_mut();
+            body.set_in_flight(in_flight);
+            match pace {
+                ClientPace::Http1(writing) => body.set_writing(writing),
+                ClientPace::Http2(pace) => {
+                    body.set_pace(pace);
+                    // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
+                    response.headers_mut().remove(header::CONNECTION);
+                }
+            }
+        }
+        Poll::Ready(Ok(response))
     }
 }

@@ -4,7 +4,7 @@ use std::{
     cell::Cell,
     future::Future,
     net::IpAddr,
-    pin::Pin,
+    pin::{Pin, pin},
     rc::Rc,
     sync::Arc,
     time::{Duration, Instant},
@@ -79,7 +79,7 @@ pub(super) async fn exchange(
     let trace = attempts.as_deref();
     let response = match body {
         Some(body) => {
-            let response = upstreams.forward(destination, sender, head, body, trace).await;
+            let response = pin!(upstreams.forward(destination, sender, head, body, trace)).await;
             response.map(|response| from_upstream(response.map(Body::upstream)))
         }
         None => Box::pin(upstreams.switch(destination, sender, head, trace)).await.map(switched),

@@ -213,16 +213,17 @@ impl<'r> Head<'r> {
         });
         let spelled = self.path_for(route);
         let path = route.rewrite.rewrite(&spelled, route.reading);
-        let is_unchanged = self.form == Form::Origin
-            && matches!(self.path, Cow::Borrowed(_))
+        let is_unchanged = matches!(self.path, Cow::Borrowed(_))
             && path == self.path
             && matches!(query, None | Some(Cow::Borrowed(_)));
-        let uri = match query {
-            _ if is_unchanged => self.uri.clone(),
+        // An address may have no path at all: `http://a.example?b`.
+        let own = self.uri.path_and_query().filter(|own| own.as_str().starts_with('/'));
+        let uri = match (own.filter(|_| is_unchanged), query) {
+            (Some(own), _) => own.clone().into(),
             // A query that was nothing but these is left out.
-            Some(Cow::Owned(query)) if query.is_empty() => origin_form(path.into_owned()),
-            Some(query) => origin_form(format!("{path}?{query}")),
-            None => origin_form(path.into_owned()),
+            (None, Some(Cow::Owned(query))) if query.is_empty() => origin_form(path.into_owned()),
+            (None, Some(query)) => origin_form(format!("{path}?{query}")),
+            (None, None) => origin_form(path.into_owned()),
         };
         let host = self.host.as_ref().filter(|_| !self.has_host_field).and_then(|host| {
             let name = host.as_str();

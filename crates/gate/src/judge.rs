@@ -5,7 +5,7 @@
 //! [`DryRun`](super::dry_run::DryRun), which is read in three places: who the caller is, whether a
 //! charge is taken, and whether an address is remembered for its bad tokens.
 
-use std::{mem, rc::Rc, sync::Arc};
+use std::{mem, pin::pin, rc::Rc, sync::Arc};
 
 use http::{HeaderMap, header};
 use tollgate_clock::Timestamp;
@@ -61,7 +61,7 @@ impl Judge {
         policy: Option<&'p Policy>,
         state: &mut RequestState<'p>,
     ) -> Action<'p> {
-        self.decide(input, policy, state).await.unwrap_or_else(Action::Refuse)
+        pin!(self.decide(input, policy, state)).await.unwrap_or_else(Action::Refuse)
     }
 
     async fn decide<'p>(
@@ -110,7 +110,7 @@ impl Judge {
         let context = ChargeContext { identifier, policy, route, input };
         context.check_fields()?;
         let RequestState { identity, tally, .. } = state;
-        let identity = identity.insert(self.identify(context, tally).await?);
+        let identity = identity.insert(pin!(self.identify(context, tally)).await?);
         if policy.deny.contains(identity) {
             return Err(Rejection::Denied);
         }
@@ -119,7 +119,7 @@ impl Judge {
             Box::pin(self.look_up(context, identity, tally)).await?;
             return Ok(Action::Standings);
         };
-        self.charge_caller(context, identity, tally).await?;
+        pin!(self.charge_caller(context, identity, tally)).await?;
         let target = head.target(&policy.identity.sources, route);
         Ok(Action::Forward(Forward { upstream, target }))
     }
@@ -158,7 +158,7 @@ impl Judge {
         tally: &mut Option<Tally<'p>>,
     ) -> Result<(), Rejection> {
         let plan = &mut context.plan(identity)?;
-        let charged = self.charge(plan, context, identity, tally).await;
+        let charged = pin!(self.charge(plan, context, identity, tally)).await;
         if charged.is_err() && identity.has_bad_token {
             self.distrust(&context, tally.as_ref());
         }

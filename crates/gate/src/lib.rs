@@ -73,6 +73,7 @@ use std::{
     convert::Infallible,
     net::IpAddr,
     ops::ControlFlow,
+    pin::pin,
     rc::Rc,
     sync::Arc,
     time::Instant,
@@ -327,7 +328,8 @@ impl Gate {
                 }
                 Ok(request) => {
                     let state = &mut guard.state;
-                    let action = gate.decide(&request, inbound, &snapshot, arrival, state).await;
+                    let action =
+                        pin!(gate.decide(&request, inbound, &snapshot, arrival, state)).await;
                     let named = Some((&request, &*snapshot));
                     let decided = Decided { action: &action, parts: &parts, inbound, named };
                     (gate.note_decision(&mut guard, decided, arrival.now), action)
@@ -347,10 +349,10 @@ impl Gate {
                         started: Instant::now(),
                         attempts: inbound.trace.and_then(RequestTrace::attempts),
                     };
-                    guard.send(&gate.upstreams, &snapshot, upstream, outgoing).await
+                    pin!(guard.send(&gate.upstreams, &snapshot, upstream, outgoing)).await
                 }
             };
-            mailbox.respond(gate.conclude(guard, reply, inbound, arrival, &audience));
+            mailbox.respond(gate.conclude(&mut guard, reply, inbound, arrival, &audience));
         }
     }
 
@@ -408,7 +410,7 @@ impl Gate {
         }
         let input = judge_input(request, snapshot, inbound, arrival.now);
         match self.recorded(inbound.trace) {
-            None => self.judge.judge(&input, policy, state).await,
+            None => pin!(self.judge.judge(&input, policy, state)).await,
             // Boxed: it takes no room in the future of the others.
             Some(trace) => {
                 let judging = Box::pin(self.judge.judge(&input, policy, state));
@@ -487,7 +489,7 @@ impl Gate {
     /// its end.
     fn conclude(
         &self,
-        mut guard: RequestGuard<'_, '_>,
+        guard: &mut RequestGuard<'_, '_>,
         reply: TimedReply,
         inbound: Inbound<'_>,
         arrival: Arrival,
@@ -500,7 +502,7 @@ impl Gate {
         {
             self.shared().admission.faults().count(Fault::SlowBody);
         }
-        let RequestGuard { state, line, .. } = &mut guard;
+        let RequestGuard { state, line, .. } = guard;
         if let (Some(line), Reply::Forwarded(response)) = (&mut *line, &reply) {
             line.note_costs(state, response.headers());
         }

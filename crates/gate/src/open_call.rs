@@ -96,7 +96,7 @@ impl<'g, 'p> CallHead<'g, 'p> {
         error: Option<String>,
     ) -> Option<Account> {
         let (policy, names) = about.unzip();
-        let guard = self.guard(policy, || names.unwrap_or_default());
+        let mut guard = self.guard(policy, || names.unwrap_or_default());
         guard.account(status, &ResponseNote { error, ..ResponseNote::default() })
     }
 
@@ -208,7 +208,7 @@ impl<'p> OpenCall<'_, '_, 'p> {
 
     /// Ends the call. Returns what ends with its response. `error` says what went wrong, if that is
     /// not why it was denied.
-    pub fn end(self, status: u16, error: Option<String>) -> Option<Account> {
+    pub fn end(mut self, status: u16, error: Option<String>) -> Option<Account> {
         let note = ResponseNote::of(self.rejection.as_ref());
         let error = note.error.or(error);
         self.guard.account(status, &ResponseNote { error, ..note })

@@ -2,7 +2,7 @@
 //! ends it. The access log still gets a line and, if only the response's head has the cost or
 //! the request counts as in flight, the exchange continues without the client.
 
-use std::{cell::Cell, net::IpAddr, rc::Rc, sync::Arc, time::Duration};
+use std::{cell::Cell, net::IpAddr, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, header::USER_AGENT, request::Parts};
 use hyper::body::Body as _;
@@ -200,7 +200,7 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         let awaits_cost = self.state.tally.as_ref().is_some_and(Tally::awaits_cost);
         if !awaits_cost && self.leases.is_none() {
             return match snapshot.groups.destination(upstream) {
-                Some(destination) => exchange(upstreams, destination, outgoing).await,
+                Some(destination) => pin!(exchange(upstreams, destination, outgoing)).await,
                 None => Reply::Refused(UpstreamError::NoAddress.into()).into(),
             };
         }
@@ -212,7 +212,7 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
     }
 
     /// Writes everything down except for what is known only when the response has ended.
-    pub(super) fn account(mut self, status: u16, note: &ResponseNote) -> Option<Account> {
+    pub(super) fn account(&mut self, status: u16, note: &ResponseNote) -> Option<Account> {
         Some(self.line.take()?.account(&self.state, status, note))
     }
 

@@ -75,7 +75,6 @@ pub fn clean_request(headers: &mut HeaderMap, own: &OwnHeaders, forwarding: Forw
     remove_named_by_connection(headers);
     let is_own = |name: &str, spelled| is_identity_field(own, name, spelled);
     remove_where(headers, |name| ends_here(name, forwarding.trusted_field, is_own));
-    headers.reserve(FIELDS_SET);
     join_cookies(headers);
     join_lengths(headers);
     set_forwarding(headers, forwarding);
@@ -134,9 +133,6 @@ fn is_protected(name: &str) -> bool {
             "authorization" | "content-length" | "cookie" | "forwarded" | "host" | "x-request-id"
         )
 }
-
-/// Fields that a forwarded request gains here and in the gate: room for all is made at once.
-const FIELDS_SET: usize = 9;
 
 fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
     let fields = headers.get_all(header::CONNECTION).iter();

@@ -46,7 +46,9 @@ mod unread;
 mod upgrade;
 mod wait_queue;
 
-use std::{cell::RefCell, future::poll_fn, mem, rc::Rc, sync::Arc, task::Poll, time::Instant};
+use std::{
+    cell::RefCell, future::poll_fn, mem, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Instant,
+};
 
 use bytes::BytesMut;
 use http::{Response, StatusCode, request::Parts};
@@ -171,7 +173,7 @@ impl Upstreams {
                 Attempt { connector: &connector, upstream, member: &member, client, original };
             let begun = Instant::now();
             let traced = TracedAttempt::begin(trace, &member, &mut request);
-            let made = attempt.make(request).await;
+            let made = pin!(attempt.make(request)).await;
             traced.end(made.as_ref().map(Response::status).map_err(|failure| &failure.error));
             connector.counters.duration.record(begun.elapsed());
             member.answers.count(made.as_ref().ok().map(Response::status));
@@ -290,7 +292,8 @@ impl Attempt<'_> {
             Ok(carrier) => carrier,
             Err(error) => return Err(Failure::unsent(error, request)),
         };
-        let (response, source) = match exchange(carrier, request, upstream).await {
+        let received = pin!(exchange(carrier, request, upstream)).await;
+        let (response, source) = match received {
             Ok(received) => received,
             Err(failure) if is_kept && failure.is_stale => {
                 let copy = original.filter(|_| failure.is_unanswered).map(Original::again);
@@ -354,10 +357,9 @@ async fn exchange(
 ) -> Result<Received, Failure<Outbound>> {
     match (carrier, request) {
         (Carrier::Http1(connection), Outbound::Http1(message)) => {
-            let (response, connection) = connection
-                .exchange(message, upstream)
-                .await
-                .map_err(|failure| failure.map(Outbound::Http1))?;
+            let received = pin!(connection.exchange(message, upstream)).await;
+            let (response, connection) =
+                received.map_err(|failure| failure.map(Outbound::Http1))?;
             Ok((response, Source::Http1(connection)))
         }
         (Carrier::Http2(permit), Outbound::Http2(request)) => {

@@ -95,7 +95,7 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         let pace = ClientPace::Http1(writing);
         let responding = Rc::clone(&exchange).respond(request, verdict, pace, in_flight);
         async move {
-            let mut response = responding.await;
+            let Ok(mut response) = responding.await;
             exchange.keep_tunnel(&mut response);
             begun.set(ordinal);
             if ticker.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {

@@ -2,19 +2,17 @@
 
 use std::{
     cell::{Cell, RefCell},
-    convert::Infallible,
     future::{Future, poll_fn},
     pin::Pin,
     rc::Rc,
     task::Poll,
 };
 
-use http::{Request, Response, header};
+use http::Request;
 use hyper::{body::Incoming, server::conn::http2, service::service_fn};
 use hyper_util::rt::TokioIo;
 use tollgate_clock::deadline::{Deadline, Ticker};
 use tollgate_gate::Gate;
-use tollgate_response::Body;
 use tollgate_settings::{Http2Limits, Limits};
 use tollgate_upstream::{
     ClientBody,
@@ -26,10 +24,10 @@ use tollgate_wire::{
 };
 
 use super::{
-    ClientPace, Exchange,
+    ClientPace, Exchange, Responding,
     read_rate::ReadRate,
     step::{Reader, Step},
-    stream::run,
+    stream::DrivenStream,
 };
 use crate::server::{
     engine_socket::EngineSocket,
@@ -142,23 +140,13 @@ fn count_faults(cut: Option<Step>, writing: &Writing, faults: &Faults) {
 }
 
 /// Serves one stream.
-fn respond(
-    exchange: Rc<Exchange>,
-    request: Request<Incoming>,
-    pace: Rc<Pace>,
-) -> impl Future<Output = Result<Response<Body>, Infallible>> {
+fn respond(exchange: Rc<Exchange>, request: Request<Incoming>, pace: Rc<Pace>) -> Responding {
     let (head, body) = request.into_parts();
     let limits = &exchange.gate.shared().limits;
     let verdict = limits.head.check(&head, limits.http2.header_list as usize);
     let request = Request::from_parts(head, ClientBody::at_pace(body, &pace));
     let in_flight = InFlight::new(&exchange.in_flight);
-    let responding = exchange.respond(request, verdict, ClientPace::Http2(pace), in_flight);
-    async move {
-        let mut response = responding.await;
-        // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
-        response.headers_mut().remove(header::CONNECTION);
-        Ok(response)
-    }
+    exchange.respond(request, verdict, ClientPace::Http2(pace), in_flight)
 }
 
 /// What the connection is at.
@@ -191,13 +179,13 @@ struct StreamExecutor {
     begun: Rc<Cell<Option<Rc<Pace>>>>,
 }
 
-impl<F: Future<Output = ()> + 'static> hyper::rt::Executor<F> for StreamExecutor {
+impl<F: Future<Output = ()> + Unpin + 'static> hyper::rt::Executor<F> for StreamExecutor {
     fn execute(&self, stream: F) {
         match self.begun.take() {
             Some(pace) => {
                 let gate = Rc::clone(&self.gate);
                 let ticker = Rc::clone(&self.ticker);
-                tokio::task::spawn_local(run(stream, pace, gate, ticker));
+                tokio::task::spawn_local(DrivenStream::new(stream, pace, gate, ticker));
             }
             None => {
                 tokio::task::spawn_local(stream);

@@ -1,10 +1,10 @@
 //! One stream of HTTP/2, driven until it ends or its client is too slow.
 
 use std::{
-    future::{Future, poll_fn},
-    pin::pin,
+    future::Future,
+    pin::Pin,
     rc::Rc,
-    task::Poll,
+    task::{Context, Poll, ready},
 };
 
 use tollgate_clock::deadline::{Deadline, Ticker};
@@ -14,25 +14,41 @@ use tollgate_upstream::downstream::{Fault, Pace};
 
 use super::{log_panic, read_rate::ReadRate};
 
-/// Runs a stream until it ends, or its client has granted nothing for too long, or too little for
-/// the time that it took, or is one of those for whom too much is held; then the stream is dropped,
-/// which resets it.
-pub(super) async fn run(
-    stream: impl Future<Output = ()>,
+/// A stream that runs until it ends, or its client has granted nothing for too long, or too little
+/// for the time that it took, or is one of those for whom too much is held; then the stream is to be
+/// dropped, which resets it.
+pub(super) struct DrivenStream<S> {
+    stream: S,
     pace: Rc<Pace>,
     gate: Rc<Gate>,
     ticker: Rc<Ticker>,
-) {
-    let mut stream = pin!(stream);
-    // Most streams end without ever waiting for their client.
-    let mut deadline: Option<Deadline> = None;
-    let mut waited_for = None;
-    let mut read_rate = ReadRate::default();
-    let ended = poll_fn(|context| {
+    /// Most streams end without ever waiting for their client.
+    deadline: Option<Deadline>,
+    /// The part of the response that the client was waited for.
+    waited_for: Option<u64>,
+    read_rate: ReadRate,
+}
+
+impl<S> DrivenStream<S> {
+    pub(super) fn new(
+        stream: S,
+        pace: Rc<Pace>,
+        gate: Rc<Gate>,
+        ticker: Rc<Ticker>,
+    ) -> DrivenStream<S> {
+        let read_rate = ReadRate::default();
+        DrivenStream { stream, pace, gate, ticker, deadline: None, waited_for: None, read_rate }
+    }
+}
+
+impl<S: Future<Output = ()> + Unpin> DrivenStream<S> {
+    /// Why it is given up; none: it has ended.
+    fn poll_end(&mut self, context: &mut Context<'_>) -> Poll<Option<Fault>> {
+        let DrivenStream { stream, pace, gate, ticker, deadline, waited_for, read_rate } = self;
         if pace.is_over() {
             return Poll::Ready(None);
         }
-        let polled = panics::catch(|| stream.as_mut().poll(context));
+        let polled = panics::catch(|| Pin::new(stream).poll(context));
         let polled = polled.unwrap_or_else(|panic| {
             gate.shared().admission.faults().count(Fault::RequestPanic);
             log_panic(panic, "an HTTP/2 stream has panicked");
@@ -47,7 +63,7 @@ pub(super) async fn run(
         let part = pace.waiting_part();
         if part.is_none() {
             if waited_for.take().is_some()
-                && let Some(deadline) = &deadline
+                && let Some(deadline) = deadline
             {
                 read_rate.end_to_wait(ticker.now(), pace.bytes(), &gate.shared().timeouts);
                 // One that has passed would wake the stream at each tick.
@@ -56,8 +72,8 @@ pub(super) async fn run(
             return Poll::Pending;
         }
         let deadline = deadline.get_or_insert_with(|| ticker.deadline());
-        if part != waited_for {
-            waited_for = part;
+        if part != *waited_for {
+            *waited_for = part;
             let timeouts = &gate.shared().timeouts;
             // This counts the latest part, which was not taken yet, in place of the first.
             deadline.set(read_rate.begin_to_wait(ticker.now(), pace.bytes(), timeouts));
@@ -66,8 +82,16 @@ pub(super) async fn run(
             true => Poll::Ready(Some(Fault::SlowReader)),
             false => Poll::Pending,
         }
-    });
-    if let Some(fault) = ended.await {
-        gate.shared().admission.faults().count(fault);
+    }
+}
+
+impl<S: Future<Output = ()> + Unpin> Future for DrivenStream<S> {
+    type Output = ();
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<()> {
+        if let Some(fault) = ready!(self.poll_end(context)) {
+            self.gate.shared().admission.faults().count(fault);
+        }
+        Poll::Ready(())
     }
 }
