@@ -9,6 +9,7 @@ mod diff;
 mod explain;
 mod health;
 mod import;
+mod init;
 mod jwks;
 mod key;
 mod look;
@@ -50,6 +51,7 @@ struct Arguments {
 #[derive(Subcommand)]
 enum Command {
     Demo(demo::Arguments),
+    Init(init::Arguments),
     Run(run::Arguments),
     Check(check::Arguments),
     Diff(diff::Arguments),
@@ -147,6 +149,7 @@ pub fn run(
     };
     match arguments.command {
         Command::Demo(arguments) => demo::run(&arguments, output),
+        Command::Init(arguments) => init::run(&arguments, output),
         Command::Run(arguments) => run::run(&arguments),
         Command::Check(arguments) => check::run(&arguments, output),
         Command::Diff(arguments) => diff::run(&arguments, output),

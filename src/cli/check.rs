@@ -78,6 +78,12 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     }
 }
 
+/// Checks what a settings file configures, for people.
+pub(super) fn check_settings(file: &Path, output: &mut dyn Write) -> Result<(), Failure> {
+    let request = Request { paths: &[file], settings: None, is_strict: false };
+    text_and_failure(&Report::collect(&request, Clock::System.now())?, output)
+}
+
 /// For people, standard output has what was checked, and standard error why that is not enough.
 fn text_and_failure(report: &Report, output: &mut dyn Write) -> Result<(), Failure> {
     text::write(report, output)?;

@@ -21,6 +21,7 @@ mod handover;
 mod health;
 mod ignored_chain;
 mod import;
+mod init;
 mod key;
 mod key_rotation;
 mod literal_secrets;

@@ -139,6 +139,10 @@ const NAMED: &[(&str, &str)] = &[
         "printf 'created_at,ip,endpoint,account\\n2026-11-21T08:41:00Z,192.0.2.1,/a,42\\n' > export.csv && tollgate \
          simulate --log export.csv --column time=created_at --column target=endpoint --caller user=account",
     ),
+    (
+        "tollgate init --upstream http://127.0.0.1:3000 --issuer https://id.example.com/ --audience api",
+        "tollgate init --upstream http://127.0.0.1:3000 --issuer https://id.example.com/ --audience api --dir begun",
+    ),
     ("tollgate completions bash|zsh|fish", "tollgate completions bash"),
     ("tollgate man [COMMAND]", "tollgate man check"),
     ("tollgate man --all FOLDER", "tollgate man --all manual"),
