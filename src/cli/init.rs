@@ -25,8 +25,8 @@ const USUAL_RATE: &str = "1000/hour";
 /// Write settings and a policy to begin with
 ///
 /// Asks for what the options leave open, if somebody is there to answer. Writes tollgate.yaml and
-/// policies/api.yaml, which has a test, and checks them. Files that are there stay as they are: then
-/// nothing is written.
+/// policies/api.yaml, which has a test, and checks them. Files that are there stay as they are:
+/// then nothing is written.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// Where the API is, as `http://127.0.0.1:3000`

@@ -15,8 +15,8 @@ use tollgate_upstream::downstream::{Fault, Pace};
 use super::{log_panic, read_rate::ReadRate};
 
 /// A stream that runs until it ends, or its client has granted nothing for too long, or too little
-/// for the time that it took, or is one of those for whom too much is held; then the stream is to be
-/// dropped, which resets it.
+/// for the time that it took, or is one of those for whom too much is held; then the stream is to
+/// be dropped, which resets it.
 pub(super) struct DrivenStream<S> {
     stream: S,
     pace: Rc<Pace>,
