@@ -10,7 +10,7 @@ use std::{
 use anyhow::{Context, anyhow};
 use tollgate_policy::load;
 use tollgate_settings::Settings;
-use tollgate_yaml::Sources;
+use tollgate_yaml::{Sources, literal};
 
 use super::{Failure, check::check_settings};
 
@@ -85,7 +85,11 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
     Settings::parse(settings_file, &settings, &sources)?;
     load(policy_file, &policy, &sources)?;
     write_new(settings_file, &settings)?;
-    write_new(policy_file, &policy)?;
+    if let Err(error) = write_new(policy_file, &policy) {
+        // The next attempt is not to find half of them.
+        let _ = fs::remove_file(settings_file);
+        return Err(error.into());
+    }
     writeln!(output, "wrote {} and {}\n", settings_file.display(), policy_file.display())?;
     check_settings(settings_file, output)?;
     let option = match dir.as_os_str().is_empty() {
@@ -173,8 +177,8 @@ policies: policies                          # a folder of files, read again when
     }
 
     fn policy(&self) -> String {
-        let upstream = quoted(&self.upstream);
-        let rate = &self.rate;
+        let upstream = literal(&self.upstream);
+        let rate = literal(&self.rate);
         let (identity, auth, test) = match &self.issuer {
             Some(issuer) => (
                 issuer.identity(),
@@ -215,9 +219,9 @@ tests:                                      # run by `tollgate check`, and befor
 
 impl Issuer {
     fn identity(&self) -> String {
-        let url = quoted(&self.url);
+        let url = literal(&self.url);
         let audience = match &self.audience {
-            Some(name) => format!("audience: [{}]", quoted(name)),
+            Some(name) => format!("audience: [{}]", literal(name)),
             None => {
                 "# audience: [api]                     # their claim `aud`; without it, all pass"
                     .to_owned()
@@ -237,11 +241,6 @@ identity:
 "
         )
     }
-}
-
-/// A text in double quotes. YAML reads the escapes of JSON.
-fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
 }
 
 fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {

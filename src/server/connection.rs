@@ -129,7 +129,7 @@ enum Answering {
 
 /// The response to a request, once it is there. It is small and can be moved at any time, so that
 /// the engines keep it without a copy of all that a request may need.
-struct Responding {
+struct PendingResponse {
     exchange: Rc<Exchange>,
     answering: Answering,
     /// Whom the response goes to. None: it was given to the engine.
@@ -151,7 +151,7 @@ impl Exchange {
         framing: Result<(), Violation>,
         pace: ClientPace,
         in_flight: InFlight,
-    ) -> Responding {
+    ) -> PendingResponse {
         let question = Question::of(request.uri().path(), &self.peer);
         let answering = match question.filter(|_| framing.is_ok()) {
             None => Answering::Request(self.gate.handle(request, &self.peer, framing)),
@@ -162,7 +162,7 @@ impl Exchange {
                 }))
             }
         };
-        Responding { exchange: self, answering, client: Some((pace, in_flight)) }
+        PendingResponse { exchange: self, answering, client: Some((pace, in_flight)) }
     }
 
     /// Keeps what the connection is to become, if this response has it leave HTTP.
@@ -184,11 +184,11 @@ impl Exchange {
     }
 }
 
-impl Future for Responding {
+impl Future for PendingResponse {
     type Output = Result<Response<Body>, Infallible>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        let Responding { exchange, answering, client } = &mut *self;
+        let PendingResponse { exchange, answering, client } = &mut *self;
         let polled = panics::catch(|| match answering {
             Answering::Request(handling) => Pin::new(handling).poll(context),
             Answering::Question(answer) => answer.as_mut().poll(context),

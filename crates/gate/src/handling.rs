@@ -3,7 +3,8 @@
 //! All that a request may need while it waits takes kilobytes. A future of its own for each request
 //! would be moved, with all of that, whenever it is handed on: to the code that catches panics, to
 //! the protocol engine, to the heap. A handler stays where it is, and what is handed on is a
-//! pointer.
+//! pointer. For the same reason the futures that it awaits are made where they stay, by `pin!`: an
+//! `await` moves what it is given.
 
 use std::{
     cell::{Cell, RefCell},

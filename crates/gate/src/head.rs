@@ -217,9 +217,9 @@ impl<'r> Head<'r> {
             && path == self.path
             && matches!(query, None | Some(Cow::Borrowed(_)));
         // An address may have no path at all: `http://a.example?b`.
-        let own = self.uri.path_and_query().filter(|own| own.as_str().starts_with('/'));
-        let uri = match (own.filter(|_| is_unchanged), query) {
-            (Some(own), _) => own.clone().into(),
+        let given = self.uri.path_and_query().filter(|given| given.as_str().starts_with('/'));
+        let uri = match (given.filter(|_| is_unchanged), query) {
+            (Some(given), _) => given.clone().into(),
             // A query that was nothing but these is left out.
             (None, Some(Cow::Owned(query))) if query.is_empty() => origin_form(path.into_owned()),
             (None, Some(query)) => origin_form(format!("{path}?{query}")),

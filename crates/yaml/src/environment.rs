@@ -22,6 +22,12 @@ const UNSET: Value = Value::Bool(false);
 const MOST_TEXT: usize = 4 << 20;
 const FORMS: &str = "write `${NAME}` or `${NAME:-default}`; for the text `${` itself, `$${`";
 
+/// A text in double quotes, as policies and settings have it: nothing in it names a variable. YAML
+/// reads the escapes of JSON.
+pub fn literal(text: &str) -> String {
+    serde_json::Value::from(text.replace(START, ESCAPED)).to_string()
+}
+
 /// What could not be filled in.
 #[derive(Clone, Default)]
 pub(super) struct Unfilled {

@@ -61,6 +61,7 @@ pub use self::conceal::names_credential;
 pub use self::decode::Later;
 pub use self::doubt::Doubts;
 pub use self::duration::{DurationError, duration_in_words, parse_duration};
+pub use self::environment::literal;
 pub use self::keyword::Choice;
 pub use self::network::canonical_network;
 pub use self::node::{Entries, Node, Span, Spanned, Value};

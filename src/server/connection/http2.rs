@@ -24,7 +24,7 @@ use tollgate_wire::{
 };
 
 use super::{
-    ClientPace, Exchange, Responding,
+    ClientPace, Exchange, PendingResponse,
     read_rate::ReadRate,
     step::{Reader, Step},
     stream::DrivenStream,
@@ -140,7 +140,7 @@ fn count_faults(cut: Option<Step>, writing: &Writing, faults: &Faults) {
 }
 
 /// Serves one stream.
-fn respond(exchange: Rc<Exchange>, request: Request<Incoming>, pace: Rc<Pace>) -> Responding {
+fn respond(exchange: Rc<Exchange>, request: Request<Incoming>, pace: Rc<Pace>) -> PendingResponse {
     let (head, body) = request.into_parts();
     let limits = &exchange.gate.shared().limits;
     let verdict = limits.head.check(&head, limits.http2.header_list as usize);

@@ -46,7 +46,7 @@ fn issuer_and_audience_are_written_as_they_are_given() {
     assert!(text(&refused.stderr).contains("https://id.example.com/"), "{refused:?}");
     assert!(!folder.path().join("tollgate.yaml").exists());
 
-    let options = ["--issuer", "https://id.example.com/", "--audience", "shop #1"];
+    let options = ["--issuer", "https://id.example.com/", "--audience", "shop ${1}"];
     let written = folder.run(
         &[&["init", "--upstream", "http://127.0.0.1:9", "--dir", "new"], &options[..]].concat(),
     );
@@ -55,7 +55,7 @@ fn issuer_and_audience_are_written_as_they_are_given() {
     assert!(!printed.contains("warning"), "{printed}");
     assert!(printed.contains("tollgate run --config new/tollgate.yaml"), "{printed}");
     let policy = read(&folder, "new/policies/api.yaml");
-    assert!(policy.contains("audience: [\"shop #1\"]"), "{policy}");
+    assert!(policy.contains("audience: [\"shop $${1}\"]"), "{policy}");
 }
 
 #[test]
@@ -83,21 +83,28 @@ fn files_that_are_there_stay() {
 
 #[test]
 fn what_makes_no_sense_is_not_written() {
+    let before = ["--upstream", "http://127.0.0.1:9"];
     for (options, named) in [
-        (&["--limit", "often"][..], "often"),
-        (&["--audience", "api"], "--issuer"),
+        (&[][..], "--upstream"),
         (&["--upstream", "ftp://127.0.0.1"], "ftp://127.0.0.1"),
-        (&[], "--upstream"),
+        (&[&before[..], &["--limit", "often"]].concat(), "often"),
+        (&[&before[..], &["--limit", "9/hour, mode: shadow"]].concat(), "mode: shadow"),
+        (&[&before[..], &["--audience", "api"]].concat(), "--issuer"),
     ] {
         let folder = empty();
-        let mut all = vec!["init"];
-        if !options.is_empty() && !options.contains(&"--upstream") {
-            all.extend(["--upstream", "http://127.0.0.1:9"]);
-        }
-        all.extend(options);
-        let refused = folder.run(&all);
+        let refused = folder.run(&[&["init"], options].concat());
         assert_exit(&refused, 64);
         assert!(text(&refused.stderr).contains(named), "{options:?}: {refused:?}");
         assert!(!folder.path().join("tollgate.yaml").exists(), "{options:?}");
     }
+}
+
+#[test]
+fn nothing_is_left_of_what_cannot_be_written() {
+    let folder = empty();
+    folder.write("policies", "a file where a folder has to be");
+    let refused = folder.run(&["init", "--upstream", "http://127.0.0.1:9"]);
+    assert_exit(&refused, 1);
+    assert!(text(&refused.stderr).contains("cannot write policies/api.yaml"), "{refused:?}");
+    assert!(!folder.path().join("tollgate.yaml").exists());
 }

@@ -2,10 +2,12 @@
 
 use std::fmt::Write as _;
 
+use tollgate_yaml::literal;
+
 use super::{
     counts::Counts,
     seen::{Kind, Whose},
-    words::{CORE, yaml_name, yaml_text},
+    words::{CORE, yaml_name},
 };
 use crate::Report;
 
@@ -110,7 +112,7 @@ impl Callers {
         }
         for Issuer { name, id } in &self.issuers {
             writeln!(text, "    - name: {}", yaml_name(name))?;
-            writeln!(text, "      issuer: {}   # put your issuer here", yaml_text(id))?;
+            writeln!(text, "      issuer: {}   # put your issuer here", literal(id))?;
             writeln!(text, "      jwks_url: https://id.example.com/jwks.json   # and its keys")?;
             writeln!(text, "      audience: [your-api]   # and the `aud` of tokens for you")?;
         }

@@ -2,13 +2,15 @@
 
 use std::{collections::BTreeMap, fmt::Write as _};
 
+use tollgate_yaml::literal;
+
 use super::{
     callers::Callers,
     evidence::{evidence, is_said, outliers, rates},
     head::{Measured, write_head},
     logins::{self, is_login},
     seen::Observations,
-    words::{CORE, name_of, yaml_name, yaml_text},
+    words::{CORE, name_of, yaml_name},
 };
 use crate::{Curve, Report, curve::share, paths::Template};
 
@@ -86,11 +88,11 @@ impl Draft {
             )?;
         }
         for pattern in &self.free {
-            let pattern = yaml_text(pattern);
+            let pattern = literal(pattern);
             writeln!(text, "  - {{ match: {{ path: {pattern} }}, auth: {auth}, limits: [] }}")?;
         }
         for (template, name) in &routes {
-            let (pattern, name) = (yaml_text(&template.pattern), yaml_name(name));
+            let (pattern, name) = (literal(&template.pattern), yaml_name(name));
             writeln!(
                 text,
                 "  - {{ match: {{ path: {pattern} }}, auth: {auth}, limits: [{CORE}, {name}] }}"

@@ -1,5 +1,7 @@
 //! Names and texts, so that YAML reads what was meant and policies take it.
 
+use tollgate_yaml::literal;
+
 use crate::paths::Template;
 
 /// The name of the limit of all requests.
@@ -30,12 +32,7 @@ pub(super) fn is_tier(text: &str) -> bool {
 pub(super) fn yaml_name(name: &str) -> String {
     let is_word = name.starts_with(|first: char| first.is_ascii_alphabetic());
     let is_text = !NO_TEXT.iter().any(|word| word.eq_ignore_ascii_case(name));
-    if is_word && is_text && is_name(name) { name.to_owned() } else { yaml_text(name) }
-}
-
-/// A text in quotes: YAML reads it as JSON does.
-pub(super) fn yaml_text(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    if is_word && is_text && is_name(name) { name.to_owned() } else { literal(name) }
 }
 
 /// A text that a comment can have: without ends of lines, and what YAML forbids.

@@ -282,3 +282,12 @@ proptest! {
         prop_assert_eq!(covered, text);
     }
 }
+
+proptest! {
+    #[test]
+    fn literal_is_read_as_the_text_that_it_was_made_of(given in "(\\PC|\\$|\\$\\{NAME\\}|[\"'#:{}\\\\\t\n]){0,12}") {
+        let document = document(&format!("a: {}", literal(&given)));
+        prop_assert_eq!(value(&document), &text(&given));
+        prop_assert_eq!(problems(&document), Vec::new());
+    }
+}

@@ -122,7 +122,7 @@ fn host_of(domain: &str) -> String {
     format!("{}.rls.invalid", if label.is_empty() { "domain" } else { label })
 }
 
-/// A text in YAML, in quotes if it needs them. `${` would name an environment variable.
+/// A text in YAML, in quotes if it needs them.
 fn quoted(text: &str) -> String {
     let is_plain = text.starts_with(|letter: char| letter.is_ascii_alphabetic())
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte))
@@ -130,7 +130,7 @@ fn quoted(text: &str) -> String {
             .contains(&&*text.to_ascii_lowercase());
     match is_plain {
         true => text.to_owned(),
-        false => serde_json::Value::from(text.replace("${", "$${")).to_string(),
+        false => tollgate_yaml::literal(text),
     }
 }
 
