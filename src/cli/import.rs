@@ -1,32 +1,32 @@
 //! `tollgate import`: a policy from another program's configuration.
 
-mod envoy;
-mod manifest;
-
 use std::{
     io::{self, Read, Write, stdin},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use anyhow::{Context, anyhow};
+use tollgate_import::{Finding, Imported, Input, Verdict, envoy};
 use tollgate_yaml::Sources;
 
-use super::{Exit, Failure};
+use super::{Exit, Failure, table};
 
 /// Largest file that is read.
 const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Make a policy of another program's configuration
 ///
-/// Writes the policy to standard output, and what it could not take over to standard error: then
-/// the exit code is 3.
+/// Writes the policy to standard output. To standard error goes a table of what is the same, what is
+/// nearly the same, and what is left out; if anything is left out, the exit code is 3.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// What the configuration is of
     #[arg(value_enum)]
     format: Format,
-    /// The file with the configuration; in a ConfigMap of Kubernetes, too; `-` for standard input
-    file: PathBuf,
+    /// The files with the configuration, which may be manifests of Kubernetes; `-` for standard
+    /// input
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
     /// Succeed though something is left out
     #[arg(long)]
     allow_partial: bool,
@@ -43,7 +43,33 @@ pub(super) fn run(
     output: &mut dyn Write,
     notes: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let Arguments { format: Format::Envoy, file, allow_partial } = arguments;
+    let inputs =
+        arguments.files.iter().map(|file| read(file)).collect::<Result<Vec<Input>, _>>()?;
+    let Imported { policy, findings } = match arguments.format {
+        Format::Envoy => envoy(&inputs),
+    }?;
+    write_table(notes, &findings)?;
+    output.write_all(policy.as_bytes())?;
+    let is_partial = findings.iter().any(|finding| finding.verdict == Verdict::LeftOut);
+    match is_partial && !arguments.allow_partial {
+        false => Ok(()),
+        true => Err(Failure::Reported(Exit::Partial)),
+    }
+}
+
+fn write_table(notes: &mut dyn Write, findings: &[Finding]) -> io::Result<()> {
+    if findings.is_empty() {
+        return Ok(());
+    }
+    let head = ["", "place", "there", "here"].map(str::to_owned);
+    let row = |finding: &Finding| {
+        let Finding { verdict, place, there, here } = finding;
+        [verdict.to_string(), place.clone(), there.clone(), here.clone()]
+    };
+    table::write(notes, &head, findings.iter().map(row))
+}
+
+fn read(file: &Path) -> Result<Input, anyhow::Error> {
     let name = file.display().to_string();
     let text = match name.as_str() {
         "-" => read_all(&mut stdin()),
@@ -51,25 +77,7 @@ pub(super) fn run(
     };
     let text = text.with_context(|| format!("cannot read {name}"))?;
     let text = String::from_utf8(text).map_err(|_| anyhow!("{name} is not UTF-8"))?;
-    let mut problems = Vec::new();
-    let mut configurations = Vec::new();
-    for document in manifest::documents(&name, &text)? {
-        let decoded = document.decode::<envoy::Configuration>(&[], &mut problems);
-        configurations.extend(decoded.map(|configuration| (document, configuration)));
-    }
-    if !problems.is_empty() {
-        return Err(problems.into());
-    }
-    let imported =
-        envoy::policy(&configurations).with_context(|| format!("cannot import {name}"))?;
-    for note in &imported.left_out {
-        writeln!(notes, "left out: {note}")?;
-    }
-    write!(output, "{}", imported.policy)?;
-    match imported.left_out.is_empty() || *allow_partial {
-        true => Ok(()),
-        false => Err(Failure::Reported(Exit::Partial)),
-    }
+    Ok(Input { name, text })
 }
 
 /// Reads what comes through a pipe.

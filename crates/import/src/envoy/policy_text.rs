@@ -3,9 +3,7 @@
 use std::fmt::Write;
 
 use super::{Entry, Rate, Rule};
-
-/// The length of a limit's name.
-const MAX_NAME: usize = 64;
+use crate::{Finding, flow::quoted, names::Names};
 
 /// What is left to do where values of descriptors are not fixed.
 const UNSAID: &str = "\
@@ -21,16 +19,14 @@ fn is_open(rule: &Rule<'_>) -> bool {
 }
 
 /// Rules as a policy, at whose top is what is not in it.
-pub(super) fn policy_text(rules: &[Rule<'_>], left_out: &[String]) -> String {
-    let mut names: Vec<String> = Vec::new();
+pub(super) fn policy_text(rules: &[Rule<'_>], left_out: &[Finding]) -> String {
+    let mut names = Names::default();
     let (mut limits, mut entries) = (String::new(), String::new());
     for rule in rules {
         let mut listed = String::new();
         if let Some(rate) = &rule.rate {
-            let name = unique_name(rule, rate.name, &names);
-            let _ = writeln!(limits, "  {name}: {{ {} }}", measure(&rule.entries, rate));
-            listed.clone_from(&name);
-            names.push(name);
+            listed = names.take(&written_name(rule, rate.name));
+            let _ = writeln!(limits, "  {listed}: {{ {} }}", measure(&rule.entries, rate));
         }
         let (domain, when) = (quoted(rule.domain), when(&rule.entries));
         let _ = writeln!(entries, "  - {{ domain: {domain}, when: {when}, limits: [{listed}] }}");
@@ -40,7 +36,10 @@ pub(super) fn policy_text(rules: &[Rule<'_>], left_out: &[String]) -> String {
         .filter(|(_, lines)| !lines.is_empty())
         .map(|(name, lines)| format!("{name}:\n{lines}\n"))
         .collect();
-    let left_out: String = left_out.iter().map(|line| format!("# Left out: {line}\n")).collect();
+    let left_out: String = left_out
+        .iter()
+        .map(|Finding { place, there, .. }| format!("# Left out: {place}: {there}\n"))
+        .collect();
     let unsaid = if rules.iter().any(is_open) { UNSAID } else { "" };
     let host = host_of(rules.first().map_or("", |rule| rule.domain));
     format!(
@@ -90,23 +89,10 @@ fn measure(entries: &[Entry<'_>], rate: &Rate<'_>) -> String {
     format!("per: [{}], rate: {}{mode}", parts.join(", "), rate.rate)
 }
 
-/// The limit's own name, or one of its keys and values, that no other has.
-fn unique_name(rule: &Rule<'_>, own: Option<&str>, taken: &[String]) -> String {
+/// The limit's own name, or one of its keys and values.
+fn written_name(rule: &Rule<'_>, own: Option<&str>) -> String {
     let words = rule.entries.iter().flat_map(|own| [Some(own.key), own.value]).flatten();
-    let written = own.map_or_else(|| words.collect::<Vec<&str>>().join("-"), str::to_owned);
-    let mut name: String = written
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() || letter == '_' { letter } else { '-' })
-        .take(MAX_NAME - 6)
-        .collect();
-    while name.contains("--") {
-        name = name.replace("--", "-");
-    }
-    let name = name.trim_matches('-');
-    let name = if name.is_empty() { "limit" } else { name };
-    let numbered = (2..).map(|number| format!("{name}-{number}"));
-    let mut names = std::iter::once(name.to_owned()).chain(numbered);
-    names.find(|name| !taken.contains(name)).unwrap_or_default()
+    own.map_or_else(|| words.collect::<Vec<&str>>().join("-"), str::to_owned)
 }
 
 /// A host that no request is for (RFC 2606), of this domain.
@@ -120,35 +106,4 @@ fn host_of(domain: &str) -> String {
         .collect();
     let label = label.trim_matches('-');
     format!("{}.rls.invalid", if label.is_empty() { "domain" } else { label })
-}
-
-/// A text in YAML, in quotes if it needs them.
-fn quoted(text: &str) -> String {
-    let is_plain = text.starts_with(|letter: char| letter.is_ascii_alphabetic())
-        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_./".contains(&byte))
-        && !["true", "false", "null", "yes", "no", "on", "off", "y", "n"]
-            .contains(&&*text.to_ascii_lowercase());
-    match is_plain {
-        true => text.to_owned(),
-        false => tollgate_yaml::literal(text),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn texts_are_quoted_where_yaml_needs_it() {
-        for (text, expected) in [
-            ("user", "user"),
-            ("true", "\"true\""),
-            ("7", "\"7\""),
-            ("a: b", "\"a: b\""),
-            ("${HOME}", "\"$${HOME}\""),
-            ("/a/b", "\"/a/b\""),
-        ] {
-            assert_eq!(quoted(text), expected);
-        }
-    }
 }

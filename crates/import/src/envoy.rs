@@ -9,14 +9,18 @@
 mod policy_text;
 
 use serde::Deserialize;
-use tollgate_yaml::{Document, Node, Span, Spanned, Value};
+use tollgate_yaml::{Document, Node, Problem, Span, Spanned, Value};
 
 use self::policy_text::policy_text;
+use crate::{Finding, Imported, Input, Problems, manifest};
 
 /// A file of the reference.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Configuration {
+struct Configuration {
+    // Envoy Gateway calls what it writes as its domain.
+    #[serde(rename = "name")]
+    _name: Option<Node>,
     domain: Node,
     #[serde(default)]
     descriptors: Vec<Spanned<Descriptor>>,
@@ -66,23 +70,17 @@ struct Replaced {
     _name: String,
 }
 
-/// The reference's units: their names, and the rates of a window of one.
+/// The reference's units, and their windows: it counts by multiples of so many seconds since 1970,
+/// of 30 days for a month and 365 for a year.
 const UNITS: [(&str, &str); 7] = [
-    ("second", "second, align: epoch"),
-    ("minute", "minute, align: epoch"),
-    ("hour", "hour, align: epoch"),
-    ("day", "day, align: epoch"),
-    ("week", "week, align: calendar, timezone: UTC"),
-    ("month", "month, align: calendar, timezone: UTC"),
-    ("year", "year, align: calendar, timezone: UTC"),
+    ("second", "second"),
+    ("minute", "minute"),
+    ("hour", "hour"),
+    ("day", "day"),
+    ("week", "7d"),
+    ("month", "30d"),
+    ("year", "365d"),
 ];
-
-/// A policy, and what is not in it.
-pub(super) struct Imported {
-    pub(super) policy: String,
-    /// Where, and what it is: a line each, in the order of the files.
-    pub(super) left_out: Vec<String>,
-}
 
 /// An entry of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -118,23 +116,37 @@ const MAX_KEYS: usize = 8;
 const MAX_VISITS: usize = 10_000;
 
 /// The configuration needs more entries than a policy should have.
-#[derive(Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "more than {MAX_VISITS} entries are needed: nodes with a value hide those without one on many \
-     levels. Write out the values, or give each level fewer nodes, and import again"
-)]
-pub(super) struct TooManyEntries;
+#[derive(Debug, PartialEq, Eq)]
+struct TooManyEntries;
 
-/// The policy for configurations, each with the document that it is decoded from.
+/// The policy for the descriptors of envoyproxy/ratelimit, as files or in ConfigMaps.
 ///
 /// # Errors
-///
-/// They need too many entries.
-pub(super) fn policy(
-    configurations: &[(Document, Configuration)],
-) -> Result<Imported, TooManyEntries> {
+/// What is wrong with the files, and that they need too many entries.
+pub fn envoy(inputs: &[Input]) -> Result<Imported, Problems> {
+    let mut problems = Vec::new();
+    let mut configurations = Vec::new();
+    for Input { name, text } in inputs {
+        for document in manifest::documents(name, text)? {
+            let decoded = document.decode::<Configuration>(&[], &mut problems);
+            configurations.extend(decoded.map(|configuration| (document, configuration)));
+        }
+    }
+    if !problems.is_empty() {
+        return Err(problems);
+    }
+    policy(&configurations).map_err(|TooManyEntries| {
+        let name = inputs.first().map_or("", |input| &input.name);
+        let message = format!("it needs more than {MAX_VISITS} entries: nodes with a value hide those without one on many levels");
+        let help = "write out the values, or give each level fewer nodes, and import again";
+        vec![Problem::whole_file(name, message, help)]
+    })
+}
+
+/// The policy for configurations, each with the document that it is decoded from.
+fn policy(configurations: &[(Document, Configuration)]) -> Result<Imported, TooManyEntries> {
     let mut rules = Vec::new();
-    let mut left_out = Vec::new();
+    let mut findings = Vec::new();
     let mut visits = 0;
     for (document, configuration) in configurations {
         let domain = text(document, &configuration.domain).unwrap_or_default();
@@ -142,11 +154,12 @@ pub(super) fn policy(
         tree.collect(&configuration.descriptors, &[], &mut rules)?;
         visits = tree.visits;
         tree.left_out.sort();
-        left_out.extend(tree.left_out.into_iter().map(|(span, message)| {
-            format!("{}: {message}", document.problem(span, "", "").place())
+        findings.extend(tree.left_out.into_iter().map(|(span, message)| {
+            let place = document.problem(span, "", "").place();
+            Finding::left_out(place, message, "no counterpart")
         }));
     }
-    Ok(Imported { policy: policy_text(&rules, &left_out), left_out })
+    Ok(Imported { policy: policy_text(&rules, &findings), findings })
 }
 
 /// The nodes of a configuration, on the way to rules.
@@ -253,9 +266,11 @@ impl<'c> Tree<'c> {
 
     fn note_what_is_ignored(&mut self, node: &Descriptor) {
         let replaces = node.rate_limit.as_ref().and_then(|rate| rate.value.replaces.as_ref());
+        let replaces = replaces.filter(|field| !field.value.is_empty());
+        let quota_mode = node.quota_mode.as_ref().filter(|field| field.value);
         let fields = [
             (replaces.map(|field| field.span), "`replaces`: all limits of a request are charged"),
-            (node.quota_mode.as_ref().map(|field| field.span), "`quota_mode`"),
+            (quota_mode.map(|field| field.span), "`quota_mode`"),
         ];
         for (span, message) in fields {
             self.left_out.extend(span.map(|span| (span, message.to_owned())));
@@ -301,7 +316,7 @@ impl RateLimit {
         }
         let unit = &self.unit.as_ref()?.value;
         let (_, window) = UNITS.into_iter().find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
-        Some(format!("{}/{window}", self.requests_per_unit.as_ref()?.value))
+        Some(format!("{}/{window}, align: epoch", self.requests_per_unit.as_ref()?.value))
     }
 }
 
@@ -316,9 +331,10 @@ mod tests {
         let mut problems = Vec::new();
         let configuration: Configuration = document.decode(&[], &mut problems).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
-        let Imported { policy, left_out } = super::policy(&[(document, configuration)]).unwrap();
+        let Imported { policy, findings } = super::policy(&[(document, configuration)]).unwrap();
+        let left_out = findings.into_iter().map(|own| format!("{}: {}", own.place, own.there));
         let lines = policy.lines().filter(|line| line.starts_with("  "));
-        (lines.map(|line| line.trim().to_owned()).collect(), left_out)
+        (lines.map(|line| line.trim().to_owned()).collect(), left_out.collect())
     }
 
     #[test]
@@ -333,14 +349,14 @@ mod tests {
         );
         assert_eq!(left_out, [""; 0]);
         let expected = [
-            "a-xy: { per: [descriptor.a], rate: 3/month, align: calendar, timezone: UTC, mode: shadow }",
+            "a-xy: { per: [descriptor.a], rate: 3/30d, align: epoch, mode: shadow }",
             "a-x: { per: [descriptor.a], rate: unlimited }",
             "a: { per: [descriptor.a], rate: 1/second, align: epoch }",
             "a-b: { per: [descriptor.a, descriptor.b], rate: 2/hour, align: epoch }",
             "- { domain: d, when: { key: [a], value: { a: xy } }, limits: [a-xy] }",
             "- { domain: d, when: { key: [a, b], value: { a: xy } }, limits: [] }",
-            "- { domain: d, when: { key: [a], value: { a: \"x*\" } }, limits: [a-x] }",
-            "- { domain: d, when: { key: [a, b], value: { a: \"x*\" } }, limits: [] }",
+            "- { domain: d, when: { key: [a], value: { a: x* } }, limits: [a-x] }",
+            "- { domain: d, when: { key: [a, b], value: { a: x* } }, limits: [] }",
             "- { domain: d, when: { key: [a] }, limits: [a] }",
             "- { domain: d, when: { key: [a, b] }, limits: [a-b] }",
         ];
@@ -350,18 +366,19 @@ mod tests {
     #[test]
     fn what_has_no_counterpart_is_left_out_and_reported() {
         let (lines, left_out) = imported(
-            "domain: d\ndescriptors:\n\
+            "name: d\ndomain: d\ndescriptors:\n\
              - { key: \"k*\", rate_limit: { unit: day, requests_per_unit: 1 } }\n\
              - { key: [k], rate_limit: { unit: day, requests_per_unit: 1 } }\n\
              - { key: l, rate_limit: { unit: fortnight, requests_per_unit: 1 } }\n\
-             - { key: m, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: n }] } }\n",
+             - { key: m, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: n }] } }\n\
+             - { key: n, quota_mode: false, rate_limit: { unit: day, requests_per_unit: 1, replaces: [] } }\n",
         );
-        assert_eq!(lines.len(), 2, "{lines:?}");
+        assert_eq!(lines.len(), 4, "{lines:?}");
         let expected = [
-            "limits.yaml:3:10: a key with",
-            "limits.yaml:4:10: a key that is no text",
-            "limits.yaml:5:25: a rate without",
-            "limits.yaml:6:70: `replaces`",
+            "limits.yaml:4:10: a key with",
+            "limits.yaml:5:10: a key that is no text",
+            "limits.yaml:6:25: a rate without",
+            "limits.yaml:7:70: `replaces`",
         ];
         assert_eq!(left_out.len(), expected.len(), "{left_out:?}");
         for (note, expected) in left_out.iter().zip(expected) {
@@ -388,9 +405,9 @@ mod tests {
             rules,
             [
                 "- { domain: \"7\", when: { key: [p], value: { p: \"true\" } }, limits: [p-true] }",
-                "- { domain: \"7\", when: { key: [p], value: { p: \"foo*\" } }, limits: [p-foo] }",
-                "- { domain: \"7\", when: { key: [p, q], value: { p: \"foo*\", q: \"30\" } }, limits: [] }",
-                "- { domain: \"7\", when: { key: [p, q], value: { p: \"foobar*\", q: \"30\" } }, \
+                "- { domain: \"7\", when: { key: [p], value: { p: foo* } }, limits: [p-foo] }",
+                "- { domain: \"7\", when: { key: [p, q], value: { p: foo*, q: \"30\" } }, limits: [] }",
+                "- { domain: \"7\", when: { key: [p, q], value: { p: foobar*, q: \"30\" } }, \
                  limits: [p-foobar-q-30] }",
             ]
         );
@@ -411,7 +428,7 @@ mod tests {
             rules,
             [
                 "- { domain: d, when: [{ key: k, value: a }, { key: k, value: b }], limits: [k-a-k-b] }",
-                "- { domain: d, when: [{ key: f, value: \"f/*\", shared: true }], limits: [f-f] }",
+                "- { domain: d, when: [{ key: f, value: f/*, shared: true }], limits: [f-f] }",
             ]
         );
         assert!(lines.iter().any(|line| line.starts_with("k-a-k-b: { per: [descriptor.k], ")));

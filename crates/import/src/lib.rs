@@ -1,0 +1,55 @@
+//! Policies made of the configurations of other programs.
+//!
+//! Files go in ([`Input`]), a policy and a table come out ([`Imported`]): what is the same here,
+//! what is nearly the same, with the difference, and what is left out ([`Finding`]). Nothing is
+//! dropped without a finding, and nothing that refused there is open here: a route whose guard has
+//! no counterpart is closed until its reader has written one.
+//!
+//! - `draft`: the policy to be, and its text; `flow`: its values as YAML.
+//! - `finding`: a row of the table.
+//! - `names`: names of limits and upstreams that no other has.
+//! - `manifest`: the documents of a file, and those within manifests of Kubernetes.
+//! - `envoy`: the descriptors of envoyproxy/ratelimit.
+
+mod draft;
+mod envoy;
+mod finding;
+mod flow;
+mod manifest;
+mod names;
+
+use tollgate_yaml::Problem;
+
+pub use self::envoy::envoy;
+pub use self::finding::{Finding, Verdict};
+
+/// A file that is given.
+#[derive(Clone, Debug)]
+pub struct Input {
+    /// What it is called in findings and problems.
+    pub name: String,
+    /// What is in it.
+    pub text: String,
+}
+
+/// What the files do not say.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Where requests go, such as `http://127.0.0.1:3000`, if the files do not say it in a way that
+    /// can be used here.
+    pub upstream: Option<String>,
+    /// Whose Ingresses, Gateways or routers these are, if the files have those of several.
+    pub class: Option<String>,
+}
+
+/// A policy, and what became of the configuration.
+#[derive(Debug)]
+pub struct Imported {
+    /// The text of the policy, with its tests. What is left out is at its top, as comments.
+    pub policy: String,
+    /// What is left out first.
+    pub findings: Vec<Finding>,
+}
+
+/// What is wrong with the files: all that was found.
+pub type Problems = Vec<Problem>;
