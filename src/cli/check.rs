@@ -5,6 +5,7 @@ mod finding;
 mod forward_auth;
 mod github;
 mod json;
+mod online;
 mod report;
 mod sarif;
 mod text;
@@ -38,6 +39,10 @@ pub(super) struct Arguments {
     /// Exit with 64 if there are warnings
     #[arg(long)]
     strict: bool,
+    /// Also read the keys of issuers, and connect to introspection, upstreams and Redis; exits with
+    /// 1 if one of them cannot be reached. Nothing is written anywhere
+    #[arg(long)]
+    online: bool,
     /// How to print it: the machine formats hold problems, warnings and tests alike
     #[arg(long, value_enum, default_value_t, value_name = "FORMAT")]
     format: Format,
@@ -58,13 +63,16 @@ enum Format {
 }
 
 pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), Failure> {
-    let Arguments { paths, settings, strict, format } = arguments;
+    let Arguments { paths, settings, strict, online, format } = arguments;
+    if *online && !matches!(format, Format::Text | Format::Json) {
+        return Err(Failure::Usage("--online goes with --format text and json only\n".to_owned()));
+    }
     let (paths, settings) = match paths.as_slice() {
         [] => (vec![settings.find()?], None),
         paths => (paths.to_vec(), settings.given()),
     };
     let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
-    let request = Request { paths: &paths, settings, is_strict: *strict };
+    let request = Request { paths: &paths, settings, is_strict: *strict, is_online: *online };
     let report = Report::collect(&request, Clock::System.now())?;
     match format {
         Format::Text => return text_and_failure(&report, output),
@@ -80,7 +88,7 @@ pub(super) fn run(arguments: &Arguments, output: &mut dyn Write) -> Result<(), F
 
 /// Checks what a settings file configures, for people.
 pub(super) fn check_settings(file: &Path, output: &mut dyn Write) -> Result<(), Failure> {
-    let request = Request { paths: &[file], settings: None, is_strict: false };
+    let request = Request { paths: &[file], settings: None, is_strict: false, is_online: false };
     text_and_failure(&Report::collect(&request, Clock::System.now())?, output)
 }
 
@@ -96,8 +104,12 @@ fn text_and_failure(report: &Report, output: &mut dyn Write) -> Result<(), Failu
         Some(exit @ Exit::BadConfiguration) => Err(Failure::Reported(exit)),
         Some(Exit::Failure | Exit::TooManyDenied | Exit::Partial | Exit::OutOfOrder) => {
             let all = report.tests().count();
-            let failed = report.failed_tests();
-            Err(anyhow!("{failed} of {all} tests failed").into())
+            match report.failed_tests() {
+                0 => {}
+                failed => return Err(anyhow!("{failed} of {all} tests failed").into()),
+            }
+            let unreached = online::failure(report.attempts()).unwrap_or_default();
+            Err(anyhow!(unreached).into())
         }
     }
 }

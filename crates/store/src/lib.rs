@@ -399,6 +399,15 @@ impl Store {
         }
     }
 
+    /// Waits until it is known which servers of Redis can be reached, or for this time. Nothing is
+    /// written there.
+    pub async fn reach(self: &Rc<Self>, time: Duration) {
+        let deadline = Instant::now() + time;
+        for redis in self.redis() {
+            redis.ready(deadline).await;
+        }
+    }
+
     /// Sends the remaining adjustments and pending charges before the worker ends.
     pub async fn finish(self: &Rc<Self>, now: Timestamp) {
         let deadline = Instant::now() + FLUSH_TIMEOUT;

@@ -33,6 +33,7 @@ pub mod http1;
 mod keeper;
 mod outbound;
 mod pool;
+mod reach;
 mod report;
 mod resolve;
 mod response_check;
@@ -80,6 +81,7 @@ pub use self::{
     },
     http1::ChunkError,
     keeper::Keeper,
+    reach::{Unreached, reach},
     report::{MemberReport, MemberState, ServerReport, UpstreamReport},
     slots::{Slot, Slots},
     stream::Stream,

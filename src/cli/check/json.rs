@@ -7,6 +7,7 @@ use tollgate_preview::cases::Difference;
 
 use super::{
     finding::Finding,
+    online::Attempt,
     report::{CheckedPolicy, CheckedSettings, Report, Test},
 };
 use crate::cli::{Exit, Failure, write_json};
@@ -18,6 +19,9 @@ struct JsonReport<'r> {
     settings: Vec<&'r CheckedSettings>,
     policies: Vec<&'r CheckedPolicy>,
     tests: Vec<WrittenTest<'r>>,
+    /// With `--online`: what was tried to be reached.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    online: Vec<&'r Attempt>,
     summary: Summary,
 }
 
@@ -69,6 +73,7 @@ pub(super) fn write(report: &Report, output: &mut dyn Write) -> Result<(), Failu
         settings: settings.collect(),
         policies: report.policies().collect(),
         tests: report.tests().map(|(policy, test)| WrittenTest::of(policy, test)).collect(),
+        online: report.attempts().collect(),
         summary,
     };
     write_json(output, &written)

@@ -9,7 +9,10 @@ use tollgate_preview::cases::{FailedTest, Runner};
 use tollgate_settings::{AskProtocol, Settings, read_text};
 use tollgate_yaml::{Problem, Sources, warning::Warning};
 
-use super::forward_auth::partly_served;
+use super::{
+    forward_auth::partly_served,
+    online::{Attempt, attempt_all},
+};
 use crate::cli::{
     Exit,
     configured::{Configured, sources_of},
@@ -22,6 +25,8 @@ pub(super) struct Request<'r> {
     pub(super) settings: Option<&'r Path>,
     /// Whether warnings are as bad as problems.
     pub(super) is_strict: bool,
+    /// Whether what is configured is to be reached.
+    pub(super) is_online: bool,
 }
 
 /// What was found out.
@@ -38,6 +43,8 @@ pub(super) struct Checked {
     problems: Vec<Problem>,
     pub(super) settings: Option<CheckedSettings>,
     pub(super) policies: Vec<CheckedPolicy>,
+    /// What was tried to be reached.
+    pub(super) attempts: Vec<Attempt>,
 }
 
 /// A settings file without problems.
@@ -102,10 +109,12 @@ impl Report {
                 Err(problems) => Checked::bad(problems),
                 Ok(Configured { settings: Some((file, settings)), policies, .. }) => Checked {
                     policies: check_policies(&policies, Some(&settings), now)?,
+                    attempts: request.attempts(Some(&settings), &policies)?,
                     ..Checked::of_settings(&file, &settings, now)
                 },
                 Ok(Configured { settings: None, policies, .. }) => Checked {
                     policies: check_policies(&policies, shared.as_ref(), now)?,
+                    attempts: request.attempts(shared.as_ref(), &policies)?,
                     ..Checked::default()
                 },
             });
@@ -139,15 +148,29 @@ impl Report {
         self.tests().filter(|(_, test)| test.failed.is_some()).count()
     }
 
+    pub(super) fn attempts(&self) -> impl Iterator<Item = &Attempt> {
+        self.checked.iter().flat_map(|checked| &checked.attempts)
+    }
+
     /// How the program exits; none: all is well.
     pub(super) fn exit(&self) -> Option<Exit> {
         if !self.problems().is_empty() || self.is_strict && !self.warnings().is_empty() {
             Some(Exit::BadConfiguration)
-        } else if self.failed_tests() > 0 {
+        } else if self.failed_tests() > 0 || self.attempts().any(|attempt| !attempt.is_good) {
             Some(Exit::Failure)
         } else {
             None
         }
+    }
+}
+
+impl Request<'_> {
+    fn attempts(
+        &self,
+        settings: Option<&Settings>,
+        policies: &Policies,
+    ) -> anyhow::Result<Vec<Attempt>> {
+        Ok(if self.is_online { attempt_all(settings, policies)? } else { Vec::new() })
     }
 }
 

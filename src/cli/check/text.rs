@@ -2,12 +2,15 @@
 
 use std::io::{self, Write};
 
-use super::report::{Checked, CheckedPolicy, CheckedSettings, Report};
+use super::{
+    online::Attempt,
+    report::{Checked, CheckedPolicy, CheckedSettings, Report},
+};
 use crate::cli::counted;
 
 /// Writes all but the problems, which are errors.
 pub(super) fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
-    for Checked { settings, policies, .. } in &report.checked {
+    for Checked { settings, policies, attempts, .. } in &report.checked {
         if let Some(CheckedSettings { file, listeners, warnings }) = settings {
             for warning in warnings {
                 writeln!(output, "{warning}\n")?;
@@ -16,6 +19,10 @@ pub(super) fn write(report: &Report, output: &mut dyn Write) -> io::Result<()> {
         }
         for policy in policies {
             write_policy(policy, output)?;
+        }
+        for Attempt { what, is_good, found, took_ms } in attempts {
+            let verdict = if *is_good { "ok" } else { "failed" };
+            writeln!(output, "{what}: {verdict}, {found} ({took_ms} ms)")?;
         }
     }
     let warnings = report.warnings().len();

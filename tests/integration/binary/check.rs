@@ -1,6 +1,7 @@
 //! `tollgate check`: every problem with its place and what to write.
 
 mod formats;
+mod online;
 
 use std::fs;
 

@@ -81,6 +81,7 @@ const NAMED: &[(&str, &str)] = &[
     ),
     ("tollgate COMMAND --help", "tollgate token --help"),
     ("tollgate check", "tollgate check"),
+    ("tollgate check --online", "tollgate check --help"),
     (
         "tollgate check config/examples/policies/saas.yaml",
         "tollgate check config/examples/policies/saas.yaml",
