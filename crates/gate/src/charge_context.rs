@@ -209,7 +209,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
             OnMissing::Deny if self.is_enforced(limit, identity) => {
                 Err(Rejection::MissingKey(limit.name.clone()))
             }
-            OnMissing::Deny | OnMissing::Skip => Ok(()),
+            OnMissing::Deny | OnMissing::Skip | OnMissing::Share => Ok(()),
         }
     }
 

@@ -13,7 +13,7 @@ use tollgate_policy::{CallerList, Fact, KeyPart, KeyValue, Limit, PathReading, P
 
 use super::charge_context::{
     keys::{KeyTuple, scalar, without_final_slash},
-    names::{claim_in_name, claim_of_name, hash_in_name, is_hash_in_name},
+    names::{ALL, claim_in_name, claim_of_name, hash_in_name, is_hash_in_name},
 };
 
 /// Values of what limits count by, under the rules of a policy.
@@ -68,6 +68,9 @@ impl<'p> CountedKey<'p> {
     ) -> Result<CountedKey<'p>, NameError> {
         let named = |part, issuer, value| NamedPart::find(identifier, policy, part, issuer, value);
         let whole = |parts| CountedKey { rules: &policy.identity, parts };
+        if name == ALL && policy.limits.iter().any(|limit| limit.per.parts == [KeyPart::All]) {
+            return Ok(whole(vec![named(KeyPart::All, "", "")?]));
+        }
         if let Some(address) = name.strip_prefix("client.ip:") {
             return Ok(whole(vec![named(KeyPart::ClientIp, "", address)?]));
         }
@@ -192,6 +195,7 @@ impl<'p> CountedKey<'p> {
         match self.parts.as_slice() {
             [only] => match &only.value {
                 NamedValue::Caller(_) => text(only),
+                _ if only.part == KeyPart::All => ALL.to_owned(),
                 _ => format!("{}{}:{}", only.whose(), only.part, text(only)),
             },
             several => {
@@ -254,6 +258,7 @@ impl<'p> CountedKey<'p> {
     pub fn is_name_of(policy: &Policy, limit: &Limit, seen: &str) -> bool {
         let only = |begins| Beginning::of(policy, seen, begins).map(|own| own.part);
         match limit.per.parts.as_slice() {
+            [KeyPart::All] => seen == ALL,
             [part] => only(':').is_some_and(|own| own == *part),
             _ => is_of_limit(&Piece::all(policy, seen), limit),
         }
@@ -330,6 +335,9 @@ impl<'p> NamedPart<'p> {
         if is_hash_in_name(value) {
             return Err(NameError::Hashed { part: part.to_string() });
         }
+        if value.is_empty() && part.may_be_missing() {
+            return Ok(NamedPart { part, value: NamedValue::Text(String::new()) });
+        }
         let value = match &part {
             KeyPart::Caller => NamedValue::Caller(identifier.by_name(rules, value)?),
             KeyPart::ClientIp => {
@@ -342,7 +350,8 @@ impl<'p> NamedPart<'p> {
             }
             KeyPart::Host => NamedValue::Text(value.to_ascii_lowercase()),
             KeyPart::Method => NamedValue::Text(value.to_ascii_uppercase()),
-            KeyPart::Path
+            KeyPart::All
+            | KeyPart::Path
             | KeyPart::PathParameter(_)
             | KeyPart::Header(_)
             | KeyPart::Cookie(_)

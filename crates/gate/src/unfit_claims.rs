@@ -31,6 +31,7 @@ pub(super) fn warn_of_unfit_claim(
     let on_missing = match limit.per.on_missing {
         OnMissing::Skip => "skip",
         OnMissing::Deny => "deny",
+        OnMissing::Share => "share",
     };
     tracing::warn!(
         policy = %policy.name,

@@ -32,7 +32,7 @@ pub(super) use self::{
     keywords::{AuthMode, Mode, OnStoreFull, PreflightMode, RefundedCallers, WindowStart},
     limit::{RawLimit, RawOverride, RawRefund, RawReportedCost},
     measure::{RawMeasure, RawRefill},
-    responses::{DENIED_STATUSES, RawResponses},
+    responses::RawResponses,
     route::{RawAcceptedTokens, RawHeaderEdits, RawRoute},
     upstream::{
         RawEjection, RawHealthCheck, RawQueue, RawRetries, RawServer, RawUpstream,

@@ -65,6 +65,8 @@ macro_rules! sources {
 
 sources! {
     words {
+        /// Nothing: all requests share one counter.
+        All = "all", Nobody;
         /// The caller: (issuer, claim, value) or an address.
         Caller = "caller", Identity;
         /// The client's address, by its prefix.
@@ -94,12 +96,14 @@ sources! {
 }
 
 /// All sources, for messages.
-pub(super) const HELP: &str = "one of: caller, client.ip, host, path, path.<parameter>, method, \
+pub(super) const HELP: &str = "one of: all, caller, client.ip, host, path, path.<parameter>, method, \
                                jwt.<claim>, header.<name>, cookie.<name>, key, descriptor.<key>";
 
 /// Who chooses the values of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chooser {
+    /// Nobody: there is one value.
+    Nobody,
     /// Who vouches for the caller, or the network that it is in.
     Identity,
     /// The network that the client is in.
@@ -134,6 +138,15 @@ impl KeyPart {
         matches!(self.chooser(), Chooser::Identity | Chooser::Issuer)
     }
 
+    /// Whether a request that takes a route may be without it. A request without a host has a
+    /// counter anyway.
+    pub fn may_be_missing(&self) -> bool {
+        matches!(
+            self,
+            KeyPart::Caller | KeyPart::Claim(_) | KeyPart::Header(_) | KeyPart::Cookie(_)
+        )
+    }
+
     /// Whether its values may be secrets: what clients put into fields, and what Envoy sends as a
     /// key that is called like a credential.
     pub fn may_be_secret(&self) -> bool {
@@ -150,7 +163,8 @@ impl KeyPart {
         match self {
             KeyPart::Header(name) => Some(name.clone()),
             KeyPart::Cookie(_) => Some(header::COOKIE),
-            KeyPart::Caller
+            KeyPart::All
+            | KeyPart::Caller
             | KeyPart::ClientIp
             | KeyPart::Host
             | KeyPart::Path

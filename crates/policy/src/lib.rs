@@ -307,7 +307,7 @@ pub struct Route {
 pub struct Responses {
     /// Which limit headers.
     pub headers: HeaderProfile,
-    /// Status of a denial: 429 or 403.
+    /// Status of a denial: 400 to 499, or 503.
     pub denied_status: StatusCode,
     /// Where the API's limits are explained.
     pub documentation_url: Option<Cow<'static, str>>,

@@ -88,6 +88,13 @@ pub struct Per {
     pub ipv6_prefix: u8,
 }
 
+impl Per {
+    /// Whether requests that lack this part of the key share a counter.
+    pub fn shares(&self, part: &KeyPart) -> bool {
+        part.may_be_missing() && self.on_missing == OnMissing::Share
+    }
+}
+
 /// What is open about the routes that a limit is listed by: of what is open, a client can make up
 /// as many values as it likes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -106,9 +113,11 @@ pub enum OnMissing {
     Skip,
     /// It is refused.
     Deny,
+    /// It shares one counter with all others that lack the same.
+    Share,
 }
 
-keywords! { OnMissing { Skip = "skip", Deny = "deny" } }
+keywords! { OnMissing { Skip = "skip", Deny = "deny", Share = "share" } }
 
 /// What a request costs.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -95,6 +95,32 @@ fn every_counter_is_found_by_its_values_and_reset_alone() {
 }
 
 #[test]
+fn counters_that_requests_share_are_found_and_reset_alone() {
+    let limits = [
+        "everybody: { per: all, rate: 90/hour }",
+        "keyed: { per: header.x-key, rate: 90/hour, on_missing: share }",
+        "org: { per: jwt.org, rate: 90/hour, on_missing: share }",
+        "user: { per: caller, rate: 90/hour, on_missing: share }",
+        "login: { per: [client.ip, header.x-key], rate: 90/hour, on_missing: share }",
+    ];
+    let names =
+        ["all", "header.x-key:", "jwt.org:", "caller:", "client.ip=127.0.0.1,header.x-key="];
+    let all: Vec<&str> = limits.iter().map(|limit| limit.split_once(':').unwrap().0).collect();
+    let upstream = Upstream::start();
+    let policy =
+        Policy::before(&upstream).callers(&["{ name: user, key: jwt.sub }"]).on_all_routes(&limits);
+    let proxy = Proxy::start(&policy);
+    for _ in 0..3 {
+        proxy.get("/").assert_status(200);
+    }
+    for (limit, name) in all.iter().zip(names) {
+        assert_eq!(used(&proxy, limit, name), 3, "{limit}");
+        proxy.reset(name);
+        assert_eq!(used(&proxy, limit, name), 0, "{limit}");
+    }
+}
+
+#[test]
 fn other_values_have_other_counters() {
     let upstream = Upstream::start();
     let proxy = Proxy::start(&policy(&upstream));

@@ -166,6 +166,66 @@ fn limit_does_not_apply_to_what_lacks_its_key() {
 }
 
 #[test]
+fn all_requests_may_share_a_counter() {
+    let upstream = Upstream::start();
+    let proxy = one_per(&upstream, "all");
+    proxy.get("/a").assert_status(200);
+    for request in [get("/b").by("alice"), get("/a").from("203.0.113.9"), post("/a", "")] {
+        let denied = proxy.send(request.host("other.example"));
+        denied.assert_status(429).assert_field("x-ratelimit-resource", "one");
+    }
+}
+
+#[test]
+fn requests_that_lack_a_key_may_share_a_counter() {
+    let claim = |claims: serde_json::Value| get("/").token(&token_with(&claims));
+    let table = [
+        ("header.x-key", get("/"), get("/").field("x-key", ""), get("/").field("x-key", "a")),
+        (
+            "cookie.session",
+            get("/"),
+            get("/").field("cookie", "session="),
+            get("/").field("cookie", "session=a"),
+        ),
+        (
+            "jwt.org",
+            get("/").by("alice"),
+            claim(json!({ "sub": "bob", "org": "" })),
+            claim(json!({ "sub": "bob", "org": "octo" })),
+        ),
+        ("[header.x-key, path]", get("/").by("alice"), get("/").from("203.0.113.9"), get("/other")),
+        ("[client.ip, header.x-key]", get("/"), get("/").by("alice"), get("/").from("203.0.113.9")),
+    ];
+    let upstream = Upstream::start();
+    for (keys, first, alike, other) in table {
+        let proxy = one_per(&upstream, &format!("{keys}, on_missing: share"));
+        for (request, status) in [(first, 200), (alike, 429), (other.clone(), 200), (other, 429)] {
+            let answered = proxy.send(request);
+            assert_eq!(answered.status, status, "per {keys}:\n{answered:?}");
+        }
+    }
+}
+
+#[test]
+fn requests_without_a_caller_may_share_a_counter() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream)
+        .callers(&["{ name: user, key: jwt.sub }"])
+        .limits(&["one: { per: caller, rate: 1/hour, on_missing: share }"])
+        .routes(&["{ match: { path: /** }, limits: [one] }"]);
+    let proxy = Proxy::start(&policy);
+    for (request, status) in [
+        (get("/"), 200),
+        (get("/"), 429),
+        (get("/").by("alice"), 200),
+        (get("/").by("alice"), 429),
+        (get("/").by("bob"), 200),
+    ] {
+        proxy.send(request).assert_status(status);
+    }
+}
+
+#[test]
 fn lack_of_a_key_may_deny() {
     let upstream = Upstream::start();
     for keys in ["jwt.org", "header.x-key", "cookie.session", "[client.ip, header.x-key]"] {

@@ -37,12 +37,13 @@ impl<'k> KeyTuple<'k> {
     }
 
     /// Adds a value in the form in which it is counted: of a caller or an address, its hash. An
-    /// empty host is none.
+    /// empty one is none.
     pub fn add(&mut self, part: &'k KeyPart, value: &'k [u8]) {
         let KeyTuple(pieces) = self;
         pieces.extend(part.name().map(|name| (Tag::Name as u8, name.as_bytes())));
         pieces.push(match part {
             KeyPart::Host if value.is_empty() => (Tag::NoHost as u8, value),
+            _ if value.is_empty() && part.may_be_missing() => (Tag::Missing as u8, value),
             _ => (Tag::of(part) as u8, value),
         });
     }
@@ -56,15 +57,13 @@ impl<'k> KeyTuple<'k> {
 impl KeyBuilder<'_, '_, '_> {
     /// Owner and entry of the counter; none if the request lacks what the limit counts by.
     pub fn hash(&self) -> Option<(u128, u128)> {
-        match self.per.parts.as_slice() {
-            [KeyPart::Caller] => {
-                self.identity.caller.as_ref().map(|caller| (caller.hash, caller.hash))
-            }
-            [KeyPart::ClientIp] => {
+        match (self.per.parts.as_slice(), &self.identity.caller) {
+            ([KeyPart::Caller], Some(caller)) => Some((caller.hash, caller.hash)),
+            ([KeyPart::ClientIp], _) => {
                 let address = self.address();
                 Some((address, address))
             }
-            parts => self.hash_tuple(parts),
+            (parts, _) => self.hash_tuple(parts),
         }
     }
 
@@ -76,19 +75,25 @@ impl KeyBuilder<'_, '_, '_> {
 
         let mut tuple = KeyTuple::default();
         for (part, value) in parts.iter().zip(&values) {
-            let value: &[u8] = match part {
-                KeyPart::Caller => caller.as_ref()?,
-                KeyPart::ClientIp => &address,
-                KeyPart::Claim(_) => {
-                    tuple.add_issuer(self.issuer()?);
-                    value.as_deref()?
-                }
+            let value: Option<&[u8]> = match part {
+                KeyPart::Caller => caller.as_ref().map(<[u8; 16]>::as_slice),
+                KeyPart::ClientIp => Some(&address),
+                KeyPart::Claim(_) => self.issuer().and(value.as_deref()),
                 // A request of HTTP/1.0 may have no host. It has a counter too, or leaving the host
                 // out would evade the limit.
-                KeyPart::Host => value.as_deref().unwrap_or_default(),
-                _ => value.as_deref()?,
+                KeyPart::Host => Some(value.as_deref().unwrap_or_default()),
+                _ => value.as_deref(),
             };
-            tuple.add(part, value);
+            match value {
+                Some(value) => {
+                    if let (KeyPart::Claim(_), Some(issuer)) = (part, self.issuer()) {
+                        tuple.add_issuer(issuer);
+                    }
+                    tuple.add(part, value);
+                }
+                None if self.per.shares(part) => tuple.add(part, &[]),
+                None => return None,
+            }
         }
         let entry = tuple.hash(&self.context.identifier.hasher);
         // The store decides all counters of one owner together: the caller's, else the address's.
@@ -109,7 +114,7 @@ impl KeyBuilder<'_, '_, '_> {
 
     fn origin_of(&self, part: &KeyPart, open: OpenParts) -> Origin {
         match part.chooser() {
-            Chooser::Issuer | Chooser::Program => Origin::Verified,
+            Chooser::Nobody | Chooser::Issuer | Chooser::Program => Origin::Verified,
             Chooser::Identity => match self.identity.caller.as_ref().map(|caller| &caller.value) {
                 Some(CallerValue::Address(address)) => by_address(*address),
                 Some(CallerValue::Claim(_) | CallerValue::Certificate(_)) | None => {
@@ -162,6 +167,7 @@ impl KeyBuilder<'_, '_, '_> {
         let ChargeContext { route, input, .. } = self.context;
         let JudgeInput { head, client, .. } = input;
         match part {
+            KeyPart::All => Some(Cow::Borrowed(&[])),
             KeyPart::Host => head.host().map(bytes),
             KeyPart::Path => match self.path((*route)?) {
                 Cow::Borrowed(path) => Some(bytes(without_final_slash(path))),
@@ -238,6 +244,9 @@ enum Tag {
     Address = b'i',
     Host = b'o',
     NoHost = b'O',
+    All = b'A',
+    /// There is no caller, claim, header or cookie.
+    Missing = b'M',
     Method = b'm',
     Path = b'p',
     Name = b'n',
@@ -253,6 +262,7 @@ enum Tag {
 impl Tag {
     fn of(part: &KeyPart) -> Tag {
         match part {
+            KeyPart::All => Tag::All,
             KeyPart::Caller => Tag::Caller,
             KeyPart::ClientIp => Tag::Address,
             KeyPart::Host => Tag::Host,
@@ -319,7 +329,8 @@ pub(crate) fn chosen_value<'h>(
             }
         }
         KeyPart::Cookie(name) => cookie_to_count(headers, name).map_err(|_| Ambiguous),
-        KeyPart::Caller
+        KeyPart::All
+        | KeyPart::Caller
         | KeyPart::ClientIp
         | KeyPart::Host
         | KeyPart::Path

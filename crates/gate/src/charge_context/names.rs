@@ -10,6 +10,9 @@ use tollgate_policy::KeyPart;
 
 use super::keys::{KeyBuilder, chosen_value, counted_claim};
 
+/// The name of the only counter of a limit for all requests.
+pub(crate) const ALL: &str = "all";
+
 /// What stands for a value that may be a secret. The digits are the first of those that the access
 /// log has.
 const HASHED: &str = "(hash ";
@@ -28,8 +31,12 @@ enum Tag {
 impl KeyBuilder<'_, '_, '_> {
     /// Writes the name of the counter of a request that has all parts of the key.
     pub fn write_name(&self, to: &mut String) {
-        if let [KeyPart::Caller] = self.per.parts.as_slice() {
-            return self.write_value(&KeyPart::Caller, to);
+        match self.per.parts.as_slice() {
+            [KeyPart::All] => return to.push_str(ALL),
+            [KeyPart::Caller] if self.identity.caller.is_some() => {
+                return self.write_value(&KeyPart::Caller, to);
+            }
+            _ => {}
         }
         let mut names = NameWriter::new(self.per.parts.len(), to);
         for part in &self.per.parts {
@@ -65,8 +72,9 @@ impl KeyBuilder<'_, '_, '_> {
                 }
             }
             _ if part.may_be_secret() => {
-                let value = chosen_value(part, input.client.headers).ok().flatten();
-                write_hash(hashing, part, &value.unwrap_or_default(), to);
+                if let Some(value) = chosen_value(part, input.client.headers).ok().flatten() {
+                    write_hash(hashing, part, &value, to);
+                }
             }
             _ => to.push_str(&String::from_utf8_lossy(&self.value(part).unwrap_or_default())),
         }

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// What other rate limiters call the same.
-const SYNONYMS: [(&[&str], &str); 5] = [
+const SYNONYMS: [(&[&str], &str); 6] = [
     (
         &[
             "ip",
@@ -50,6 +50,7 @@ const SYNONYMS: [(&[&str], &str); 5] = [
     ),
     (&["sub", "subject", "jwt", "claim"], "jwt.sub"),
     (&["domain", "hostname", "authority", "vhost"], "host"),
+    (&["global", "everybody", "everyone", "*", "constant", "none"], "all"),
     (&["url", "uri", "endpoint", "route", "resource", "request_path"], "path"),
 ];
 /// Words that need a name behind them.
@@ -121,6 +122,10 @@ impl Compiler<'_> {
                     "`key` goes with nothing else: a program charges such a limit by name";
                 self.refuse(node.span, message, "write `per: key`, or remove it");
             }
+            if nodes.len() > 1 && part == KeyPart::All {
+                let message = "`all` goes with nothing else: it is one counter for all requests";
+                self.refuse(node.span, message, "write `per: all`, or remove it");
+            }
             parts.push(part);
         }
         Some(parts)
@@ -171,6 +176,11 @@ impl Compiler<'_> {
         let text = Spanned { value: self.plain_text(node)?, span: node.span };
         let any = || Some(Wanted::Text(text.value.as_str().into()));
         match part {
+            KeyPart::All => {
+                let message = "the limit has one counter, and no value that this could be for";
+                self.refuse(node.span, message, "write the other rate on the limit itself");
+                None
+            }
             // It is a field, `caller`, and no key.
             KeyPart::Caller | KeyPart::Claim(_) => None,
             KeyPart::ClientIp => self.override_network(&text, per).map(Wanted::Network),

@@ -8,10 +8,7 @@ use tollgate_wire::target::{EncodedSlash, normalize_path, plain_form};
 use tollgate_yaml::{Check, Spanned};
 
 use super::Compiler;
-use crate::{
-    Responses,
-    file::{DENIED_STATUSES, RawResponses},
-};
+use crate::{Responses, file::RawResponses};
 
 /// The default path of the status endpoint.
 const RATE_LIMIT_PATH: &str = "/rate_limit";
@@ -25,12 +22,13 @@ impl Compiler<'_> {
         let headers = self.keyword_or_default(raw.headers.as_ref());
         let denied_status = match &raw.denied_status {
             None => Some(StatusCode::TOO_MANY_REQUESTS),
-            Some(raw) if DENIED_STATUSES.contains(&raw.value) => {
-                StatusCode::from_u16(raw.value).ok()
+            // 503 would be the server's fault elsewhere; nginx has it for denials.
+            Some(Spanned { value: status @ (400..=499 | 503), .. }) => {
+                StatusCode::from_u16(*status).ok()
             }
             Some(raw) => {
-                let help = "write 429, or 403 as GitHub does";
-                self.refuse(raw.span, "a denial is 429 or 403", help);
+                let help = "write 429, 403 as GitHub does, or the status that clients know";
+                self.refuse(raw.span, "a denial is 400 to 499, or 503", help);
                 None
             }
         };

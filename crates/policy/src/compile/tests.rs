@@ -139,6 +139,8 @@ fn keys_are_made_of_parts() {
     let key = per("per: header.X-Api-Key, on_missing: deny");
     assert_eq!(key.parts, [KeyPart::Header(http::HeaderName::from_static("x-api-key"))]);
     assert_eq!(key.on_missing, OnMissing::Deny);
+    let all = per("per: all, on_missing: share");
+    assert_eq!((all.parts.as_slice(), all.on_missing), (&[KeyPart::All][..], OnMissing::Share));
     let network = per("per: client.ip, ipv4_prefix: 24, ipv6_prefix: 56");
     assert_eq!((network.ipv4_prefix, network.ipv6_prefix), (24, 56));
 }

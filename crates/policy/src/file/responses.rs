@@ -6,9 +6,6 @@ use tollgate_yaml::{Choice, Spanned};
 
 use crate::HeaderProfile;
 
-/// Statuses that a denial may have.
-pub(crate) const DENIED_STATUSES: [u16; 2] = [429, 403];
-
 /// What responses of this proxy contain.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "responses section")]
@@ -18,8 +15,9 @@ pub(crate) struct RawResponses {
     /// (RateLimit-Limit, -Remaining, -Reset, -Policy), `envoy`, `kong`, `apisix` (as these write
     /// them). Default: github.
     pub(crate) headers: Option<Spanned<Choice<HeaderProfile>>>,
-    /// The status of a denial: 429, or 403 as GitHub has it. Default: 429.
-    #[schemars(extend("enum" = DENIED_STATUSES))]
+    /// The status of a denial: 429, 403 as GitHub has it, 503 as nginx, or any other from 400 to
+    /// 499. Default: 429.
+    #[schemars(range(min = 400, max = 503), extend("examples" = [429, 403, 503]))]
     pub(crate) denied_status: Option<Spanned<u16>>,
     /// A page that explains the API's limits; denials link to it.
     #[schemars(extend("examples" = ["https://docs.example.com/limits"]))]

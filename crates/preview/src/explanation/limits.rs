@@ -113,7 +113,7 @@ fn found_limit<'p>(
     let Some((first, charge)) = own().next() else {
         let tier = context.policy.identity.tiers.get(identity.tier);
         let why = match (lacking.is_empty(), limit.per.on_missing, added.is_err()) {
-            (true, ..) => {
+            (true, ..) | (false, OnMissing::Share, _) => {
                 format!("unlimited for tier {}", tier.map(|tier| &*tier.name).unwrap_or_default())
             }
             (false, OnMissing::Skip, _) | (false, OnMissing::Deny, false) => {
@@ -238,9 +238,14 @@ fn key_in_words(
     identity: &Identity<'_>,
 ) -> Result<String, String> {
     let name = part.to_string();
-    let per = Per { parts: vec![part.clone()], ..limit.per.clone() };
+    let on_missing = OnMissing::Skip;
+    let per = Per { parts: vec![part.clone()], on_missing, ..limit.per.clone() };
     let keys = KeyBuilder { context, per: &per, identity };
-    if keys.hash().is_none() {
+    let lacks = keys.hash().is_none();
+    if lacks && limit.per.shares(part) {
+        return Ok(format!("no {name}, as all requests without one"));
+    }
+    if lacks {
         let form = match part {
             KeyPart::Claim(claim) => unfit_claim(identity, claim),
             _ => None,

@@ -20,8 +20,8 @@ impl Compiler<'_> {
                 continue;
             }
             let message = format!("requests without `{part}` are not counted");
-            let help = "write `on_missing: deny`, or count by `client.ip` instead; if that is \
-                        meant, write `on_missing: skip`";
+            let help = "write `on_missing: deny` or `on_missing: share`, or count by `client.ip` \
+                        instead; if that is meant, write `on_missing: skip`";
             self.warn(Rule::SkippableKey, raw.per.span, message, help);
         }
     }
@@ -39,6 +39,7 @@ impl Compiler<'_> {
                 let consequence = match limit.per.on_missing {
                     OnMissing::Skip => "counts nothing here",
                     OnMissing::Deny => "refuses every request here",
+                    OnMissing::Share => "has one counter for all requests here",
                 };
                 let message = format!(
                     "limit `{}` {consequence}: it needs `{part}`, and `auth: none` reads no token",

@@ -69,7 +69,11 @@ fn free_part(limit: &Limit) -> Option<String> {
             // What an address asks for here and there may well be counted apart.
             Chooser::Hosts => limit.open.hosts && !has_address,
             Chooser::Paths => limit.open.paths && !has_address,
-            Chooser::Network | Chooser::Segments | Chooser::Methods | Chooser::Program => false,
+            Chooser::Nobody
+            | Chooser::Network
+            | Chooser::Segments
+            | Chooser::Methods
+            | Chooser::Program => false,
         };
         free = free.or_else(|| is_free.then(|| part.to_string()));
     }
