@@ -193,7 +193,7 @@ class ProductionTrial(Checks):
             return False
 
     def make_secrets(self):
-        """Everything that the variables name, as docs/operations.md says."""
+        """Everything that the variables name, as docs/deploy.md says."""
         (self.folder / "policies").mkdir()
         shutil.copy(ROOT / "tests/compose/production.yaml", self.folder / "policies")
         (self.folder / "tls").mkdir(mode=0o750)

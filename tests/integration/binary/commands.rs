@@ -34,8 +34,8 @@ const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/tutorial.md", "", "tutorial.rs follows it"),
     ("docs/choosing-limits.md", "The way, step by step", "tests/simulate/story.py follows it"),
     ("docs/outages.md", "Drills", "tests/run.sh runs the short one, tests/all.sh all"),
-    ("docs/operations.md", "Docker Compose", "tests/compose/production.py follows it"),
-    ("docs/operations.md", "systemd", "tests/deploy/systemd.py boots a systemd with its units"),
+    ("docs/deploy.md", "Docker Compose", "tests/compose/production.py follows it"),
+    ("docs/deploy.md", "systemd", "tests/deploy/systemd.py boots a systemd with its units"),
     ("docs/edge.md", "Client certificates", "it needs an authority with its files"),
 ];
 
