@@ -113,7 +113,8 @@ install_python_packages() {
         -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt \
         -r tests/schema/requirements.txt -r tests/tokens/requirements.txt \
         -r tests/edge/requirements.txt -r tests/decisions/requirements.txt \
-        -r tests/beside/requirements.txt -r tests/frameworks/requirements.txt
+        -r tests/beside/requirements.txt -r tests/frameworks/requirements.txt \
+        -r tests/site/requirements.txt
 }
 
 install_node_packages() {
@@ -196,7 +197,7 @@ black_box() {
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
         tests/decisions/clients.py tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py
         tests/httpbin/compare.py tests/clients/pygithub/limits.py tests/schema/check.py
-        tests/schema/admin.py)
+        tests/schema/admin.py tests/site/check.py)
     for script in "${scripts[@]}"; do
         part_beside "$script" run_script "$script" --tollgate "$binary"
     done

@@ -61,6 +61,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tollgate store check --repair", "the same"),
     ("tollgate store backup DIR", "the same"),
     ("tollgate store compact", "the same"),
+    ("mdbook build docs", "tests/site/check.py builds the site"),
+    ("mdbook serve docs", "it serves until Ctrl-C"),
     ("tests/disk/kill.py", "tests/run.sh runs it"),
     ("tests/disk/faults.py", "the same"),
     ("tests/tokens/issuers.py", "the same"),
@@ -158,6 +160,7 @@ pub(crate) const PROGRAMS: &[&str] = &[
     "docker ",
     "curl ",
     "git ",
+    "mdbook ",
     "openssl ",
     "systemctl ",
 ];
