@@ -61,6 +61,8 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tollgate store check --repair", "the same"),
     ("tollgate store backup DIR", "the same"),
     ("tollgate store compact", "the same"),
+    ("tests/compatibility/run.py", "tests/run.sh runs it"),
+    ("tests/compatibility/write.py", "it is run for a release, by its binary"),
     ("mdbook build docs", "tests/site/check.py builds the site"),
     ("mdbook serve docs", "it serves until Ctrl-C"),
     ("tests/disk/kill.py", "tests/run.sh runs it"),
