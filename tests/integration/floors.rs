@@ -100,7 +100,7 @@ const FLOORS: &[(&str, &[Room])] = &[
                holds: "another configuration put in force under traffic" },
         Room { name: "admin", below: &["access_log", "callers", "clock", "downstream", "events", "gate", "guard", "identity", "keyword", "metrics", "observe", "policy", "preview", "reload", "server", "settings", "sketch", "store", "trace", "upstream", "wire"],
                holds: "metrics, health and inspection" },
-        Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "history", "identity", "import", "keyword", "pipe", "policy", "preview", "reload", "server", "settings", "simulate", "store", "yaml"],
+        Room { name: "cli", below: &["access_log", "admin", "callers", "clock", "decisions", "events", "gate", "history", "identity", "import", "keyword", "pipe", "policy", "preview", "reload", "server", "settings", "simulate", "store", "upstream", "yaml"],
                holds: "the commands, a file each" },
     ]),
 ];

@@ -150,8 +150,11 @@ async fn connect(policy: &Policy, upstream: &Upstream, server: &Server) -> Attem
 /// Connects to the servers of both stores, if callers are moved from one to another.
 async fn connect_to_redis(settings: StoreSettings) -> Vec<Attempt> {
     let begun = Instant::now();
-    // No counter is kept. Those on disk are left alone: a proxy may have them open.
-    let memory = MemoryStore::new(settings.bounds, Default::default());
+    // No key is hashed. With a secret, none is asked for in Redis, or left there.
+    let secret = [0; 16];
+    let settings = StoreSettings { key_secret: Some(secret), ..settings };
+    // Counters on disk are left alone: a proxy may have them open.
+    let memory = MemoryStore::new(settings.bounds, secret);
     let stores = Arc::new(Stores::new(settings, memory, Clock::System));
     let store: Rc<Store> = Store::start(Arc::clone(&stores));
     store.reach(REDIS_TIMEOUT).await;
