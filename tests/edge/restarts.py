@@ -36,7 +36,8 @@ CLOSED = (http.client.RemoteDisconnected, ConnectionResetError, BrokenPipeError)
 class Traffic:
     """Clients at work until the block ends; what went wrong for them is in `problems`."""
 
-    def __init__(self, *begins):
+    def __init__(self, *begins, each=CLIENTS_EACH, pause=PAUSE_SECONDS):
+        self.pause = pause
         self.ended = threading.Event()
         self.answered = 0
         self.problems = []
@@ -44,7 +45,7 @@ class Traffic:
         self.threads = [
             threading.Thread(target=self.run, args=(begin,), daemon=True)
             for begin in begins
-            for _ in range(CLIENTS_EACH)
+            for _ in range(each)
         ]
 
     def __enter__(self):
@@ -72,7 +73,7 @@ class Traffic:
                 self.answered += problem is None
                 if problem:
                     self.problems.append(f"{time.strftime('%X')} {problem}")
-            time.sleep(PAUSE_SECONDS)
+            time.sleep(self.pause)
 
     def record(self, name, tally):
         """A check that nothing went wrong."""

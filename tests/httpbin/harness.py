@@ -91,15 +91,16 @@ def free_port():
 
 
 @contextlib.contextmanager
-def running(name, command, port, tally):
-    """Runs `command` until the block ends; the block starts once `port` accepts connections.
+def running(name, command, port, tally, **options):
+    """Runs `command` until the block ends; the block starts once `port` accepts connections. `options` are
+    those of `Popen`.
 
     The block gets the process, and may end it: what it ends with then is the block's concern.
     """
     failed_before = tally.failed
     with tempfile.TemporaryFile() as log:
         process = subprocess.Popen(
-            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT
+            command, stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT, **options
         )
         try:
             wait_until_listening(name, process, port)
