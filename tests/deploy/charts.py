@@ -24,6 +24,8 @@ from stage import api
 SECONDS = 240
 MANIFESTS = CHARTS / "manifests"
 BESIDE = CHARTS / "beside"
+# The same for proxies outside of Kubernetes.
+TRIED = ROOT / "config" / "beside"
 # Manifests without Helm: the values file of each.
 PLAIN = {"memory.yaml": "memory.yaml", "disk.yaml": "disk.yaml", "redis.yaml": "redis.yaml"}
 MINIMAL = VALUES / "minimal.yaml"
@@ -69,6 +71,8 @@ class Trial:
 
     def run(self):
         """Every values file, and then what goes across them."""
+        user = re.search(r"^USER (\d+):(\d+)$", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+        self.user, self.group = int(user[1]), int(user[2])
         files = sorted(VALUES.iterdir())
         self.tally.record("there are values files", [] if len(files) >= 5 else [f"{len(files)}"])
         for file in files:
@@ -76,6 +80,7 @@ class Trial:
         self.check_refusals()
         self.check_manifests()
         self.check_beside()
+        self.check_shipped()
         with api(self.tally) as api_port:
             self.check_start(api_port, [])
             self.check_start(api_port, ["store.type=disk", "admin.exposed=true", "admin.tokens.secretName=tokens"])
@@ -104,6 +109,9 @@ class Trial:
         pod.lay_out({"/etc/tollgate/policies": policies})
         done = pod.run(self.binary, "check", "--strict")
         self.tally.record(f"{name}: tollgate check", [] if done.returncode == 0 else [done.stdout + done.stderr])
+        runs_as = pod.spec["securityContext"]
+        is_own = (runs_as["runAsUser"], runs_as["runAsGroup"]) == (self.user, self.group)
+        self.tally.record(f"{name}: the user of the image", [] if is_own else [runs_as])
         grace, drains = pod.spec["terminationGracePeriodSeconds"], seconds(settings["drain"])
         drains += seconds(settings["drain_delay"]) + sleeps_before(pod.container)
         self.tally.record(f"{name}: time to drain", [] if grace > drains else [f"{grace} of {drains} s"])
@@ -141,7 +149,7 @@ class Trial:
                   "--set", "decisions.http.enabled=true", "--set", "decisions.http.askers={10.0.0.0/8}"]
         objects = documents(self.helm.template(*wanted))
         ports = {
-            (name, port["port"])
+            (name, port["port"], port["name"])
             for name, service in of_kind(objects, "Service").items()
             for port in service["spec"]["ports"]
         }
@@ -157,6 +165,24 @@ class Trial:
                 one.get("spec", {}).get("provider", {}).get("name") in providers for one in named
             )
             self.tally.record(f"{file.name}: leads to Tollgate", strange if leads else ["nowhere"])
+
+    def check_shipped(self):
+        """What is the same outside of Kubernetes is as there, where the proxies themselves try it."""
+        shipped = yaml.safe_load((TRIED / "traefik" / "dynamic.yml").read_text())["http"]["middlewares"]
+        ours = of_kind(documents((BESIDE / "traefik.yaml").read_text()), "Middleware")
+        ours = {name: middleware["spec"] for name, middleware in ours.items()}
+        for asker in (shipped, ours):
+            del asker["tollgate"]["forwardAuth"]["address"]
+        self.tally.record("Traefik's middlewares", [] if ours == shipped else [f"{ours}"])
+        listener = yaml.safe_load((TRIED / "envoy" / "rate-limit.yaml").read_text())["static_resources"]["listeners"][0]
+        manager = listener["filter_chains"][0]["filters"][0]["typed_config"]
+        patch = documents((BESIDE / "istio-rate-limit.yaml").read_text())[0]["spec"]["configPatches"][0]
+        filters = [manager["http_filters"][0], patch["patch"]["value"]]
+        for one in filters:
+            # Where Tollgate is.
+            one["typed_config"]["rate_limit_service"]["grpc_service"]["envoy_grpc"] = None
+        same = filters[0] == filters[1]
+        self.tally.record("Envoy's filter in Istio", [] if same else filters)
 
     def check_start(self, api_port, values, check_more=lambda ports: None):
         """The program runs as the pod says: its user, its file system, its environment, its probes."""
@@ -185,11 +211,16 @@ class Trial:
             for command in ("health", "status"):
                 done = pod.run(self.binary, command)
                 self.tally.record(f"{name}: {command}", [] if done.returncode == 0 else [done.stderr])
-            written = [str(path) for path in pod.folder.rglob("*") if is_written(path, pod)]
+            written = [str(path) for path in pod.folder.rglob("*") if self.is_written(path, pod)]
             self.tally.record(f"{name}: writes to its volume alone", written)
             process.terminate()
             code = process.wait(pod.spec["terminationGracePeriodSeconds"])
             self.tally.record(f"{name}: ends well", [] if code == 0 else [f"exit code {code}"])
+
+    def is_written(self, path, pod):
+        """Whether the program has made this, in a place that is not its volume."""
+        own = pod.at("/var/lib/tollgate")
+        return not path.is_symlink() and path.stat().st_uid == self.user and own not in (path, *path.parents)
 
     def check_question(self, ports):
         """ingress-nginx asks with these fields: the template of its 1.15 writes them."""
@@ -231,7 +262,7 @@ def loose_ends(objects):
         elif kind == "NetworkPolicy":
             rules = spec["ingress"]
             problems += [f"{kind}: a rule without ports is for all" for rule in rules if not rule["ports"]]
-            ports = [port["port"] for rule in rules for port in rule["ports"]]
+            ports = [port["port"] for rule in rules for port in rule["ports"] or []]
         elif kind == "PodMonitor":
             ports = [endpoint["port"] for endpoint in spec["podMetricsEndpoints"]]
         problems += [f"{kind}: there is no port {port}" for port in ports if port not in listening]
@@ -268,24 +299,24 @@ def unknown_places(pod, listening):
 
 
 def tollgates(value):
-    """The ports of Tollgate's Services that a document names, in any of the forms that others have."""
+    """Tollgate's Services that a document names, in any of the forms that others have: name, port, and what is
+    spoken there."""
     if isinstance(value, dict):
         host = value.get("name", value.get("service"))
         port = value.get("port")
         port = port.get("number") if isinstance(port, dict) else port
         if isinstance(host, str) and host.startswith("edge-tollgate") and port is not None:
-            yield host.split(".")[0], int(port)
-        for inner in value.values():
-            yield from tollgates(inner)
-    elif isinstance(value, list):
-        for inner in value:
+            name = host.split(".")[0]
+            yield name, int(port), "grpc" if name.endswith("-decisions") else "http"
+    if isinstance(value, (dict, list)):
+        for inner in value.values() if isinstance(value, dict) else value:
             yield from tollgates(inner)
     elif isinstance(value, str):
-        for host, port in re.findall(r"//(edge-tollgate[\w-]*)[\w.-]*:(\d+)", value):
-            yield host, int(port)
+        for host, port in re.findall(r"http://(edge-tollgate[\w-]*)[\w.-]*:(\d+)", value):
+            yield host, int(port), "http"
         # As Istio names clusters.
         for port, host in re.findall(r"outbound\|(\d+)\|\|(edge-tollgate[\w-]*)\.", value):
-            yield host, int(port)
+            yield host, int(port), "grpc"
 
 
 def seconds(text):
@@ -313,12 +344,6 @@ def ask(port, path, fields):
         return response
     finally:
         connection.close()
-
-
-def is_written(path, pod):
-    """Whether the program has made this, in a place that is not its volume."""
-    own = pod.at("/var/lib/tollgate")
-    return not path.is_symlink() and path.stat().st_uid == 10001 and own not in (path, *path.parents)
 
 
 def write_manifests(folder):

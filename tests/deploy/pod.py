@@ -20,8 +20,6 @@ sys.path[:0] = [str(ROOT / "tests" / name) for name in ("httpbin", "edge")]
 from certificates import Authority
 from harness import free_port
 
-# Of the image.
-USER = 10001
 # The folders of the image that pods mount into.
 MOUNTED = re.compile(r"(?<![\w.])/(?:etc|var/lib)/tollgate")
 LISTENS = re.compile(r"(?<=address: |metrics: )(?:0\.0\.0\.0|127\.0\.0\.1):(\d+)")

@@ -27,8 +27,8 @@ from stage import PATIENCE_SECONDS, Plan, Tally, api, binary_under_test, eventua
 
 SECONDS = 240
 MANIFEST = ROOT / "charts" / "manifests" / "memory.yaml"
-# What balancers of Kubernetes may take to hear of it, of the time that the pod sleeps.
-LATE = 0.8
+# What balancers of Kubernetes may take to hear of it.
+LATE_SECONDS = 8
 # The balancer that asks by itself.
 INTERVAL_SECONDS = 1
 THRESHOLD = 2
@@ -148,9 +148,10 @@ def update(binary, tally, api_port, timing, late):
 def check_update(binary, tally, api_port):
     """What the chart ships loses nothing."""
     timing = Timing.shipped()
-    late = timing.sleep * LATE
-    told, told_traffic, asking, asking_traffic, was_late = update(binary, tally, api_port, timing, late)
-    told_traffic.record(f"a balancer that hears of it {late:.0f} s late", tally)
+    told, told_traffic, asking, asking_traffic, was_late = update(
+        binary, tally, api_port, timing, LATE_SECONDS
+    )
+    told_traffic.record(f"a balancer that hears of it {LATE_SECONDS} s late", tally)
     asking_traffic.record("a balancer that asks by itself", tally)
     tally.record("connections came after the pod had begun to go", [] if was_late else ["none"])
     for balancer in (told, asking):
