@@ -14,7 +14,7 @@ from pathlib import Path
 
 import yaml
 
-from helm import CHARTS, ROOT, VALUES, Helm, documents, invalid, is_core, of_kind, why_not
+from helm import CHART, CHARTS, ROOT, VALUES, Helm, documents, invalid, is_core, of_kind, why_not
 from pod import Pod
 
 sys.path[:0] = [str(ROOT / "tests" / name) for name in ("httpbin", "edge")]
@@ -28,6 +28,12 @@ BESIDE = CHARTS / "beside"
 TRIED = ROOT / "config" / "beside"
 # Manifests without Helm: the values file of each.
 PLAIN = {"memory.yaml": "memory.yaml", "disk.yaml": "disk.yaml", "redis.yaml": "redis.yaml"}
+# The values file that stands beside a proxy, where that does not ask by gRPC.
+ASKED = {
+    "ingress.yaml": "minimal.yaml",
+    "ingress-nginx.yaml": "forward-auth.yaml",
+    "traefik.yaml": "forward-auth.yaml",
+}
 MINIMAL = VALUES / "minimal.yaml"
 SCHEMA = "values don't meet the specifications of the schema"
 # What is no plan that the chart can serve, and what it says about it.
@@ -81,6 +87,7 @@ class Trial:
         self.check_manifests()
         self.check_beside()
         self.check_shipped()
+        self.check_pages()
         with api(self.tally) as api_port:
             self.check_start(api_port, [])
             self.check_start(api_port, ["store.type=disk", "admin.exposed=true", "admin.tokens.secretName=tokens"])
@@ -145,17 +152,15 @@ class Trial:
 
     def check_beside(self):
         """What stands beside Tollgate: kinds of Kubernetes are valid, and what others name is there."""
-        wanted = ["--values", VALUES / "envoy-gateway.yaml", "--set", "http.enabled=true",
-                  "--set", "decisions.http.enabled=true", "--set", "decisions.http.askers={10.0.0.0/8}"]
-        objects = documents(self.helm.template(*wanted))
-        ports = {
-            (name, port["port"], port["name"])
-            for name, service in of_kind(objects, "Service").items()
-            for port in service["spec"]["ports"]
-        }
         providers = documents((BESIDE / "istio-values.yaml").read_text())[0]["meshConfig"]["extensionProviders"]
         providers = [provider["name"] for provider in providers]
         for file in sorted(BESIDE.iterdir()):
+            objects = documents(self.helm.template("--values", VALUES / ASKED.get(file.name, "envoy-gateway.yaml")))
+            ports = {
+                (name, port["port"], port["name"])
+                for name, service in of_kind(objects, "Service").items()
+                for port in service["spec"]["ports"]
+            }
             named = documents(file.read_text())
             manifests = [one for one in named if "kind" in one]
             unfit = [one for one in manifests if not ("apiVersion" in one and one["metadata"]["name"])]
@@ -165,6 +170,20 @@ class Trial:
                 one.get("spec", {}).get("provider", {}).get("name") in providers for one in named
             )
             self.tally.record(f"{file.name}: leads to Tollgate", strange if leads else ["nowhere"])
+
+    def check_pages(self):
+        """The commands of the pages that need no cluster, and the files that the others name."""
+        for page in (ROOT / "docs" / "kubernetes.md", CHART / "README.md"):
+            text = page.read_text()
+            commands = re.findall(r"^    helm (?:install|template) (\S+) charts/tollgate (.*)$", text, re.MULTILINE)
+            files = re.findall(r"^    kubectl apply -f (\S+)$", text, re.MULTILINE)
+            for release, options in commands:
+                if "my-values.yaml" in options:
+                    continue
+                done = self.helm.attempt(*options.split(), release=release)
+                self.tally.record(f"{page.name}: helm {options}", [] if done.returncode == 0 else [done.stderr])
+            missing = [file for file in files if not (ROOT / file).exists()]
+            self.tally.record(f"{page.name}: files", missing)
 
     def check_shipped(self):
         """What is the same outside of Kubernetes is as there, where the proxies themselves try it."""

@@ -74,6 +74,7 @@ class Helm:
             capture_output=True,
             text=True,
             check=False,
+            cwd=ROOT,
             env=self.environment,
         )
 

@@ -36,6 +36,7 @@ const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/outages.md", "Drills", "tests/run.sh runs the short one, tests/all.sh all"),
     ("docs/deploy.md", "Docker Compose", "tests/compose/production.py follows it"),
     ("docs/deploy.md", "systemd", "tests/deploy/systemd.py boots a systemd with its units"),
+    ("docs/kubernetes.md", "", "most need a cluster; tests/deploy/charts.py runs those of Helm"),
     ("docs/edge.md", "Client certificates", "it needs an authority with its files"),
 ];
 
