@@ -8,6 +8,8 @@
 
 mod policy_text;
 
+use std::rc::Rc;
+
 use serde::Deserialize;
 use tollgate_yaml::{Document, Node, Problem, Span, Spanned, Value};
 
@@ -126,11 +128,9 @@ struct TooManyEntries;
 pub fn envoy(inputs: &[Input]) -> Result<Imported, Problems> {
     let mut problems = Vec::new();
     let mut configurations = Vec::new();
-    for Input { name, text } in inputs {
-        for document in manifest::documents(name, text)? {
-            let decoded = document.decode::<Configuration>(&[], &mut problems);
-            configurations.extend(decoded.map(|configuration| (document, configuration)));
-        }
+    for document in manifest::documents(inputs)? {
+        let decoded = document.decode::<Configuration>(&[], &mut problems);
+        configurations.extend(decoded.map(|configuration| (document, configuration)));
     }
     if !problems.is_empty() {
         return Err(problems);
@@ -144,7 +144,7 @@ pub fn envoy(inputs: &[Input]) -> Result<Imported, Problems> {
 }
 
 /// The policy for configurations, each with the document that it is decoded from.
-fn policy(configurations: &[(Document, Configuration)]) -> Result<Imported, TooManyEntries> {
+fn policy(configurations: &[(Rc<Document>, Configuration)]) -> Result<Imported, TooManyEntries> {
     let mut rules = Vec::new();
     let mut findings = Vec::new();
     let mut visits = 0;
@@ -331,7 +331,8 @@ mod tests {
         let mut problems = Vec::new();
         let configuration: Configuration = document.decode(&[], &mut problems).unwrap();
         assert!(problems.is_empty(), "{problems:?}");
-        let Imported { policy, findings } = super::policy(&[(document, configuration)]).unwrap();
+        let Imported { policy, findings } =
+            super::policy(&[(document.into(), configuration)]).unwrap();
         let left_out = findings.into_iter().map(|own| format!("{}: {}", own.place, own.there));
         let lines = policy.lines().filter(|line| line.starts_with("  "));
         (lines.map(|line| line.trim().to_owned()).collect(), left_out.collect())
@@ -446,7 +447,7 @@ mod tests {
         let text = format!("domain: d\ndescriptors: [{nested}]\n");
         let document = Document::parse("limits.yaml", &text).unwrap();
         let configuration: Configuration = document.decode(&[], &mut Vec::new()).unwrap();
-        let all = [(document, configuration)];
+        let all = [(document.into(), configuration)];
         assert_eq!(super::policy(&all).err(), Some(TooManyEntries));
     }
 }

@@ -8,7 +8,7 @@
 //! - `draft`: the policy to be, and its text; `flow`: its values as YAML.
 //! - `finding`: a row of the table.
 //! - `names`: names of limits and upstreams that no other has.
-//! - `manifest`: the documents of a file, and those within manifests of Kubernetes.
+//! - `manifest`: the objects of Kubernetes in files, and the configurations in ConfigMaps.
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
 
 mod draft;
