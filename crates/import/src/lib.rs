@@ -10,11 +10,13 @@
 //! - `names`: names of limits and upstreams that no other has.
 //! - `manifest`: the objects of Kubernetes in files, and the configurations in ConfigMaps.
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
+//! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
 
 mod draft;
 mod envoy;
 mod finding;
 mod flow;
+mod ingress_nginx;
 mod manifest;
 mod names;
 
@@ -22,6 +24,7 @@ use tollgate_yaml::Problem;
 
 pub use self::envoy::envoy;
 pub use self::finding::{Finding, Verdict};
+pub use self::ingress_nginx::ingress_nginx;
 
 /// A file that is given.
 #[derive(Clone, Debug)]

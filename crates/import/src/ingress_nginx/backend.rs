@@ -1,0 +1,240 @@
+//! Where requests go: Services, with the protocol and the timeouts of annotations.
+
+use tollgate_yaml::{Node, Value};
+
+use super::{
+    Import,
+    ingress::{Ingress, Path, list},
+};
+use crate::{
+    Finding,
+    flow::Flow,
+    manifest::{field, text},
+};
+
+/// The controller's, in seconds.
+const CONNECT_TIMEOUT: u64 = 5;
+const READ_TIMEOUT: u64 = 60;
+/// The longest timeout here.
+const MAX_TIMEOUT: u64 = 86_400;
+/// The controller's bound of bodies.
+const MAX_BODY: &str = "1m";
+/// Where nothing answers, for routes that are closed.
+const NOWHERE: &str = "http://127.0.0.1:9";
+
+impl Import<'_> {
+    /// The name of the upstream of a path, and whether requests may go there.
+    pub(super) fn upstream(
+        &mut self,
+        ingress: &Ingress<'_>,
+        path: &Path<'_>,
+        ignores_case: bool,
+    ) -> (String, bool) {
+        let protocol = ingress.value("backend-protocol").unwrap_or("HTTP").to_ascii_uppercase();
+        let scheme = if ["HTTPS", "GRPCS"].contains(&protocol.as_str()) { "https" } else { "http" };
+        let server = self.server(ingress, path, scheme);
+        let is_open = server.is_some() && protocol != "FCGI";
+        let (name, url) = server.unwrap_or_else(|| ("none".to_owned(), NOWHERE.to_owned()));
+        let timeout = |name: &str, default| {
+            let written = ingress.value(name).or_else(|| self.controller.value(name));
+            let number = written.and_then(|text| text.trim_end_matches('s').parse::<u64>().ok());
+            Flow::Text(format!("{}s", number.unwrap_or(default).clamp(1, MAX_TIMEOUT)))
+        };
+        let read_timeout = timeout("proxy-read-timeout", READ_TIMEOUT);
+        let case = Flow::fields([("case", "ignore".into())]);
+        let mut upstream = Flow::fields([("servers", Flow::list([url]))])
+            .with("paths", if ignores_case { case } else { Flow::fields([]) })
+            .with("connect_timeout", timeout("proxy-connect-timeout", CONNECT_TIMEOUT));
+        if read_timeout != Flow::Text(format!("{READ_TIMEOUT}s")) {
+            upstream = upstream
+                .with("response_timeout", read_timeout.clone())
+                .with("idle_timeout", read_timeout);
+        }
+        if protocol.starts_with("GRPC") {
+            upstream = upstream.with("protocol", "h2");
+        }
+        let known = self.draft.upstreams.iter().find(|(_, own)| *own == upstream);
+        if let Some((name, _)) = known {
+            return (name.clone(), is_open);
+        }
+        let name = self.upstream_names.take(&name);
+        self.draft.upstreams.push((name.clone(), upstream));
+        (name, is_open)
+    }
+
+    /// The name and the URL of a backend.
+    fn server(
+        &mut self,
+        ingress: &Ingress<'_>,
+        path: &Path<'_>,
+        scheme: &str,
+    ) -> Option<(String, String)> {
+        let backend = path.backend?;
+        let service = field(backend, "service");
+        let name = service.map_or_else(|| field(backend, "serviceName"), |own| field(own, "name"));
+        let Some(name) = name.and_then(text) else {
+            let here = "its backend is no Service: the route is closed (403)";
+            self.path_left_out(ingress, path, here);
+            return None;
+        };
+        let port = service.and_then(|own| field(own, "port"));
+        let port = port.and_then(|own| field(own, "number").or_else(|| field(own, "name")));
+        let port = port.or_else(|| field(backend, "servicePort"));
+        let namespace = ingress.namespace();
+        let host = format!("{namespace}-{name}");
+        let number = match port.map(|node| &node.value) {
+            Some(Value::Integer(number)) => number.to_string(),
+            Some(Value::String(own)) if own.parse::<u16>().is_ok() => own.clone(),
+            Some(Value::String(own)) => match self.port(namespace, name, own) {
+                Some(number) => number,
+                None => return Some((host, self.assumed(ingress, path, (scheme, name, own)))),
+            },
+            _ => return Some((host, self.assumed(ingress, path, (scheme, name, "none")))),
+        };
+        Some((host, format!("{scheme}://{name}.{namespace}.svc.cluster.local:{number}")))
+    }
+
+    /// Where requests go if the number of a port is unknown.
+    fn assumed(
+        &mut self,
+        ingress: &Ingress<'_>,
+        path: &Path<'_>,
+        (scheme, name, port): (&str, &str, &str),
+    ) -> String {
+        let number = if scheme == "https" { 443 } else { 80 };
+        let service =
+            format!("{scheme}://{name}.{}.svc.cluster.local:{number}", ingress.namespace());
+        let url = self.options.upstream.clone().unwrap_or(service);
+        let here = format!(
+            "the number of port {port} of Service {name} is not in the files: {url} stands for it. \
+             Give what `kubectl get service -A -o yaml` prints as well, or write the number"
+        );
+        self.path_left_out(ingress, path, &here);
+        url
+    }
+
+    /// The number of a named port, if the files have its Service.
+    fn port(&self, namespace: &str, name: &str, port: &str) -> Option<String> {
+        let is_service = |own: &&crate::manifest::Resource| {
+            let own_namespace = if own.namespace.is_empty() { "default" } else { &own.namespace };
+            own.kind == "Service" && own.name == name && own_namespace == namespace
+        };
+        let service = self.resources.iter().find(is_service)?;
+        let is_port = |own: &&Node| field(own, "name").and_then(text) == Some(port);
+        let port = list(service.at(&["spec", "ports"])).iter().find(is_port)?;
+        match field(port, "port").map(|node| &node.value) {
+            Some(Value::Integer(number)) => Some(number.to_string()),
+            _ => None,
+        }
+    }
+
+    /// The bound of bodies: none is any size.
+    pub(super) fn max_body(&mut self, ingress: &Ingress<'_>) -> Option<String> {
+        let entry = ingress.get("proxy-body-size");
+        let written = entry.map(|entry| entry.value.as_str());
+        let general = self.controller.value("proxy-body-size").unwrap_or(MAX_BODY).to_owned();
+        let size = size(written.unwrap_or(&general));
+        let bound = size.clone().unwrap_or_else(|| "1MiB".to_owned());
+        if let Some(entry) = entry {
+            let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
+            let place = ingress.place(entry.span);
+            self.findings.push(match (size, bound.as_str()) {
+                (None, _) => {
+                    Finding::nearly(place, there, "no size that nginx takes: `max_body: 1MiB`")
+                }
+                (Some(_), "0") => Finding::same(place, there, "bodies of any size"),
+                (Some(own), _) => Finding::same(place, there, format!("`max_body: {own}`")),
+            });
+        }
+        (bound != "0").then_some(bound)
+    }
+
+    /// Rows for protocol and timeouts.
+    pub(super) fn note_proxy(&mut self, ingress: &Ingress<'_>) {
+        for (name, here) in [
+            ("proxy-connect-timeout", "`connect_timeout` of its upstream"),
+            ("proxy-read-timeout", "`response_timeout` and `idle_timeout` of its upstream"),
+            (
+                "proxy-send-timeout",
+                "`idle_timeout` of its upstream is one for both ways: that of proxy-read-timeout",
+            ),
+        ] {
+            let Some(entry) = ingress.get(name) else { continue };
+            let there = format!("{}: {name}: {}", ingress.id(), entry.value);
+            let is_same = name != "proxy-send-timeout" && entry.value.parse::<u64>().is_ok()
+                || Some(entry.value.as_str()) == ingress.value("proxy-read-timeout");
+            let place = ingress.place(entry.span);
+            self.findings.push(match is_same {
+                true => Finding::same(place, there, here),
+                false => Finding::nearly(place, there, here),
+            });
+        }
+        if let Some(entry) = ingress.get("backend-protocol") {
+            let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
+            let place = ingress.place(entry.span);
+            self.findings.push(match entry.value.to_ascii_uppercase().as_str() {
+                "HTTP" => Finding::same(place, there, "http://"),
+                "GRPC" => Finding::same(place, there, "`protocol: h2`"),
+                "HTTPS" | "GRPCS" => Finding::nearly(
+                    place,
+                    there,
+                    "https://, whose certificates are always checked: see `tls` of its upstream",
+                ),
+                "AUTO_HTTP" => Finding::nearly(place, there, "http://, whatever the client speaks"),
+                _ => {
+                    Finding::left_out(place, there, "no such protocol: the routes are closed (403)")
+                }
+            });
+        }
+        if let Some(entry) = ingress.get("upstream-vhost") {
+            let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
+            let here = "`request_headers` of its routes set the host";
+            self.findings.push(Finding::same(ingress.place(entry.span), there, here));
+        }
+    }
+
+    fn path_left_out(&mut self, ingress: &Ingress<'_>, path: &Path<'_>, here: &str) {
+        let there = format!("{}: {}{}", ingress.id(), path.host, path.path);
+        let finding = Finding::left_out(ingress.place(path.span), there, here);
+        if !self.findings.contains(&finding) {
+            self.findings.push(finding);
+        }
+    }
+}
+
+/// A size of nginx as one of a policy; `0` is any.
+fn size(text: &str) -> Option<String> {
+    let text = text.trim();
+    let number = text.trim_end_matches(|own: char| own.is_ascii_alphabetic());
+    let bytes: u64 = number.parse().ok()?;
+    let unit = match text.get(number.len()..)? {
+        "" => "",
+        "k" | "K" => "KiB",
+        "m" | "M" => "MiB",
+        "g" | "G" => "GiB",
+        _ => return None,
+    };
+    Some(if bytes == 0 { "0".to_owned() } else { format!("{bytes}{unit}") })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_of_nginx_are_sizes_of_policies() {
+        for (text, expected) in [
+            ("1m", Some("1MiB")),
+            ("100M", Some("100MiB")),
+            ("8k", Some("8KiB")),
+            ("2g", Some("2GiB")),
+            ("512", Some("512")),
+            ("0", Some("0")),
+            ("0m", Some("0")),
+            ("10mb", None),
+            ("big", None),
+        ] {
+            assert_eq!(size(text).as_deref(), expected, "{text}");
+        }
+    }
+}

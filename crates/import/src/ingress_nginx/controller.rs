@@ -1,0 +1,185 @@
+//! The ConfigMap of the controller: defaults for all Ingresses.
+
+use ipnet::IpNet;
+
+use super::{
+    Import,
+    ingress::{Entry, entries},
+    limits::networks,
+    snippet::Snippet,
+};
+use crate::{Finding, manifest::Resource};
+
+/// What the controller says for all Ingresses.
+#[derive(Debug, Default)]
+pub(super) struct Controller {
+    pub(super) is_given: bool,
+    /// The variable that limits count by.
+    pub(super) variable: Option<String>,
+    pub(super) status: Option<u16>,
+    pub(super) allow: Vec<IpNet>,
+    pub(super) deny: Vec<IpNet>,
+    pub(super) is_closed: bool,
+    pub(super) is_authenticated: bool,
+    /// Paths that begin so are not authenticated.
+    pub(super) unauthenticated: Vec<String>,
+    pub(super) locations: Vec<String>,
+    entries: Vec<Entry>,
+    /// Whether clients are named by another proxy.
+    pub(super) is_behind_proxy: bool,
+}
+
+/// Keys that make a ConfigMap that of the controller.
+const MARKS: [&str; 12] = [
+    "allow-snippet-annotations",
+    "block-cidrs",
+    "denylist-source-range",
+    "enable-real-ip",
+    "global-auth-url",
+    "http-snippet",
+    "limit-conn-status-code",
+    "limit-conn-zone-variable",
+    "limit-req-status-code",
+    "server-snippet",
+    "use-forwarded-headers",
+    "whitelist-source-range",
+];
+
+/// Keys that say nothing of limits, access or the way of requests.
+const IGNORED: [&str; 13] = [
+    "access-log",
+    "allow-snippet-annotations",
+    "disable-access-log",
+    "enable-brotli",
+    "error-log",
+    "gzip-",
+    "keep-alive",
+    "log-format",
+    "max-worker",
+    "proxy-buffer",
+    "server-tokens",
+    "use-gzip",
+    "worker-",
+];
+
+/// Keys that name the client.
+const BEHIND_PROXY: [&str; 6] = [
+    "compute-full-forwarded-for",
+    "enable-real-ip",
+    "forwarded-for-header",
+    "proxy-real-ip-cidr",
+    "use-forwarded-headers",
+    "use-proxy-protocol",
+];
+
+impl Controller {
+    /// What it does without a ConfigMap.
+    pub(super) fn new() -> Self {
+        let unauthenticated = vec!["/.well-known/acme-challenge".to_owned()];
+        Controller { unauthenticated, ..Controller::default() }
+    }
+
+    /// The value of a key.
+    pub(super) fn value(&self, name: &str) -> Option<&str> {
+        let entry = self.entries.iter().find(|entry| entry.name == name && !entry.value.is_empty());
+        entry.map(|entry| entry.value.as_str())
+    }
+
+    /// Whether a ConfigMap is the controller's.
+    pub(super) fn is_of(resource: &Resource) -> bool {
+        let is_named = ["ingress-nginx-controller", "nginx-configuration", "ingress-controller"]
+            .iter()
+            .any(|name| resource.name.ends_with(name));
+        let data = entries(resource, &["data"]);
+        resource.kind == "ConfigMap"
+            && (is_named || data.iter().any(|entry| MARKS.contains(&entry.name.as_str())))
+    }
+}
+
+impl Import<'_> {
+    /// Reads the controller's ConfigMap.
+    pub(super) fn read_controller(&mut self, resource: &Resource) {
+        self.controller.is_given = true;
+        self.controller.entries = entries(resource, &["data"]);
+        for entry in self.controller.entries.clone() {
+            if !entry.value.is_empty() {
+                self.read_key(resource, &entry);
+            }
+        }
+    }
+
+    fn read_key(&mut self, resource: &Resource, entry: &Entry) {
+        let (name, value) = (entry.name.as_str(), entry.value.as_str());
+        let place = resource.place(entry.span);
+        let is_off = ["false", "off"].contains(&value);
+        let row = |here: &str| Finding::same(place.clone(), format!("{name}: {value}"), here);
+        match name {
+            "limit-req-status-code" => {
+                self.controller.status = value.parse().ok();
+                self.findings.push(row("`denied_status`"));
+            }
+            "limit-conn-status-code"
+                if value != self.controller.value("limit-req-status-code").unwrap_or("503") =>
+            {
+                let here = "`denied_status` is one for all limits: that of limit-req-status-code";
+                self.findings.push(Finding { verdict: crate::Verdict::Nearly, ..row(here) });
+            }
+            "limit-conn-status-code" => self.findings.push(row("`denied_status`")),
+            "limit-conn-zone-variable" => self.controller.variable = Some(value.to_owned()),
+            "proxy-body-size" => {
+                self.findings.push(row("`max_body`, where an Ingress says nothing else"))
+            }
+            "proxy-connect-timeout" | "proxy-read-timeout" | "proxy-send-timeout" => {
+                self.findings
+                    .push(row("timeouts of upstreams, where an Ingress says nothing else"));
+            }
+            "whitelist-source-range" | "denylist-source-range" | "block-cidrs" => {
+                match networks(value) {
+                    Some(own) if name.starts_with('w') => self.controller.allow = own,
+                    Some(own) => self.controller.deny.extend(own),
+                    None => self.controller.is_closed = true,
+                }
+                self.findings.push(match networks(value) {
+                    Some(_) => {
+                        row("`allow` and `deny` of all routes, also where an Ingress has its own")
+                    }
+                    None => Finding::left_out(
+                        place,
+                        name,
+                        "not all are addresses or networks: all routes are closed (403)",
+                    ),
+                });
+            }
+            "no-auth-locations" => {
+                let paths = value.split(',').map(|own| own.trim().to_owned());
+                self.controller.unauthenticated = paths.filter(|own| !own.is_empty()).collect();
+            }
+            "global-auth-url" => {
+                self.controller.is_authenticated = true;
+                let here = "another service is asked about each request: write `identity`. All routes are closed (403), but for those with `enable-global-auth: false`";
+                self.findings.push(Finding::left_out(place, name, here));
+            }
+            "http-snippet" | "server-snippet" | "location-snippet" => {
+                let snippet = Snippet::read(value);
+                self.note_snippet(&place, name, &snippet);
+                self.controller.is_closed |= snippet.closes();
+                let locations = snippet.locations.into_iter().filter_map(|(_, own)| own).flatten();
+                self.controller.locations.extend(locations);
+                self.controller.status = snippet.status.or(self.controller.status);
+            }
+            _ if BEHIND_PROXY.contains(&name) => {
+                self.controller.is_behind_proxy |= !is_off;
+                let here = "`trusted_proxies` of the settings: see below";
+                self.findings.push(Finding::nearly(place, name, here));
+            }
+            _ if is_off || IGNORED.iter().any(|own| name.starts_with(own)) => {}
+            _ => {
+                let here = match name.starts_with("limit-rate") {
+                    true => "a limit of bytes a second for each response: no counterpart",
+                    false => "of the controller: not in the policy",
+                };
+                self.findings.push(Finding::left_out(place, name, here));
+            }
+        }
+    }
+}

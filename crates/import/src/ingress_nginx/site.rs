@@ -1,0 +1,355 @@
+//! Routes: hosts, and the paths of each in the order in which nginx looks for them.
+
+use super::{
+    Import,
+    annotations::Guards,
+    ingress::{Ingress, Path},
+    limits::{Key, Limits},
+    paths::{self, Rewrite},
+};
+use crate::{Finding, flow::Flow};
+
+/// All addresses.
+const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
+/// An Ingress with what holds for all its paths.
+pub(super) struct Served<'i, 'r> {
+    pub(super) ingress: &'i Ingress<'r>,
+    pub(super) limits: Limits,
+    pub(super) guards: Guards,
+    max_body: Option<String>,
+}
+
+/// A route that is written.
+pub(super) struct Route {
+    pub(super) host: String,
+    pub(super) pattern: String,
+    /// The number of its Ingress.
+    pub(super) of: usize,
+    pub(super) is_closed: bool,
+}
+
+impl<'r> Import<'r> {
+    /// The routes, limits and tests of all Ingresses.
+    pub(super) fn site(&mut self, ingresses: &[Ingress<'r>]) {
+        let (canaries, ingresses): (Vec<_>, Vec<_>) =
+            ingresses.iter().partition(|own| own.is_on("canary"));
+        let variable = self.controller.variable.clone().unwrap_or("$binary_remote_addr".to_owned());
+        let served: Vec<Served<'_, 'r>> = ingresses
+            .into_iter()
+            .map(|ingress| {
+                let mut hosts = ingress.paths().into_iter().map(|path| path.host);
+                let key = Key::of(&variable, hosts.all(|host| is_exact(&host)));
+                self.note_proxy(ingress);
+                let (limits, guards) = (self.limits(ingress, &key), self.guards(ingress));
+                Served { ingress, limits, guards, max_body: self.max_body(ingress) }
+            })
+            .collect();
+        let mut paths: Vec<(usize, Path<'r>)> = Vec::new();
+        for (of, own) in served.iter().enumerate() {
+            for path in own.ingress.paths() {
+                self.add_path(&served, of, path, &mut paths);
+            }
+        }
+        self.note_variable(&variable, &served);
+        self.note_canaries(&canaries, &paths);
+        let mut routes = Vec::new();
+        for host in self.hosts(&paths) {
+            self.host(&host, &served, &paths, &mut routes);
+        }
+        self.tests(&served, &routes);
+    }
+
+    /// Adds a path, unless an older Ingress has it.
+    fn add_path(
+        &mut self,
+        served: &[Served<'_, 'r>],
+        of: usize,
+        path: Path<'r>,
+        paths: &mut Vec<(usize, Path<'r>)>,
+    ) {
+        let ingress = served.get(of).map(|own| own.ingress);
+        let Some(ingress) = ingress else { return };
+        let is_same = |(_, own): &&(usize, Path<'_>)| {
+            (&own.host, &own.path, &own.path_type) == (&path.host, &path.path, &path.path_type)
+        };
+        let is_host = |letter: char| letter.is_ascii_alphanumeric() || "-.*_".contains(letter);
+        if !path.host.chars().all(is_host) {
+            let message = "a host is a name, such as shop.example.com";
+            let help = "write it out";
+            self.problems.push(ingress.resource.document.problem(path.span, message, help));
+        }
+        match paths.iter().find(is_same).and_then(|(other, _)| served.get(*other)) {
+            None => paths.push((of, path)),
+            Some(other) => {
+                let there = format!("{}: {}{} once more", ingress.id(), path.host, path.path);
+                let reason = match ingress.created().is_empty() {
+                    true => {
+                        "the files do not say which is older, and the controller takes that one"
+                    }
+                    false => "the older one, as the controller takes it",
+                };
+                let here =
+                    format!("{} has this path ({reason}): its limits hold", other.ingress.id());
+                self.findings.push(Finding::left_out(ingress.place(path.span), there, here));
+            }
+        }
+    }
+
+    /// All hosts: names, then those with a star, then all others.
+    fn hosts(&mut self, paths: &[(usize, Path<'_>)]) -> Vec<String> {
+        let mut hosts: Vec<String> = paths.iter().map(|(_, path)| path.host.clone()).collect();
+        hosts.sort_by_key(|host| {
+            (host.is_empty(), host.starts_with('*'), usize::MAX - host.len(), host.clone())
+        });
+        hosts.dedup();
+        if !hosts.iter().any(String::is_empty) {
+            self.draft.hosts.clone_from(&hosts);
+        }
+        hosts
+    }
+
+    /// The routes of a host.
+    fn host(
+        &mut self,
+        host: &str,
+        served: &[Served<'_, 'r>],
+        all: &[(usize, Path<'r>)],
+        routes: &mut Vec<Route>,
+    ) {
+        let mut own: Vec<&(usize, Path<'r>)> =
+            all.iter().filter(|(_, path)| path.host == host).collect();
+        let target = |of: usize| served.get(of).and_then(|own| own.ingress.value("rewrite-target"));
+        let is_regex = own.iter().any(|(of, path)| {
+            let uses = served.get(*of).is_some_and(|own| own.ingress.is_on("use-regex"));
+            uses || target(*of).is_some_and(|target| target != path.path)
+        });
+        own.sort_by_key(|(_, path)| {
+            let is_exact = !is_regex && path.path_type == "Exact";
+            (!is_exact, usize::MAX - path.path.len())
+        });
+        let begin = routes.len();
+        for (of, path) in &own {
+            let Some(served) = served.get(*of) else { continue };
+            self.path((*of, served), path, is_regex, routes);
+        }
+        self.close_locations(host, served, &own, begin, routes);
+        self.note_host(host, served, &own);
+        let is_whole = |own: &Route| own.pattern == "/**";
+        let has_all = routes.iter().skip(begin).any(is_whole);
+        let others = all.iter().any(|(_, path)| covers(&path.host, host));
+        if let Some((of, path)) = own.first().filter(|_| !has_all && others)
+            && let Some(served) = served.get(*of)
+        {
+            let (upstream, _) = self.upstream(served.ingress, path, is_regex);
+            let route = route(host, "/**", &upstream).with("deny", Flow::list(ALL));
+            self.push(routes, route, (host, "/**", *of, true));
+        }
+    }
+
+    /// The routes of a path.
+    fn path(
+        &mut self,
+        (of, served): (usize, &Served<'_, 'r>),
+        path: &Path<'r>,
+        is_regex: bool,
+        routes: &mut Vec<Route>,
+    ) {
+        let ingress = served.ingress;
+        let patterns = match is_regex {
+            true => paths::regex_patterns(&path.path),
+            false => paths::literal_pattern(&path.path, &path.path_type).map(|own| vec![own]),
+        };
+        let guards = &served.guards;
+        let is_public =
+            self.controller.unauthenticated.iter().any(|own| path.path.starts_with(own));
+        let mut is_closed = guards.is_closed || guards.is_authenticated && !is_public;
+        let there = format!("{}: {}{}", ingress.id(), path.host, path.path);
+        let patterns = patterns.unwrap_or_else(|| {
+            is_closed = true;
+            // A literal path that no request can have takes none.
+            if is_regex { vec![paths::spelt_out(&path.path)] } else { Vec::new() }
+        });
+        let target = ingress.value("rewrite-target").filter(|own| *own != path.path);
+        let rewrite = target.map(|target| paths::rewrite(&path.path, target));
+        let is_lost = rewrite == Some(None);
+        let (upstream, is_served) = self.upstream(ingress, path, is_regex);
+        let was_closed = is_closed;
+        is_closed |= is_lost || !is_served;
+        let rewrite = rewrite.flatten().unwrap_or_default();
+        for pattern in &patterns {
+            // What is taken off are whole segments.
+            let whole = pattern.strip_suffix("*/**").filter(|_| !rewrite.strip.is_empty());
+            if let Some(whole) = whole {
+                let whole = format!("{whole}/**");
+                self.open(served, (&whole, &upstream, of), (path, is_closed, &rewrite), routes);
+            }
+            let closed = is_closed || whole.is_some();
+            let rewrite = if whole.is_some() { &Rewrite::default() } else { &rewrite };
+            self.open(served, (pattern, &upstream, of), (path, closed, rewrite), routes);
+        }
+        let place = ingress.place(path.span);
+        let patterns = patterns.join(", ");
+        self.findings.push(if is_lost {
+            let here = format!("what rewrite-target makes of it cannot be said by `strip_prefix` and `add_prefix`: {patterns} is closed (403)");
+            Finding::left_out(place, there, here)
+        } else if patterns.is_empty() {
+            Finding::left_out(place, there, "a regular expression without use-regex, which no request matches there: no route")
+        } else if was_closed && !guards.is_closed && !guards.is_authenticated {
+            let here = format!("a regular expression that routes cannot say: all of {patterns} is closed (403)");
+            Finding::left_out(place, there, here)
+        } else if !is_regex && path.path_type == "Exact" && path.path != "/" {
+            Finding::nearly(place, there, format!("route {patterns}, which takes {patterns}/ as well"))
+        } else {
+            Finding::same(place, there, format!("route {patterns}"))
+        });
+    }
+
+    /// Writes a route.
+    fn open(
+        &mut self,
+        served: &Served<'_, '_>,
+        (pattern, upstream, of): (&str, &str, usize),
+        (path, is_closed, rewrite): (&Path<'_>, bool, &Rewrite),
+        routes: &mut Vec<Route>,
+    ) {
+        let guards = &served.guards;
+        let mut route = route(&path.host, pattern, upstream);
+        let list = |networks: &[ipnet::IpNet]| Flow::list(networks.iter().map(ToString::to_string));
+        if !guards.allow.is_empty() {
+            route = route.with("allow", list(&guards.allow));
+        }
+        if is_closed {
+            route = route.with("deny", Flow::list(ALL));
+        } else if !guards.deny.is_empty() {
+            route = route.with("deny", list(&guards.deny));
+        }
+        if !served.limits.names.is_empty() {
+            route = route.with("limits", Flow::list(served.limits.names.iter().cloned()));
+        }
+        if let Some(bound) = &served.max_body {
+            route = route.with("max_body", bound.as_str());
+        }
+        for (name, own) in [("strip_prefix", &rewrite.strip), ("add_prefix", &rewrite.add)] {
+            if !own.is_empty() {
+                route = route.with(name, own.as_str());
+            }
+        }
+        if let Some(host) = served.ingress.value("upstream-vhost") {
+            let set = Flow::fields([("host", host.into())]);
+            route = route.with("request_headers", Flow::fields([("set", set)]));
+        }
+        self.push(routes, route, (&path.host, pattern, of, is_closed));
+    }
+
+    fn push(
+        &mut self,
+        routes: &mut Vec<Route>,
+        route: Flow,
+        (host, pattern, of, is_closed): (&str, &str, usize, bool),
+    ) {
+        let is_known = |own: &Route| own.host == host && own.pattern == pattern;
+        if !routes.iter().any(is_known) {
+            self.draft.routes.push(route);
+            let (host, pattern) = (host.to_owned(), pattern.to_owned());
+            routes.push(Route { host, pattern, of, is_closed });
+        }
+    }
+
+    /// Closes the locations of snippets, before all other routes of the host.
+    fn close_locations(
+        &mut self,
+        host: &str,
+        served: &[Served<'_, 'r>],
+        own: &[&(usize, Path<'r>)],
+        begin: usize,
+        routes: &mut Vec<Route>,
+    ) {
+        let later = (routes.split_off(begin), self.draft.routes.split_off(begin));
+        for (of, path) in own {
+            let Some(served) = served.get(*of) else { continue };
+            for pattern in &served.guards.locations {
+                let (upstream, _) = self.upstream(served.ingress, path, false);
+                let route = route(host, pattern, &upstream).with("deny", Flow::list(ALL));
+                self.push(routes, route, (host, pattern, *of, true));
+            }
+        }
+        for (own, route) in later.0.into_iter().zip(later.1) {
+            self.push(routes, route, (&own.host, &own.pattern, own.of, own.is_closed));
+        }
+    }
+
+    /// Rows for what differs on a host as a whole.
+    fn note_host(&mut self, host: &str, served: &[Served<'_, 'r>], own: &[&(usize, Path<'r>)]) {
+        let Some((of, path)) = own.first() else { return };
+        let Some(served) = served.get(*of) else { return };
+        let place = served.ingress.place(path.span);
+        if host.starts_with('*') {
+            let here = "hosts of any depth below it; there, of one label";
+            self.findings.push(Finding::nearly(place.clone(), format!("host {host}"), here));
+        }
+        let has_all = own.iter().any(|(_, path)| path.path == "/");
+        if !has_all && !served.limits.names.is_empty() {
+            let there = format!("paths of {host} that no rule has");
+            let here = "404 here too, but not counted; there, they use the limits of the oldest Ingress of the host";
+            self.findings.push(Finding::nearly(place, there, here));
+        }
+    }
+
+    fn note_variable(&mut self, variable: &str, served: &[Served<'_, 'r>]) {
+        let has_limits = served.iter().any(|own| !own.limits.names.is_empty());
+        if self.controller.variable.is_none() || !has_limits {
+            return;
+        }
+        let there = format!("limit-conn-zone-variable: {variable}, the key of all limits");
+        self.findings.push(match variable.trim_start_matches('$') {
+            "binary_remote_addr" | "remote_addr" => Finding::same("", there, "`per: client.ip`"),
+            name if Key::of(name, true) == Key::Address => Finding::nearly("", there, "`per: client.ip`: a client cannot choose its counter here. Name your proxies in `trusted_proxies`"),
+            _ => Finding::nearly("", there, "`per` of the limits; requests without it are not counted, there and here"),
+        });
+    }
+
+    fn note_canaries(&mut self, canaries: &[&Ingress<'r>], paths: &[(usize, Path<'r>)]) {
+        for canary in canaries {
+            let own = canary.paths();
+            let is_main = |path: &Path<'_>| {
+                paths.iter().any(|(_, other)| other.host == path.host && other.path == path.path)
+            };
+            let here = match own.iter().any(is_main) {
+                true => {
+                    "a canary has no paths, limits or guards of its own, there and here: all requests go to the main backend. To share them out, give `servers` of that upstream weights"
+                }
+                false => "a canary without a main Ingress has no paths, there and here",
+            };
+            let there = format!("{}: canary", canary.id());
+            let place = canary.place(canary.resource.node.span);
+            self.findings.push(Finding::left_out(place, there, here));
+            for entry in canary.own.iter().filter(|own| own.name.starts_with("limit-")) {
+                self.left_out(
+                    canary,
+                    entry,
+                    "the controller ignores limits of a canary: those of its main Ingress hold",
+                );
+            }
+        }
+    }
+}
+
+/// A route without a token.
+fn route(host: &str, pattern: &str, upstream: &str) -> Flow {
+    let matched = match host {
+        "" => Flow::fields([("path", pattern.into())]),
+        _ => Flow::fields([("host", host.into()), ("path", pattern.into())]),
+    };
+    Flow::fields([("match", matched), ("auth", "none".into()), ("upstream", upstream.into())])
+}
+
+fn is_exact(host: &str) -> bool {
+    !host.is_empty() && !host.starts_with('*')
+}
+
+/// Whether requests to a host that has no route for them would take one of another host.
+fn covers(other: &str, host: &str) -> bool {
+    let is_below = other.strip_prefix('*').is_some_and(|end| host.ends_with(end));
+    other != host && (other.is_empty() || is_below)
+}
