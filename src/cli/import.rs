@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use tollgate_import::{Finding, Imported, Input, Verdict, envoy};
+use tollgate_import::{Finding, Imported, Input, Options, Verdict, envoy, ingress_nginx};
 use tollgate_yaml::Sources;
 
 use super::{Exit, Failure, table};
@@ -27,6 +27,12 @@ pub(super) struct Arguments {
     /// input
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
+    /// Where requests go, if the files do not say it in a way that can be used here
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Take only what is of this class, if the files have those of several
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
     /// Succeed though something is left out
     #[arg(long)]
     allow_partial: bool,
@@ -36,6 +42,9 @@ pub(super) struct Arguments {
 enum Format {
     /// The descriptors of envoyproxy/ratelimit, the reference of Envoy's rate limit service
     Envoy,
+    /// Ingresses with the annotations of ingress-nginx, the ConfigMap of its controller, and
+    /// Services: what `kubectl get ingress -A -o yaml` prints
+    IngressNginx,
 }
 
 pub(super) fn run(
@@ -45,8 +54,10 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let inputs =
         arguments.files.iter().map(|file| read(file)).collect::<Result<Vec<Input>, _>>()?;
+    let options = Options { upstream: arguments.upstream.clone(), class: arguments.class.clone() };
     let Imported { policy, findings } = match arguments.format {
         Format::Envoy => envoy(&inputs),
+        Format::IngressNginx => ingress_nginx(&inputs, &options),
     }?;
     write_table(notes, &findings)?;
     output.write_all(policy.as_bytes())?;

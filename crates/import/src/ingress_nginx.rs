@@ -51,6 +51,8 @@ struct Import<'r> {
     /// The statuses that snippets of Ingresses say.
     statuses: BTreeMap<String, u16>,
     redirects_to_tls: bool,
+    /// Hosts and paths that an Ingress with guards has as well, and that may be its own.
+    contested: Vec<(String, String)>,
 }
 
 /// The policy for Ingresses as ingress-nginx serves them, with the ConfigMap of its controller, and
@@ -71,6 +73,7 @@ pub fn ingress_nginx(inputs: &[Input], options: &Options) -> Result<Imported, Pr
         upstream_names: Names::default(),
         statuses: BTreeMap::new(),
         redirects_to_tls: false,
+        contested: Vec::new(),
     };
     for resource in resources.iter().filter(|own| Controller::is_of(own)) {
         import.read_controller(resource);
@@ -104,9 +107,10 @@ impl<'r> Import<'r> {
         let mut classes: Vec<&str> = others.iter().filter_map(|own| own.class()).collect();
         classes.sort_unstable();
         classes.dedup();
-        if own.is_empty() {
+        if !own.iter().any(|own| !own.is_on("canary")) {
             let name = inputs.first().map_or("", |input| &input.name);
             let message = match classes.is_empty() {
+                true if !own.is_empty() => "it holds canaries alone".to_owned(),
                 true => "it holds no Ingress".to_owned(),
                 false => format!(
                     "it holds no Ingress of class {}, but of {}",

@@ -22,6 +22,14 @@ pub(super) struct Guards {
     pub(super) locations: Vec<String>,
 }
 
+impl Guards {
+    /// Whether any request may be refused.
+    pub(super) fn are_some(&self) -> bool {
+        let has_lists = !self.allow.is_empty() || !self.deny.is_empty();
+        self.is_closed || self.is_authenticated || has_lists || !self.locations.is_empty()
+    }
+}
+
 /// Annotations that say nothing of limits, access or the way of requests, and those that belong to
 /// others.
 const IGNORED: [&str; 26] = [
@@ -368,6 +376,7 @@ impl Import<'_> {
     /// A row for an annotation that the policy does not have. Only numbers are shown of its value.
     pub(super) fn left_out(&mut self, ingress: &Ingress<'_>, entry: &Entry, here: &str) {
         let is_number = entry.value.len() < 12
+            && entry.value.starts_with(|own: char| own.is_ascii_digit())
             && entry.value.chars().all(|own| own.is_ascii_alphanumeric() || own == '/');
         let is_secret = entry.name.contains("secret") || entry.name.contains("token");
         let there = match is_number && !is_secret {

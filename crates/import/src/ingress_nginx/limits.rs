@@ -131,9 +131,11 @@ impl Import<'_> {
         } else {
             let burst = number.saturating_mul(multiplier).saturating_add(1).min(MAX_NUMBER);
             let rate = rate(kind, number);
+            let rounded = if rate.ends_with("1000s") { ", as nginx rounds it" } else { "" };
             limits.room = Some(limits.room.map_or(burst, |room| room.min(burst)));
-            let words =
-                format!("limit {name}: {rate}, {burst} at once, in one counter for all its paths");
+            let words = format!(
+                "limit {name}: {rate}{rounded}, {burst} at once, in one counter for all its paths"
+            );
             let limit = key.limit().with("rate", rate).with("algorithm", "gcra");
             (limit.with("burst", burst), words)
         };

@@ -3,7 +3,7 @@
 use super::{
     Import,
     annotations::Guards,
-    ingress::{Ingress, Path},
+    ingress::{Ingress, Path, list},
     limits::{Key, Limits},
     paths::{self, Rewrite},
 };
@@ -41,6 +41,8 @@ impl<'r> Import<'r> {
                 let mut hosts = ingress.paths().into_iter().map(|path| path.host);
                 let key = Key::of(&variable, hosts.all(|host| is_exact(&host)));
                 self.note_proxy(ingress);
+                let has_tls = !list(ingress.resource.at(&["spec", "tls"])).is_empty();
+                self.redirects_to_tls |= has_tls && ingress.value("ssl-redirect") != Some("false");
                 let (limits, guards) = (self.limits(ingress, &key), self.guards(ingress));
                 Served { ingress, limits, guards, max_body: self.max_body(ingress) }
             })
@@ -82,10 +84,14 @@ impl<'r> Import<'r> {
         match paths.iter().find(is_same).and_then(|(other, _)| served.get(*other)) {
             None => paths.push((of, path)),
             Some(other) => {
+                let guards = served.get(of).map(|own| &own.guards);
+                if ingress.created().is_empty() && guards.is_some_and(Guards::are_some) {
+                    self.contested.push((path.host.clone(), path.path.clone()));
+                }
                 let there = format!("{}: {}{} once more", ingress.id(), path.host, path.path);
                 let reason = match ingress.created().is_empty() {
                     true => {
-                        "the files do not say which is older, and the controller takes that one"
+                        "the files do not say which is older: the path is closed if either has a guard"
                     }
                     false => "the older one, as the controller takes it",
                 };
@@ -173,9 +179,12 @@ impl<'r> Import<'r> {
         let target = ingress.value("rewrite-target").filter(|own| *own != path.path);
         let rewrite = target.map(|target| paths::rewrite(&path.path, target));
         let is_lost = rewrite == Some(None);
+        let is_contested =
+            self.contested.iter().any(|own| (&own.0, &own.1) == (&path.host, &path.path));
+        let is_behind = routes.iter().any(|own| own.host == path.host && own.pattern == "/**");
         let (upstream, is_served) = self.upstream(ingress, path, is_regex);
         let was_closed = is_closed;
-        is_closed |= is_lost || !is_served;
+        is_closed |= is_lost || is_contested || !is_served;
         let rewrite = rewrite.flatten().unwrap_or_default();
         for pattern in &patterns {
             // What is taken off are whole segments.
@@ -198,6 +207,11 @@ impl<'r> Import<'r> {
         } else if was_closed && !guards.is_closed && !guards.is_authenticated {
             let here = format!("a regular expression that routes cannot say: all of {patterns} is closed (403)");
             Finding::left_out(place, there, here)
+        } else if is_behind {
+            let here = "no request gets there, nor is counted by its limits: a longer expression before it takes all paths, there and here";
+            Finding::same(place, there, here)
+        } else if is_closed {
+            Finding::same(place, there, format!("route {patterns}, closed (403)"))
         } else if !is_regex && path.path_type == "Exact" && path.path != "/" {
             Finding::nearly(place, there, format!("route {patterns}, which takes {patterns}/ as well"))
         } else {
@@ -215,14 +229,14 @@ impl<'r> Import<'r> {
     ) {
         let guards = &served.guards;
         let mut route = route(&path.host, pattern, upstream);
-        let list = |networks: &[ipnet::IpNet]| Flow::list(networks.iter().map(ToString::to_string));
+        let all = |networks: &[ipnet::IpNet]| Flow::list(networks.iter().map(ToString::to_string));
         if !guards.allow.is_empty() {
-            route = route.with("allow", list(&guards.allow));
+            route = route.with("allow", all(&guards.allow));
         }
         if is_closed {
             route = route.with("deny", Flow::list(ALL));
         } else if !guards.deny.is_empty() {
-            route = route.with("deny", list(&guards.deny));
+            route = route.with("deny", all(&guards.deny));
         }
         if !served.limits.names.is_empty() {
             route = route.with("limits", Flow::list(served.limits.names.iter().cloned()));

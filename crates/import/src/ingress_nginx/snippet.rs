@@ -64,6 +64,8 @@ impl Snippet {
             | "limit_rate_after" | "limit_req_dry_run" | "limit_conn_dry_run" => {
                 self.limits.push(directive.words.join(" "));
             }
+            // It only answers in place of errors.
+            "location" if last.starts_with('@') => self.note_other(directive),
             "location" => {
                 let words: Vec<&str> = words.collect();
                 self.locations.push((directive.words.join(" "), location(&words)));
@@ -188,7 +190,7 @@ mod tests {
              location ~ ^/(ping|ready) { deny all; return 404; }\nlocation = /x{ return 200 'a'; }\n\
              location ~* \\.php$ { deny all; }\nlimit_req zone=a burst=5;\nlimit_req_status 429;\n\
              if ($request_method = OPTIONS) { return 204; }\nif ($a) { return 403; }\n\
-             auth_basic off; access_by_lua_block { ngx.exit(403); }\nset $a ${b};\n",
+             auth_basic off; access_by_lua_block { ngx.exit(403); }\nset $a ${b};\nlocation @x { return 200; }\n",
         );
         assert_eq!(snippet.guards, ["if with return", "auth_basic", "access_by_lua_block"]);
         let patterns: Vec<Option<Vec<String>>> =
@@ -197,7 +199,10 @@ mod tests {
         assert_eq!(patterns, [some(&["/ping*/**", "/ready*/**"]), some(&["/x"]), None]);
         assert_eq!(snippet.limits, ["limit_req zone=a burst=5"]);
         assert_eq!(snippet.status, Some(429));
-        assert_eq!(snippet.others, ["more_set_headers", "server_tokens", "if", "return", "set"]);
+        assert_eq!(
+            snippet.others,
+            ["more_set_headers", "server_tokens", "if", "return", "set", "location"]
+        );
     }
 
     #[test]

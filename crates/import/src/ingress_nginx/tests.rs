@@ -260,6 +260,9 @@ fn one_path_twice_is_that_of_the_older_ingress() {
     let own = imported(&[&one, &other]).unwrap();
     assert!(lines(&own, "routes")[0].contains("limits: [shop-b-rps]"));
     assert!(left_out(&own)[0].contains("shop/b has this path"));
+    let guarded = named("a", "shop.example", &[("auth-type", "basic")], ROOT);
+    let own = imported(&[&ingress(&[], ROOT), &guarded]).unwrap();
+    assert_eq!(patterns(&own), ["!/**"]);
 }
 
 #[test]
