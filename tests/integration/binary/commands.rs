@@ -128,6 +128,17 @@ const NAMED: &[(&str, &str)] = &[
         "printf 'domain: a\\ndescriptors: [{ key: user, rate_limit: { unit: hour, requests_per_unit: 9 } }]\\n' \
          > limits.yaml && tollgate import envoy limits.yaml",
     ),
+    (
+        "tollgate import ingress-nginx ingress.yaml services.yaml controller.yaml > policy.yaml",
+        "printf 'kind: Ingress\\nmetadata: { name: a }\\nspec: { defaultBackend: { service: { name: a, \
+         port: { number: 80 } } } }\\n' > ingress.yaml && tollgate import ingress-nginx ingress.yaml",
+    ),
+    (
+        "tollgate import ingress-nginx FILE…",
+        "printf 'kind: Ingress\\nmetadata: { name: a }\\nspec: { defaultBackend: { service: { name: a, \
+         port: { number: 80 } } } }\\n' > ingress.yaml && tollgate import ingress-nginx ingress.yaml",
+    ),
+    ("tollgate check policy.yaml", "tollgate check config/policies/api.yaml"),
     ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
     (
         "tollgate suggest",

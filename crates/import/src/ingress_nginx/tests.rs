@@ -303,3 +303,17 @@ fn named_ports_are_those_of_services() {
     assert!(own.policy.contains("http://web.shop.svc.cluster.local:8080"));
     assert_eq!(left_out(&own), [""; 0]);
 }
+
+#[test]
+fn the_example_of_the_page_becomes_what_the_page_shows() {
+    let own = imported(&[include_str!("../../examples/ingress-nginx.yaml")]).unwrap();
+    let page = include_str!("../../../../docs/from-ingress-nginx.md");
+    let shown = page.split("```yaml policy\n").nth(1).unwrap();
+    let shown = shown.split("```").next().unwrap().lines().filter(|line| line.starts_with("  "));
+    let shown: Vec<&str> = shown.collect();
+    assert!(shown.len() > 10);
+    for line in shown {
+        assert!(own.policy.lines().any(|own| own == line), "{line}\n{}", own.policy);
+    }
+    assert_eq!(left_out(&own).len(), 2);
+}
