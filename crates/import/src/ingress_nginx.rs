@@ -78,7 +78,12 @@ pub fn ingress_nginx(inputs: &[Input], options: &Options) -> Result<Imported, Pr
     for resource in resources.iter().filter(|own| Controller::is_of(own)) {
         import.read_controller(resource);
     }
-    let all = resources.iter().filter(|own| own.kind == "Ingress").map(Ingress::new).collect();
+    // Others have kinds of that name, too.
+    let groups = ["", "networking.k8s.io", "extensions"];
+    let group = |own: &Resource| own.api_version.split('/').next().unwrap_or_default().to_owned();
+    let is_ingress =
+        |own: &&Resource| own.kind == "Ingress" && groups.contains(&group(own).as_str());
+    let all = resources.iter().filter(is_ingress).map(Ingress::new).collect();
     let ingresses = import.of_class(all, inputs)?;
     import.site(&ingresses);
     if !import.problems.is_empty() {

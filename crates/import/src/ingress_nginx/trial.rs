@@ -45,7 +45,7 @@ impl Import<'_> {
             let admitted = |number: u64| Flow::fields([("admitted", number.into())]);
             let given = from(first.clone(), client);
             self.test(format!("{id}: {room} at once"), given, Some(room * 2), admitted(room));
-            if let Some(other) = open.last() {
+            if let Some(other) = open.next_back() {
                 let test =
                     Flow::fields([("name", format!("{id}: one counter for all its paths").into())])
                         .with("after", "0s")
