@@ -206,7 +206,8 @@ black_box() {
         tests/decisions/clients.py tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py
         tests/httpbin/compare.py tests/clients/pygithub/limits.py tests/schema/check.py
         tests/schema/admin.py tests/site/check.py tests/compatibility/run.py
-        tests/deploy/charts.py tests/deploy/rolling.py)
+        tests/deploy/charts.py tests/deploy/rolling.py
+        tests/beside/ingress_nginx.py)
     for script in "${scripts[@]}"; do
         part_beside "$script" run_script "$script" --tollgate "$binary"
     done
