@@ -11,6 +11,7 @@
 //! - `manifest`: the objects of Kubernetes in files, and the configurations in ConfigMaps.
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
 //! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
+//! - `traefik`: Traefik's files and objects.
 
 mod draft;
 mod envoy;
@@ -19,12 +20,14 @@ mod flow;
 mod ingress_nginx;
 mod manifest;
 mod names;
+mod traefik;
 
 use tollgate_yaml::Problem;
 
 pub use self::envoy::envoy;
 pub use self::finding::{Finding, Verdict};
 pub use self::ingress_nginx::ingress_nginx;
+pub use self::traefik::traefik;
 
 /// A file that is given.
 #[derive(Clone, Debug)]

@@ -1,0 +1,531 @@
+//! What a router's middlewares make of its routes.
+
+use std::net::IpAddr;
+
+use super::{
+    files::Configuration,
+    limit::{self, Around, Limit, Trust, Written},
+    report::Report,
+    section::Section,
+};
+use crate::flow::Flow;
+
+/// The deepest chain within chains, and the most middlewares of a router.
+const MAX_DEPTH: usize = 16;
+const MAX_MIDDLEWARES: usize = 100;
+
+/// What the middlewares do together.
+#[derive(Debug, Default)]
+pub(super) struct Effects {
+    pub(super) limits: Vec<Limit>,
+    /// Why no request may pass until the reader has written something.
+    pub(super) closed: Vec<String>,
+    pub(super) allow: Vec<String>,
+    /// Whether the routes are for a redirect to https and nothing else.
+    pub(super) is_redirect: bool,
+    pub(super) strip: Vec<String>,
+    /// Fields of a route.
+    pub(super) fields: Vec<(&'static str, Flow)>,
+    request: Edits,
+    response: Edits,
+    written: Written,
+}
+
+/// Changes of header fields.
+#[derive(Debug, Default)]
+struct Edits {
+    set: Vec<(String, String)>,
+    remove: Vec<String>,
+}
+
+/// What is known of the router.
+pub(super) struct Router<'a> {
+    pub(super) trust: &'a Trust,
+    pub(super) has_tls: bool,
+}
+
+impl Effects {
+    /// Those of the middlewares of these names, in their order.
+    pub(super) fn of(
+        names: &[String],
+        place: &str,
+        router: &Router<'_>,
+        configuration: &Configuration<'_>,
+        report: &mut Report,
+    ) -> Effects {
+        let mut effects = Effects::default();
+        let mut found = Vec::new();
+        let mut room = MAX_MIDDLEWARES;
+        if let Err(why) = flatten(names, MAX_DEPTH, configuration, (&mut found, &mut room)) {
+            effects.close(place, "its middlewares", &why, report);
+        }
+        for (name, section) in found {
+            effects.take(&name, section, router, report);
+        }
+        effects
+    }
+
+    /// Whether anything of it keeps requests out.
+    pub(super) fn refuses(&self) -> bool {
+        !self.limits.is_empty() || !self.closed.is_empty() || !self.allow.is_empty()
+    }
+
+    /// The fields of a route with a path of this pattern.
+    pub(super) fn route_fields(&self, pattern: &str) -> Vec<(&'static str, Flow)> {
+        let mut fields = self.fields.clone();
+        let stem = pattern.trim_end_matches("/**").trim_end_matches('*');
+        let of_route = |prefix: &&String| stem.starts_with(prefix.as_str()) || stem.is_empty();
+        if let Some(prefix) = self.strip.iter().find(of_route) {
+            fields.insert(0, ("strip_prefix", prefix.as_str().into()));
+        }
+        for (name, edits) in
+            [("request_headers", &self.request), ("response_headers", &self.response)]
+        {
+            if let Some(flow) = edits.flow() {
+                fields.push((name, flow));
+            }
+        }
+        fields
+    }
+
+    fn close(&mut self, place: &str, there: &str, why: &str, report: &mut Report) {
+        report.left_out(
+            place,
+            there,
+            format!("{why}: the routes of its routers are closed (deny)"),
+        );
+        self.closed.push(format!("{there}: {why}"));
+    }
+
+    fn take(&mut self, name: &str, section: Section<'_>, router: &Router<'_>, report: &mut Report) {
+        let place = section.place();
+        let mut kinds = section.entries().iter();
+        let (Some((kind, node)), None) = (kinds.next(), kinds.next()) else {
+            let why = "a middleware has exactly one type: Traefik serves none of its routers";
+            return self.close(&place, &format!("middleware {name}"), why, report);
+        };
+        let own = section.of(node);
+        let kind = kind.value.to_ascii_lowercase();
+        let there = format!("{kind} {name}");
+        let result = match kind.as_str() {
+            "ratelimit" | "inflightreq" => self.take_limit(name, &kind, own, router.trust, report),
+            "ipallowlist" | "ipwhitelist" => self.take_list(&there, own, router.trust, report),
+            "forwardauth" => self.take_forward_auth(&there, own, report),
+            "basicauth" | "digestauth" => {
+                self.written
+                    .verified
+                    .extend(own.text("headerField").map(|name| name.to_lowercase()));
+                Err("there are no passwords here, so write `identity` and `auth`".to_owned())
+            }
+            "plugin" => {
+                self.written.unknown = Some(format!("the plugin {name}"));
+                Err("a plugin may refuse requests, and cannot be carried over".to_owned())
+            }
+            "replacepath" | "replacepathregex" | "stripprefixregex" => {
+                Err("it makes another path of each, which cannot be written here, and the servers \
+                     would get other paths"
+                    .to_owned())
+            }
+            "stripprefix" => {
+                self.take_strip(&there, own, report);
+                Ok(())
+            }
+            "addprefix" => self.take_add(&there, own, report),
+            "headers" => self.take_headers(&there, own, report),
+            "buffering" => self.take_buffering(&there, own, report),
+            "redirectscheme" => {
+                self.take_redirect(&there, own, router, report);
+                Ok(())
+            }
+            _ => {
+                self.name_other(&kind, &there, own, report);
+                Ok(())
+            }
+        };
+        if let Err(why) = result {
+            self.close(&place, &there, &why, report);
+        }
+    }
+
+    fn take_limit(
+        &mut self,
+        name: &str,
+        kind: &str,
+        own: Section<'_>,
+        trust: &Trust,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let is_file = !name.ends_with("@kubernetescrd");
+        let around = Around { trust, written: &self.written, is_file };
+        let limit = match kind {
+            "ratelimit" => limit::rate_limit(name, own, &around, report),
+            _ => limit::in_flight(name, own, &around, report),
+        }?;
+        let Some(limit) = limit else { return Ok(()) };
+        match self.limits.iter().any(|known| known.name == limit.name) {
+            false => self.limits.push(limit),
+            true if limit.is_shared => report.left_out(
+                own.place(),
+                format!("rateLimit {name}: twice on a router, with redis"),
+                "each request is charged once, there twice: looser",
+            ),
+            // Two buckets in memory that are always alike.
+            true => {}
+        }
+        Ok(())
+    }
+
+    fn take_list(
+        &mut self,
+        there: &str,
+        own: Section<'_>,
+        trust: &Trust,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let ranges = own.texts("sourceRange");
+        let networks: Option<Vec<String>> = ranges.iter().map(|range| network(range)).collect();
+        let Some(networks) = networks.filter(|networks| !networks.is_empty()) else {
+            return Err(
+                "`sourceRange` is empty or has something that is no network: Traefik serves \
+                        none of its routers"
+                    .to_owned(),
+            );
+        };
+        if let Some(name) = own.unknown(&["sourceRange", "ipStrategy", "rejectStatusCode"]) {
+            return Err(format!("`{name}` is no option that is known"));
+        }
+        if let Some(strategy) = own.section("ipStrategy")
+            && !limit::address(strategy, trust, report)?.is_known
+        {
+            return Err(
+                "the entry point trusts no peer, so there is no address and Traefik refuses \
+                        everybody"
+                    .to_owned(),
+            );
+        }
+        if !self.allow.is_empty() {
+            return Err("a route has one list, and this router two".to_owned());
+        }
+        let status = own.number("rejectStatusCode")?.unwrap_or(403);
+        if status != 403 {
+            report.nearly(own.place(), format!("{there}: rejectStatusCode {status}"), "403");
+        }
+        if !self.limits.is_empty() {
+            let here =
+                "a refused request charges no limit, there those before it: looser for these";
+            report.nearly(own.place(), format!("{there}: behind a limit"), here);
+        }
+        report.same(own.place(), there, format!("allow: [{}]", networks.join(", ")));
+        self.allow = networks;
+        Ok(())
+    }
+
+    fn take_forward_auth(
+        &mut self,
+        there: &str,
+        own: Section<'_>,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        if own.text("address").is_some_and(|address| address.ends_with("/decide/forward")) {
+            let here =
+                "it asks Tollgate, whose policy stays as it is: put this one and that together";
+            report.nearly(own.place(), there, here);
+            return Ok(());
+        }
+        let names = own.texts("authResponseHeaders").into_iter().chain(own.text("headerField"));
+        self.written.verified.extend(names.map(|name| name.to_ascii_lowercase()));
+        if own.node("authResponseHeadersRegex").is_some() {
+            self.written.unknown = Some(there.to_owned());
+        }
+        Err("nothing here asks a server whether a request may pass; if it checks tokens, write \
+             `identity.jwt` and `auth: required`"
+            .to_owned())
+    }
+
+    fn take_strip(&mut self, there: &str, own: Section<'_>, report: &mut Report) {
+        let is_whole = |prefix: &String| prefix.starts_with('/') && prefix.len() > 1;
+        let prefixes = own.texts("prefixes");
+        let trimmed = prefixes.iter().map(|prefix| prefix.trim_end_matches('/').to_owned());
+        self.strip = trimmed.filter(is_whole).collect();
+        report.nearly(
+            own.place(),
+            format!("{there}: {}", prefixes.join(", ")),
+            "strip_prefix: whole segments; there of a text, so that `/px` of `/p` becomes `x`. Of \
+             several, the one of the route's path",
+        );
+    }
+
+    fn take_add(
+        &mut self,
+        there: &str,
+        own: Section<'_>,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let prefix = own.text("prefix").unwrap_or_default();
+        let prefix = prefix.trim_end_matches('/');
+        if self.fields.iter().any(|(name, _)| *name == "add_prefix") || !prefix.starts_with('/') {
+            return Err("the prefix cannot be written".to_owned());
+        }
+        report.same(own.place(), there, format!("add_prefix: {prefix}"));
+        self.fields.insert(0, ("add_prefix", prefix.into()));
+        Ok(())
+    }
+
+    fn take_buffering(
+        &mut self,
+        there: &str,
+        own: Section<'_>,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let known = ["maxRequestBodyBytes", "memRequestBodyBytes", "memResponseBodyBytes"];
+        if let Some(name) = own.unknown(&known) {
+            report.left_out(own.place(), format!("{there}: {name}"), "no counterpart");
+        }
+        if let Some(bytes) = own.number("maxRequestBodyBytes")?.filter(|bytes| *bytes > 0) {
+            report.same(own.place(), there, format!("max_body: {bytes}"));
+            self.fields.retain(|(name, _)| *name != "max_body");
+            self.fields.push(("max_body", (bytes as u64).into()));
+        }
+        Ok(())
+    }
+
+    fn take_redirect(
+        &mut self,
+        there: &str,
+        own: Section<'_>,
+        router: &Router<'_>,
+        report: &mut Report,
+    ) {
+        if router.has_tls {
+            return report.same(own.place(), there, "nothing: its routers have TLS");
+        }
+        self.is_redirect = true;
+        let here = "a listener of the settings: no route";
+        report.nearly(own.place(), there, here);
+        report.ask("write `redirect: https` at the plain listener of the settings.");
+    }
+
+    fn take_headers(
+        &mut self,
+        there: &str,
+        own: Section<'_>,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        for (field, is_request) in
+            [("customRequestHeaders", true), ("customResponseHeaders", false)]
+        {
+            let fields = own.section(field);
+            for (name, node) in fields.as_ref().map_or(&[][..], Section::entries) {
+                let name = name.to_ascii_lowercase();
+                let value = own.scalar(node).unwrap_or_default();
+                if is_request {
+                    self.written.constant.push(name.clone());
+                }
+                let edits = if is_request { &mut self.request } else { &mut self.response };
+                if let Err(why) = edits.take(&name, &value, is_request) {
+                    report.left_out(own.place_of(node), format!("{there}: {field} {name}"), why);
+                }
+            }
+        }
+        for (option, header, value) in SECURITY {
+            let own_value = own.text(option).filter(|value| value != "false" && !value.is_empty());
+            let Some(own_value) = own_value else { continue };
+            let value = if value.is_empty() { &own_value } else { value };
+            if let Err(why) = self.response.take(header, value, false) {
+                report.left_out(own.place(), format!("{there}: {option}"), why);
+            }
+        }
+        report.same(own.place(), there, "request_headers and response_headers");
+        self.name_other_headers(there, own, report)
+    }
+
+    fn name_other_headers(
+        &mut self,
+        there: &str,
+        own: Section<'_>,
+        report: &mut Report,
+    ) -> Result<(), String> {
+        let is_known = |name: &str| {
+            let known =
+                ["customRequestHeaders", "customResponseHeaders", "addVaryHeader", "isDevelopment"];
+            let mut all = known.into_iter().chain(SECURITY.iter().map(|(option, ..)| *option));
+            all.any(|known| known.eq_ignore_ascii_case(name))
+        };
+        let names: Vec<&str> = own.names().filter(|name| !is_known(name)).collect();
+        let of = |start: &str| -> Vec<&str> {
+            let begins = |name: &&&str| name.to_ascii_lowercase().starts_with(start);
+            names.iter().filter(begins).copied().collect()
+        };
+        let (cors, sts) = (of("accesscontrol"), [of("sts"), of("forcests")].concat());
+        if !cors.is_empty() {
+            report.left_out(
+                own.place(),
+                format!("{there}: {}", cors.join(", ")),
+                "write `cors` with `preflight: answer` at the routes; until then the servers decide",
+            );
+        }
+        if !sts.is_empty() {
+            let here = "write `hsts` at the listener of the settings";
+            report.left_out(own.place(), format!("{there}: {}", sts.join(", ")), here);
+        }
+        let is_named = |name: &&&str| !cors.contains(*name) && !sts.contains(*name);
+        let others: Vec<&str> = names.iter().filter(is_named).copied().collect();
+        if others.iter().any(|name| name.eq_ignore_ascii_case("allowedHosts")) {
+            return Err(
+                "`allowedHosts` refuses other hosts: write them as `host` of the routes".to_owned()
+            );
+        }
+        if !others.is_empty() {
+            report.left_out(
+                own.place(),
+                format!("{there}: {}", others.join(", ")),
+                "no counterpart",
+            );
+        }
+        Ok(())
+    }
+
+    /// Middlewares that change neither what is limited nor who may pass.
+    fn name_other(&mut self, kind: &str, there: &str, own: Section<'_>, report: &mut Report) {
+        let here = match kind {
+            "retry" => "`retries` of the upstream; before a limit, each try is charged there",
+            "circuitbreaker" => "`ejection` of the upstream",
+            "compress" => "responses are not compressed here",
+            "errors" => "the servers' own responses; denials have their own body and status here",
+            "redirectregex" => {
+                "no redirect: the requests go to the servers, with the router's limits"
+            }
+            "passtlsclientcert" => {
+                self.written.unknown = Some(there.to_owned());
+                "client certificates are callers here: `identity.callers`"
+            }
+            "contenttype" | "grpcweb" | "encodedcharacters" => "no counterpart",
+            _ => return self.close(&own.place(), there, "it is not known", report),
+        };
+        report.left_out(own.place(), there, here);
+    }
+}
+
+/// Options of `headers` that write one field of responses, with this value or with their own.
+const SECURITY: [(&str, &str, &str); 9] = [
+    // The first one wins, as in Traefik.
+    ("customFrameOptionsValue", "x-frame-options", ""),
+    ("frameDeny", "x-frame-options", "DENY"),
+    ("contentTypeNosniff", "x-content-type-options", "nosniff"),
+    ("customBrowserXSSValue", "x-xss-protection", ""),
+    ("browserXssFilter", "x-xss-protection", "1; mode=block"),
+    ("contentSecurityPolicy", "content-security-policy", ""),
+    ("contentSecurityPolicyReportOnly", "content-security-policy-report-only", ""),
+    ("referrerPolicy", "referrer-policy", ""),
+    ("permissionsPolicy", "permissions-policy", ""),
+];
+
+impl Edits {
+    /// Takes a field over; an empty value removes it. The error never has the value.
+    fn take(&mut self, name: &str, value: &str, is_request: bool) -> Result<(), String> {
+        let is_value =
+            value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && value.trim() == value;
+        let is_ours = limit::is_fixed(name) || (is_request && name.contains('_'));
+        if is_ours || !is_value || (name == "host" && value.is_empty()) {
+            return Err("a policy cannot write this field".to_owned());
+        }
+        if is_request && !value.is_empty() && tollgate_yaml::names_credential(name) {
+            return Err(format!(
+                "its value may be a credential: write `request_headers: {{ set: {{ {name}: \
+                 \"${{VARIABLE}}\" }} }}`"
+            ));
+        }
+        if self.set.iter().any(|(own, _)| own == name) || self.remove.iter().any(|own| own == name)
+        {
+            return Ok(());
+        }
+        match value.is_empty() {
+            true => self.remove.push(name.to_owned()),
+            false => self.set.push((name.to_owned(), value.to_owned())),
+        }
+        Ok(())
+    }
+
+    fn flow(&self) -> Option<Flow> {
+        let set = self.set.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
+        let mut flow = Flow::fields([]);
+        if !self.set.is_empty() {
+            flow = flow.with("set", Flow::Fields(set.collect()));
+        }
+        if !self.remove.is_empty() {
+            flow = flow.with("remove", Flow::list(self.remove.iter().cloned()));
+        }
+        (flow != Flow::fields([])).then_some(flow)
+    }
+}
+
+/// The middlewares of these names, with those of chains in the place of the chains.
+fn flatten<'d>(
+    names: &[String],
+    depth: usize,
+    configuration: &Configuration<'d>,
+    (found, room): (&mut Vec<(String, Section<'d>)>, &mut usize),
+) -> Result<(), String> {
+    for name in names {
+        *room = room.checked_sub(1).ok_or_else(|| {
+            format!("a router has more than {MAX_MIDDLEWARES} middlewares and chains")
+        })?;
+        let section = configuration.middleware(name);
+        let section = section.ok_or_else(|| {
+            format!("`{name}` is not in the files: without it Traefik serves none of its routers")
+        })?;
+        let Some(chain) = section.section("chain") else {
+            found.push((name.clone(), section));
+            continue;
+        };
+        if depth == 0 {
+            return Err(format!("chains within `{name}` have no end, or are very deep"));
+        }
+        let inner = configuration.references(name, chain);
+        flatten(&inner, depth - 1, configuration, (found, room))?;
+    }
+    Ok(())
+}
+
+/// A network in its normal form, if it is one.
+fn network(text: &str) -> Option<String> {
+    let text = text.trim();
+    let (address, bits) = match text.split_once('/') {
+        Some((address, bits)) => (address, Some(bits.parse::<u32>().ok()?)),
+        None => (text, None),
+    };
+    let address = address.parse::<IpAddr>().ok()?;
+    let Some(bits) = bits else { return Some(address.to_string()) };
+    let masked = match address {
+        IpAddr::V4(own) => {
+            let mask = u32::MAX.checked_shl(32_u32.checked_sub(bits)?).unwrap_or(0);
+            IpAddr::V4((u32::from(own) & mask).into())
+        }
+        IpAddr::V6(own) => {
+            let mask = u128::MAX.checked_shl(128_u32.checked_sub(bits)?).unwrap_or(0);
+            IpAddr::V6((u128::from(own) & mask).into())
+        }
+    };
+    Some(format!("{masked}/{bits}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::network;
+
+    #[test]
+    fn networks_are_written_in_their_normal_form() {
+        for (text, expected) in [
+            ("10.1.2.3", Some("10.1.2.3")),
+            ("10.1.2.3/8", Some("10.0.0.0/8")),
+            ("0.0.0.0/0", Some("0.0.0.0/0")),
+            ("2001:db8::1/32", Some("2001:db8::/32")),
+            ("::/0", Some("::/0")),
+            ("10.0.0.0/33", None),
+            ("example", None),
+            ("", None),
+        ] {
+            assert_eq!(network(text).as_deref(), expected, "{text}");
+        }
+    }
+}

@@ -1,0 +1,317 @@
+//! Routers as routes, with their limits and upstreams.
+
+use super::{
+    files::{Configuration, Router},
+    limit::Limit,
+    matching::Matching,
+    middleware::{self, Effects},
+    report::Report,
+    rule, services,
+    trial::{Trial, tests},
+};
+use crate::{draft::Draft, flow::Flow, names::Names};
+
+/// The limits that a route may charge.
+const MAX_LIMITS: usize = 8;
+/// How much of a rule a row shows.
+const SHOWN: usize = 160;
+
+/// The routes of a policy, in their order.
+pub(super) struct Routes<'c> {
+    configuration: &'c Configuration<'c>,
+    entry_point: &'c str,
+    instead: Option<&'c str>,
+    routes: Vec<Flow>,
+    /// What each route takes, with its priority.
+    matchings: Vec<(Matching, i64)>,
+    limits: Vec<(String, Flow)>,
+    limit_names: Names,
+    route_names: Names,
+    /// Limits that all routers share, by their middlewares.
+    shared: Vec<(String, String)>,
+    /// By the names there.
+    upstreams: Vec<(String, String, Flow)>,
+    upstream_names: Names,
+    trials: Vec<Trial>,
+}
+
+/// A limit of a router, under its name here.
+#[derive(Clone)]
+pub(super) struct Charged {
+    pub(super) name: String,
+    pub(super) limit: Limit,
+}
+
+impl<'c> Routes<'c> {
+    pub(super) fn new(
+        configuration: &'c Configuration<'c>,
+        entry_point: &'c str,
+        instead: Option<&'c str>,
+    ) -> Self {
+        Routes {
+            configuration,
+            entry_point,
+            instead,
+            routes: Vec::new(),
+            matchings: Vec::new(),
+            limits: Vec::new(),
+            limit_names: Names::default(),
+            route_names: Names::default(),
+            shared: Vec::new(),
+            upstreams: Vec::new(),
+            upstream_names: Names::default(),
+            trials: Vec::new(),
+        }
+    }
+
+    /// Adds the routes of a router, behind those that are there.
+    pub(super) fn take(&mut self, router: &Router<'_>, report: &mut Report) {
+        let there = format!("router {}: {}", router.name, shown(&router.rule));
+        let is_old = router.is_old || rule::is_old(&router.rule);
+        let alternatives = match rule::alternatives(&router.rule, is_old) {
+            Ok(alternatives) => alternatives,
+            Err(why) => {
+                let here =
+                    format!("{why}: no route, so its requests go to those below it or get 404");
+                return report.left_out(router.place.clone(), there, here);
+            }
+        };
+        let trust = self.configuration.trust_of(self.entry_point);
+        let known = middleware::Router { trust: &trust, has_tls: router.tls_options.is_some() };
+        let mut names = self.configuration.middlewares_of(self.entry_point);
+        names.extend(router.middlewares.iter().cloned());
+        let mut effects = Effects::of(&names, &router.place, &known, self.configuration, report);
+        self.close(router, &mut effects, report);
+        if effects.is_redirect && effects.limits.is_empty() {
+            return;
+        }
+        self.tell_of_limits(router, &effects, report);
+        let upstream = services::upstream(self.configuration, &router.target, self.instead, report);
+        effects.closed.extend(upstream.closed.clone());
+        let upstream = self.upstream(upstream);
+        let charged = self.charge(router, &effects.limits);
+        for alternative in alternatives {
+            let matching = Matching::of(&alternative, is_old);
+            if matching.is_never {
+                report.nearly(router.place.clone(), there.clone(), "no request is all of this");
+                continue;
+            }
+            let mut own = Route { router, matching, effects: &effects, charged: &charged };
+            if !self.is_whole(&mut own, &there, report) {
+                continue;
+            }
+            self.push(&own, &upstream, &there, report);
+        }
+    }
+
+    /// Reasons to close a router that are not in its middlewares.
+    fn close(&self, router: &Router<'_>, effects: &mut Effects, report: &mut Report) {
+        let mut closed = router.closed.clone();
+        if self.configuration.asks_for_certificates(router) {
+            let why = "its TLS options ask for client certificates: write `client_ca_file` at the \
+                       listener of the settings";
+            closed.push(why.to_owned());
+        }
+        if effects.limits.len() > MAX_LIMITS {
+            closed.push(format!("a route has at most {MAX_LIMITS} limits"));
+            effects.limits.truncate(MAX_LIMITS);
+        }
+        for why in closed {
+            let there = format!("router {}", router.name);
+            report.left_out(
+                router.place.clone(),
+                there.clone(),
+                format!("{why}: its routes are closed (deny)"),
+            );
+            effects.closed.push(format!("{there}: {why}"));
+        }
+    }
+
+    fn tell_of_limits(&self, router: &Router<'_>, effects: &Effects, report: &mut Report) {
+        let names: Vec<&str> = effects.limits.iter().map(|limit| limit.name.as_str()).collect();
+        let there = |what: &str| format!("router {}: {what}", router.name);
+        if let [first, .., _] = names.as_slice() {
+            report.nearly(
+                router.place.clone(),
+                there(&format!("{} are asked one after another", names.join(", "))),
+                format!(
+                    "all of them are charged, or none: looser for {first} by the requests that a \
+                     later one denies"
+                ),
+            );
+        }
+        let is_apart = effects.limits.iter().any(|limit| !limit.is_shared);
+        if is_apart && router.entry_points.len() > 1 {
+            report.nearly(
+                router.place.clone(),
+                there(&format!("entry points {}", router.entry_points.join(", "))),
+                format!(
+                    "one counter. Traefik has one for each of the {} entry points, if they have \
+                     `http` options: stricter",
+                    router.entry_points.len()
+                ),
+            );
+        }
+    }
+
+    /// The limits of a router: its own, or those that all routers share.
+    fn charge(&mut self, router: &Router<'_>, limits: &[Limit]) -> Vec<Charged> {
+        let mut charged = Vec::new();
+        for limit in limits {
+            let plain = limit.name.split('@').next().unwrap_or_default();
+            let shared = self.shared.iter().find(|(middleware, _)| *middleware == limit.name);
+            let name = match (limit.is_shared, shared) {
+                (true, Some((_, name))) => name.clone(),
+                (is_shared, _) => {
+                    let written = if is_shared {
+                        plain.to_owned()
+                    } else {
+                        format!("{plain}-{}", router.name)
+                    };
+                    let name = self.limit_names.take(&written);
+                    self.limits.push((name.clone(), limit.flow.clone()));
+                    if is_shared {
+                        self.shared.push((limit.name.clone(), name.clone()));
+                    }
+                    name
+                }
+            };
+            charged.push(Charged { name, limit: limit.clone() });
+        }
+        charged
+    }
+
+    fn upstream(&mut self, upstream: services::Upstream) -> String {
+        let known = self.upstreams.iter();
+        let known =
+            known.filter(|(name, _, flow)| *name == upstream.name && *flow == upstream.flow);
+        if let Some((_, name, _)) = known.into_iter().next() {
+            return name.clone();
+        }
+        let plain = upstream.name.split('@').next().unwrap_or_default();
+        let name = self.upstream_names.take(if plain.is_empty() { "app" } else { plain });
+        self.upstreams.push((upstream.name, name.clone(), upstream.flow));
+        name
+    }
+
+    /// Whether the match of a route may be written: it says all of its conditions, or is closed.
+    fn is_whole(&mut self, own: &mut Route<'_>, there: &str, report: &mut Report) -> bool {
+        let Route { matching, router, effects, .. } = own;
+        let (redundant, other): (Vec<_>, Vec<_>) =
+            std::mem::take(&mut matching.negated).into_iter().partition(|condition| {
+                self.matchings.iter().any(|(above, _)| above.takes_all_of(condition, matching))
+            });
+        for condition in redundant {
+            let here = format!("`{condition}` is left out: a route above takes these requests");
+            report.same(router.place.clone(), there, here);
+        }
+        matching.unwritten.extend(other.iter().map(ToString::to_string));
+        if matching.unwritten.is_empty() {
+            return true;
+        }
+        let conditions = matching.unwritten.join(" && ");
+        let flow = matching.flow();
+        if !effects.refuses() {
+            report.left_out(
+                router.place.clone(),
+                there,
+                format!(
+                    "no route, as {conditions} has no counterpart: its requests go to the routes \
+                     below it, or get 404. For more requests it would be `match: {flow}`"
+                ),
+            );
+            return false;
+        }
+        report.left_out(
+            router.place.clone(),
+            there,
+            format!(
+                "{conditions} has no counterpart: the route is for all of `{flow}`, and closed \
+                 (deny), as the routes below may have neither its limits nor what refuses"
+            ),
+        );
+        matching.differences.push("closed".to_owned());
+        true
+    }
+
+    fn push(&mut self, own: &Route<'_>, upstream: &str, there: &str, report: &mut Report) {
+        let Route { router, matching, effects, charged } = own;
+        let name = self.route_names.take(&router.name);
+        let mut flow = Flow::fields([
+            ("name", name.into()),
+            ("match", matching.flow()),
+            ("auth", "none".into()),
+        ]);
+        let is_closed = !effects.closed.is_empty() || !matching.unwritten.is_empty();
+        if is_closed {
+            flow = flow.with("deny", Flow::list(["0.0.0.0/0", "::/0"]));
+        }
+        if !effects.allow.is_empty() {
+            flow = flow.with("allow", Flow::list(effects.allow.iter().cloned()));
+        }
+        flow = flow.with("limits", Flow::list(charged.iter().map(|own| own.name.clone())));
+        for (field, value) in effects.route_fields(&matching.path) {
+            flow = flow.with(field, value);
+        }
+        self.routes.push(flow.with("upstream", upstream));
+        self.tell_of_ties(own, there, report);
+        for why in &effects.closed {
+            report.ask(format!(
+                "routes are closed with `deny`, because of {why}. Write what lets the right requests \
+                 through, and remove `deny`."
+            ));
+        }
+        match matching.differences.is_empty() {
+            true => report.same(router.place.clone(), there, format!("match: {}", matching.flow())),
+            false if matching.unwritten.is_empty() => report.nearly(
+                router.place.clone(),
+                there,
+                format!("match: {}: {}", matching.flow(), matching.differences.join("; ")),
+            ),
+            false => {}
+        }
+        self.trials.push(Trial::of(own, is_closed, self.matchings.iter().map(|(above, _)| above)));
+        self.matchings.push((matching.clone(), router.priority));
+    }
+
+    /// Of two routers of one priority that may take the same requests, any may be first in Traefik.
+    fn tell_of_ties(&self, own: &Route<'_>, there: &str, report: &mut Report) {
+        let host = own.matching.sample_host();
+        let is_tie = self.matchings.iter().any(|(above, priority)| {
+            *priority == own.router.priority
+                && own.matching.samples().iter().any(|path| above.may_take(host.as_deref(), path))
+                && above.path != own.matching.path
+        });
+        if is_tie {
+            let here = "behind another router of the same priority; which is first there is not \
+                        certain: write `priority`";
+            report.nearly(own.router.place.clone(), there, here);
+        }
+    }
+
+    /// Fills the sections of a policy.
+    pub(super) fn finish(self, draft: &mut Draft) {
+        draft.tests = tests(&self.trials);
+        draft.limits = self.limits;
+        draft.routes = self.routes;
+        draft.upstreams = self.upstreams.into_iter().map(|(_, name, flow)| (name, flow)).collect();
+    }
+}
+
+/// A route to be.
+pub(super) struct Route<'r> {
+    pub(super) router: &'r Router<'r>,
+    pub(super) matching: Matching,
+    pub(super) effects: &'r Effects,
+    pub(super) charged: &'r [Charged],
+}
+
+/// A rule in one line, shortened if it is long.
+fn shown(rule: &str) -> String {
+    let words: Vec<&str> = rule.split_whitespace().collect();
+    let rule = words.join(" ");
+    match rule.char_indices().nth(SHOWN) {
+        Some((end, _)) => format!("{}...", rule.get(..end).unwrap_or_default()),
+        None => rule,
+    }
+}

@@ -1,0 +1,199 @@
+//! A mapping of a configuration, whose names are compared without regard to case, as Traefik does.
+
+use std::time::Duration;
+
+use tollgate_yaml::{Document, Node, Span, Spanned, Value};
+
+/// A mapping and where it is.
+#[derive(Clone, Copy)]
+pub(super) struct Section<'d> {
+    document: &'d Document,
+    span: Span,
+    fields: &'d [(Spanned<String>, Node)],
+}
+
+impl<'d> Section<'d> {
+    pub(super) fn root(document: &'d Document) -> Self {
+        Section { document, span: Span::default(), fields: fields(document.root()) }
+    }
+
+    /// The mapping at a node; nothing, or something else, is one without fields.
+    pub(super) fn of(&self, node: &'d Node) -> Section<'d> {
+        Section { span: node.span, fields: fields(node), ..*self }
+    }
+
+    /// Where it is: `site.yaml:12:5`.
+    pub(super) fn place(&self) -> String {
+        self.place_of(self.span)
+    }
+
+    pub(super) fn place_of(&self, span: impl Into<Span>) -> String {
+        self.document.problem(span.into(), "", "").place()
+    }
+
+    pub(super) fn entries(&self) -> &'d [(Spanned<String>, Node)] {
+        self.fields
+    }
+
+    /// The names of its fields, without those that are left empty.
+    pub(super) fn names(&self) -> impl Iterator<Item = &'d str> {
+        let said = self.fields.iter().filter(|(_, node)| node.value != Value::Null);
+        said.map(|(name, _)| name.value.as_str())
+    }
+
+    pub(super) fn node(&self, name: &str) -> Option<&'d Node> {
+        let mut fields = self.fields.iter();
+        let (_, node) = fields.find(|(own, _)| own.eq_ignore_ascii_case(name))?;
+        (node.value != Value::Null).then_some(node)
+    }
+
+    pub(super) fn section(&self, name: &str) -> Option<Section<'d>> {
+        self.node(name).map(|node| self.of(node))
+    }
+
+    /// The entries of a section of named ones.
+    pub(super) fn each(&self, name: &str) -> impl Iterator<Item = (&'d str, Section<'d>)> {
+        let own = *self;
+        let entries = self.section(name).map_or(&[][..], |section| section.fields);
+        entries.iter().map(move |(name, node)| {
+            (name.value.as_str(), Section { span: name.span, ..own.of(node) })
+        })
+    }
+
+    pub(super) fn items(&self, name: &str) -> impl Iterator<Item = Section<'d>> {
+        let own = *self;
+        list(self.node(name)).iter().map(move |node| own.of(node))
+    }
+
+    pub(super) fn text(&self, name: &str) -> Option<String> {
+        self.node(name).and_then(|node| self.scalar(node))
+    }
+
+    /// The texts of a list, or the one that stands for a list.
+    pub(super) fn texts(&self, name: &str) -> Vec<String> {
+        match self.node(name) {
+            Some(node) if !matches!(node.value, Value::Sequence(_)) => {
+                self.scalar(node).into_iter().collect()
+            }
+            node => list(node).iter().filter_map(|node| self.scalar(node)).collect(),
+        }
+    }
+
+    pub(super) fn is_true(&self, name: &str) -> bool {
+        self.text(name).is_some_and(|text| text.eq_ignore_ascii_case("true"))
+    }
+
+    /// A whole number, which may be in quotes.
+    pub(super) fn number(&self, name: &str) -> Result<Option<i64>, String> {
+        let Some(node) = self.node(name) else { return Ok(None) };
+        let number = self.scalar(node).and_then(|text| text.trim().parse().ok());
+        number.map(Some).ok_or_else(|| format!("`{name}` is no whole number"))
+    }
+
+    /// A duration, in which a number without a unit is seconds. None: negative.
+    pub(super) fn duration(&self, name: &str) -> Result<Option<Option<Duration>>, String> {
+        let Some(node) = self.node(name) else { return Ok(None) };
+        let duration = self.scalar(node).and_then(|text| go_duration(text.trim()));
+        duration.map(Some).ok_or_else(|| format!("`{name}` is no duration"))
+    }
+
+    /// Whether it has a field that is none of these, and which.
+    pub(super) fn unknown(&self, known: &[&str]) -> Option<&'d str> {
+        self.names().find(|name| !known.iter().any(|known| known.eq_ignore_ascii_case(name)))
+    }
+
+    pub(super) fn scalar(&self, node: &Node) -> Option<String> {
+        match &node.value {
+            Value::String(text) => Some(text.clone()),
+            Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
+                Some(self.document.source(node.span).to_owned())
+            }
+            Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
+        }
+    }
+}
+
+fn fields(node: &Node) -> &[(Spanned<String>, Node)] {
+    match &node.value {
+        Value::Mapping(fields) => fields,
+        _ => &[],
+    }
+}
+
+fn list(node: Option<&Node>) -> &[Node] {
+    match node.map(|node| &node.value) {
+        Some(Value::Sequence(items)) => items,
+        _ => &[],
+    }
+}
+
+/// A duration as Go writes them (`1m30s`, `0.5s`), or seconds. The inner one is none if it is
+/// negative; the outer one if it is no duration.
+fn go_duration(text: &str) -> Option<Option<Duration>> {
+    const UNITS: [(&str, f64); 7] = [
+        ("h", 3600e9),
+        ("ms", 1e6),
+        ("m", 60e9),
+        ("s", 1e9),
+        ("us", 1e3),
+        ("µs", 1e3),
+        ("ns", 1.0),
+    ];
+    if let Ok(seconds) = text.parse::<i64>() {
+        return Some(u64::try_from(seconds).ok().map(Duration::from_secs));
+    }
+    let (is_negative, mut rest) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let mut nanos = 0.0;
+    while !rest.is_empty() {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
+        let (number, behind) = rest.split_at(end);
+        let (unit, factor) = UNITS.into_iter().find(|(unit, _)| behind.starts_with(unit))?;
+        nanos += number.parse::<f64>().ok()? * factor;
+        rest = behind.strip_prefix(unit)?;
+    }
+    if text.is_empty() || nanos >= 9.2e18 {
+        return None;
+    }
+    Some((!is_negative || nanos == 0.0).then(|| Duration::from_nanos(nanos as u64)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_are_those_of_go_and_numbers_are_seconds() {
+        let millis = |millis| Some(Some(Duration::from_millis(millis)));
+        for (text, expected) in [
+            ("10", millis(10_000)),
+            ("1m", millis(60_000)),
+            ("1m30s", millis(90_000)),
+            ("500ms", millis(500)),
+            ("0.5s", millis(500)),
+            ("1h", millis(3_600_000)),
+            ("0", millis(0)),
+            ("-1s", Some(None)),
+            ("-3", Some(None)),
+            ("", None),
+            ("s", None),
+            ("1d", None),
+            ("999999999999h", None),
+        ] {
+            assert_eq!(go_duration(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_are_found_in_any_case_and_what_is_empty_is_left_out() {
+        let document =
+            Document::parse("a.yaml", "rateLimit: { AVERAGE: \"7\", Burst: }\n").unwrap();
+        let limit = Section::root(&document).section("ratelimit").unwrap();
+        assert_eq!(limit.number("average"), Ok(Some(7)));
+        assert_eq!(limit.number("burst"), Ok(None));
+        assert_eq!(limit.unknown(&["burst"]), Some("AVERAGE"));
+        assert_eq!(limit.place(), "a.yaml:1:12");
+    }
+}
