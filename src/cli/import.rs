@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use tollgate_import::{Finding, Imported, Input, Options, Verdict, envoy, ingress_nginx};
+use tollgate_import::{Finding, Imported, Input, Options, Verdict, envoy, ingress_nginx, traefik};
 use tollgate_yaml::Sources;
 
 use super::{Exit, Failure, table};
@@ -36,6 +36,12 @@ pub(super) struct Arguments {
     /// Succeed though something is left out
     #[arg(long)]
     allow_partial: bool,
+    /// Where requests go, if the files do not say it in a way that can be used here
+    #[arg(long, value_name = "URL")]
+    upstream: Option<String>,
+    /// Take only what is of this class, if the files have those of several
+    #[arg(long, value_name = "NAME")]
+    class: Option<String>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -45,6 +51,8 @@ enum Format {
     /// Ingresses with the annotations of ingress-nginx, the ConfigMap of its controller, and
     /// Services: what `kubectl get ingress -A -o yaml` prints
     IngressNginx,
+    /// Traefik's dynamic configuration, or its objects of Kubernetes; better with the static one
+    Traefik,
 }
 
 pub(super) fn run(
@@ -58,6 +66,7 @@ pub(super) fn run(
     let Imported { policy, findings } = match arguments.format {
         Format::Envoy => envoy(&inputs),
         Format::IngressNginx => ingress_nginx(&inputs, &options),
+        Format::Traefik => traefik(&inputs, &options),
     }?;
     write_table(notes, &findings)?;
     output.write_all(policy.as_bytes())?;

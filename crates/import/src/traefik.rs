@@ -7,11 +7,13 @@
 //!
 //! - `section`: a mapping of a file. `files`: all that is in the files.
 //! - `rule`: the rules of routers. `matching`: what of them a route can say.
-//! - `middleware`: what middlewares do. `limit`: those that limit.
+//! - `middleware`: what middlewares do. `headers`, `limit`: those of one kind; `source`: what a limit
+//!   counts by.
 //! - `services`: upstreams. `routes`: routes with their limits. `trial`: the policy's tests.
 //! - `report`: what is found on the way.
 
 mod files;
+mod headers;
 mod limit;
 mod matching;
 mod middleware;
@@ -20,6 +22,7 @@ mod routes;
 mod rule;
 mod section;
 mod services;
+mod source;
 mod trial;
 
 use tollgate_yaml::Problem;
@@ -29,7 +32,9 @@ use self::{
     report::Report,
     routes::Routes,
 };
-use crate::{Imported, Input, Options, Problems, draft::Draft, flow::Flow, manifest};
+use crate::{
+    Finding, Imported, Input, Options, Problems, Verdict, draft::Draft, flow::Flow, manifest,
+};
 
 /// Templates that are named, of a file.
 const MAX_TEMPLATES: usize = 20;
@@ -54,7 +59,7 @@ pub fn traefik(inputs: &[Input], options: &Options) -> Result<Imported, Problems
         let name = names.first().copied().unwrap_or_default();
         return Err(vec![Problem::whole_file(name, "there is no router in the files", help)]);
     }
-    let entry_point = entry_point(&configuration, options, &mut report);
+    let entry_point = entry_point(&configuration, options);
     let mut routers: Vec<&Router<'_>> = Vec::new();
     for router in &configuration.routers {
         match router.entry_points.is_empty() || router.entry_points.contains(&entry_point) {
@@ -72,6 +77,7 @@ pub fn traefik(inputs: &[Input], options: &Options) -> Result<Imported, Problems
     routers.sort_by_key(|router| std::cmp::Reverse(router.priority));
     tell_of_all(&configuration, &entry_point, &mut report);
     let mut routes = Routes::new(&configuration, &entry_point, options.upstream.as_deref());
+    routes.look_at(&routers);
     for router in routers {
         routes.take(router, &mut report);
     }
@@ -81,6 +87,11 @@ pub fn traefik(inputs: &[Input], options: &Options) -> Result<Imported, Problems
         ..Draft::default()
     };
     routes.finish(&mut draft);
+    if draft.routes.is_empty() {
+        let rows = report.findings.iter().filter(|row| row.verdict == Verdict::LeftOut);
+        let problem = |row: &Finding| Problem::whole_file(&row.place, &row.there, &row.here);
+        return Err(rows.map(problem).collect());
+    }
     draft.to_do.extend(report.to_do);
     Ok(draft.finish(report.findings))
 }
@@ -112,11 +123,7 @@ fn unread(input: &Input) -> Vec<Problem> {
 }
 
 /// The entry point that is imported: the one that is asked for, or the one of most routers.
-fn entry_point(
-    configuration: &Configuration<'_>,
-    options: &Options,
-    report: &mut Report,
-) -> String {
+fn entry_point(configuration: &Configuration<'_>, options: &Options) -> String {
     if let Some(class) = &options.class {
         return class.clone();
     }
@@ -131,16 +138,7 @@ fn entry_point(
     let mut first = counts.iter().filter(|(_, count)| *count == most).map(|(name, _)| *name);
     // Without any in a router, the first one of the static configuration, or the one by default.
     let of_file = configuration.entry_points.iter().flatten().map(|(name, _)| name.as_str());
-    let name = first.next().or(of_file.into_iter().next()).unwrap_or("http").to_owned();
-    if counts.len() > 1 {
-        let counted = counts.iter().map(|(name, count)| format!("{name} ({count})"));
-        report.nearly(
-            "entry points",
-            counted.collect::<Vec<_>>().join(", "),
-            format!("{name}: routes here do not know listeners. For another one: --class NAME"),
-        );
-    }
-    name
+    first.next().or(of_file.into_iter().next()).unwrap_or("http").to_owned()
 }
 
 /// What is said once.
@@ -177,3 +175,6 @@ fn tell_of_all(configuration: &Configuration<'_>, entry_point: &str, report: &mu
         "429 with Retry-After, as JSON",
     );
 }
+
+#[cfg(test)]
+mod tests;

@@ -138,6 +138,18 @@ const NAMED: &[(&str, &str)] = &[
         "printf 'kind: Ingress\\nmetadata: { name: a }\\nspec: { defaultBackend: { service: { name: a, \
          port: { number: 80 } } } }\\n' > ingress.yaml && tollgate import ingress-nginx ingress.yaml",
     ),
+    (
+        "tollgate import traefik FILE… > policy.yaml",
+        "printf 'http: { routers: { r: { rule: \"Path(`/a`)\", service: s } }, services: { s: { loadBalancer: { \
+         servers: [{ url: \"http://127.0.0.1:9\" }] } } } }\\nentryPoints: { web: {} }\\n' > traefik.yml && \
+         tollgate import traefik traefik.yml > policy.yaml",
+    ),
+    (
+        "tollgate import traefik FILE…",
+        "printf 'http: { routers: { r: { rule: \"Path(`/a`)\", service: s } }, services: { s: { loadBalancer: { \
+         servers: [{ url: \"http://127.0.0.1:9\" }] } } } }\\nentryPoints: { web: {} }\\n' > traefik.yml && \
+         tollgate import traefik traefik.yml",
+    ),
     ("tollgate check policy.yaml", "tollgate check config/policies/api.yaml"),
     ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
     (

@@ -2,7 +2,7 @@
 
 use tollgate_yaml::Problem;
 
-use super::{limit::Trust, report::Report, section::Section};
+use super::{report::Report, section::Section, source::Trust};
 use crate::manifest::Resource;
 
 /// What stands behind the name of an object of Kubernetes: its provider.

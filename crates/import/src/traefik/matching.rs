@@ -1,6 +1,9 @@
 //! What of a router's conditions a route's `match` can say.
 
-use super::rule::{Alternative, Condition};
+use super::{
+    middleware::network,
+    rule::{Alternative, Condition},
+};
 use crate::flow::Flow;
 
 /// A `match`, and what of the conditions is not in it.
@@ -19,6 +22,8 @@ pub(super) struct Matching {
     pub(super) unwritten: Vec<String>,
     /// Conditions that must not hold.
     pub(super) negated: Vec<Condition>,
+    /// It is for requests that the route below must not get.
+    pub(super) is_guard: bool,
     /// No request is this.
     pub(super) is_never: bool,
 }
@@ -56,12 +61,15 @@ impl Matching {
                     None => matching.leave(condition),
                 },
                 "Method" => matching.take_method(value),
-                "ClientIP" if matching.from.is_none() => {
-                    let difference = "`from` is the client's address, by `trusted_proxies` of the \
-                                      settings; ClientIP is the connection's";
-                    matching.differences.push(difference.to_owned());
-                    matching.from = Some(value.to_owned());
-                }
+                "ClientIP" if matching.from.is_none() => match network(value) {
+                    Some(network) => {
+                        let difference = "`from` is the client's address, by `trusted_proxies` of \
+                                          the settings; ClientIP is the connection's";
+                        matching.differences.push(difference.to_owned());
+                        matching.from = Some(network);
+                    }
+                    None => matching.leave(condition),
+                },
                 _ => matching.leave(condition),
             }
         }
@@ -223,6 +231,12 @@ impl Matching {
             },
         };
         is_host && takes(&self.path, path)
+    }
+
+    /// Whether it may take a request that is like those of the other.
+    pub(super) fn may_share(&self, other: &Matching) -> bool {
+        let host = other.sample_host();
+        other.samples().iter().any(|path| self.may_take(host.as_deref(), path))
     }
 
     /// Whether it takes all that a condition is about, among the requests of `other`.

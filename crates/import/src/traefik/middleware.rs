@@ -4,9 +4,11 @@ use std::net::IpAddr;
 
 use super::{
     files::Configuration,
-    limit::{self, Around, Limit, Trust, Written},
+    headers::{self, Headers},
+    limit::{self, Limit},
     report::Report,
     section::Section,
+    source::{self, Around, Trust, Written},
 };
 use crate::flow::Flow;
 
@@ -26,16 +28,8 @@ pub(super) struct Effects {
     pub(super) strip: Vec<String>,
     /// Fields of a route.
     pub(super) fields: Vec<(&'static str, Flow)>,
-    request: Edits,
-    response: Edits,
+    headers: Headers,
     written: Written,
-}
-
-/// Changes of header fields.
-#[derive(Debug, Default)]
-struct Edits {
-    set: Vec<(String, String)>,
-    remove: Vec<String>,
 }
 
 /// What is known of the router.
@@ -78,13 +72,7 @@ impl Effects {
         if let Some(prefix) = self.strip.iter().find(of_route) {
             fields.insert(0, ("strip_prefix", prefix.as_str().into()));
         }
-        for (name, edits) in
-            [("request_headers", &self.request), ("response_headers", &self.response)]
-        {
-            if let Some(flow) = edits.flow() {
-                fields.push((name, flow));
-            }
-        }
+        fields.extend(self.headers.flows());
         fields
     }
 
@@ -131,7 +119,10 @@ impl Effects {
                 Ok(())
             }
             "addprefix" => self.take_add(&there, own, report),
-            "headers" => self.take_headers(&there, own, report),
+            "headers" => {
+                self.written.constant.extend(headers::names(own, "customRequestHeaders"));
+                self.headers.take(&there, own, report)
+            }
             "buffering" => self.take_buffering(&there, own, report),
             "redirectscheme" => {
                 self.take_redirect(&there, own, router, report);
@@ -191,11 +182,9 @@ impl Effects {
                     .to_owned(),
             );
         };
-        if let Some(name) = own.unknown(&["sourceRange", "ipStrategy", "rejectStatusCode"]) {
-            return Err(format!("`{name}` is no option that is known"));
-        }
+        own.knows(&["sourceRange", "ipStrategy", "rejectStatusCode"])?;
         if let Some(strategy) = own.section("ipStrategy")
-            && !limit::address(strategy, trust, report)?.is_known
+            && !source::address(strategy, trust, report)?.is_known
         {
             return Err(
                 "the entry point trusts no peer, so there is no address and Traefik refuses \
@@ -305,86 +294,6 @@ impl Effects {
         report.ask("write `redirect: https` at the plain listener of the settings.");
     }
 
-    fn take_headers(
-        &mut self,
-        there: &str,
-        own: Section<'_>,
-        report: &mut Report,
-    ) -> Result<(), String> {
-        for (field, is_request) in
-            [("customRequestHeaders", true), ("customResponseHeaders", false)]
-        {
-            let fields = own.section(field);
-            for (name, node) in fields.as_ref().map_or(&[][..], Section::entries) {
-                let name = name.to_ascii_lowercase();
-                let value = own.scalar(node).unwrap_or_default();
-                if is_request {
-                    self.written.constant.push(name.clone());
-                }
-                let edits = if is_request { &mut self.request } else { &mut self.response };
-                if let Err(why) = edits.take(&name, &value, is_request) {
-                    report.left_out(own.place_of(node), format!("{there}: {field} {name}"), why);
-                }
-            }
-        }
-        for (option, header, value) in SECURITY {
-            let own_value = own.text(option).filter(|value| value != "false" && !value.is_empty());
-            let Some(own_value) = own_value else { continue };
-            let value = if value.is_empty() { &own_value } else { value };
-            if let Err(why) = self.response.take(header, value, false) {
-                report.left_out(own.place(), format!("{there}: {option}"), why);
-            }
-        }
-        report.same(own.place(), there, "request_headers and response_headers");
-        self.name_other_headers(there, own, report)
-    }
-
-    fn name_other_headers(
-        &mut self,
-        there: &str,
-        own: Section<'_>,
-        report: &mut Report,
-    ) -> Result<(), String> {
-        let is_known = |name: &str| {
-            let known =
-                ["customRequestHeaders", "customResponseHeaders", "addVaryHeader", "isDevelopment"];
-            let mut all = known.into_iter().chain(SECURITY.iter().map(|(option, ..)| *option));
-            all.any(|known| known.eq_ignore_ascii_case(name))
-        };
-        let names: Vec<&str> = own.names().filter(|name| !is_known(name)).collect();
-        let of = |start: &str| -> Vec<&str> {
-            let begins = |name: &&&str| name.to_ascii_lowercase().starts_with(start);
-            names.iter().filter(begins).copied().collect()
-        };
-        let (cors, sts) = (of("accesscontrol"), [of("sts"), of("forcests")].concat());
-        if !cors.is_empty() {
-            report.left_out(
-                own.place(),
-                format!("{there}: {}", cors.join(", ")),
-                "write `cors` with `preflight: answer` at the routes; until then the servers decide",
-            );
-        }
-        if !sts.is_empty() {
-            let here = "write `hsts` at the listener of the settings";
-            report.left_out(own.place(), format!("{there}: {}", sts.join(", ")), here);
-        }
-        let is_named = |name: &&&str| !cors.contains(*name) && !sts.contains(*name);
-        let others: Vec<&str> = names.iter().filter(is_named).copied().collect();
-        if others.iter().any(|name| name.eq_ignore_ascii_case("allowedHosts")) {
-            return Err(
-                "`allowedHosts` refuses other hosts: write them as `host` of the routes".to_owned()
-            );
-        }
-        if !others.is_empty() {
-            report.left_out(
-                own.place(),
-                format!("{there}: {}", others.join(", ")),
-                "no counterpart",
-            );
-        }
-        Ok(())
-    }
-
     /// Middlewares that change neither what is limited nor who may pass.
     fn name_other(&mut self, kind: &str, there: &str, own: Section<'_>, report: &mut Report) {
         let here = match kind {
@@ -403,59 +312,6 @@ impl Effects {
             _ => return self.close(&own.place(), there, "it is not known", report),
         };
         report.left_out(own.place(), there, here);
-    }
-}
-
-/// Options of `headers` that write one field of responses, with this value or with their own.
-const SECURITY: [(&str, &str, &str); 9] = [
-    // The first one wins, as in Traefik.
-    ("customFrameOptionsValue", "x-frame-options", ""),
-    ("frameDeny", "x-frame-options", "DENY"),
-    ("contentTypeNosniff", "x-content-type-options", "nosniff"),
-    ("customBrowserXSSValue", "x-xss-protection", ""),
-    ("browserXssFilter", "x-xss-protection", "1; mode=block"),
-    ("contentSecurityPolicy", "content-security-policy", ""),
-    ("contentSecurityPolicyReportOnly", "content-security-policy-report-only", ""),
-    ("referrerPolicy", "referrer-policy", ""),
-    ("permissionsPolicy", "permissions-policy", ""),
-];
-
-impl Edits {
-    /// Takes a field over; an empty value removes it. The error never has the value.
-    fn take(&mut self, name: &str, value: &str, is_request: bool) -> Result<(), String> {
-        let is_value =
-            value.bytes().all(|byte| (b' '..=b'~').contains(&byte)) && value.trim() == value;
-        let is_ours = limit::is_fixed(name) || (is_request && name.contains('_'));
-        if is_ours || !is_value || (name == "host" && value.is_empty()) {
-            return Err("a policy cannot write this field".to_owned());
-        }
-        if is_request && !value.is_empty() && tollgate_yaml::names_credential(name) {
-            return Err(format!(
-                "its value may be a credential: write `request_headers: {{ set: {{ {name}: \
-                 \"${{VARIABLE}}\" }} }}`"
-            ));
-        }
-        if self.set.iter().any(|(own, _)| own == name) || self.remove.iter().any(|own| own == name)
-        {
-            return Ok(());
-        }
-        match value.is_empty() {
-            true => self.remove.push(name.to_owned()),
-            false => self.set.push((name.to_owned(), value.to_owned())),
-        }
-        Ok(())
-    }
-
-    fn flow(&self) -> Option<Flow> {
-        let set = self.set.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
-        let mut flow = Flow::fields([]);
-        if !self.set.is_empty() {
-            flow = flow.with("set", Flow::Fields(set.collect()));
-        }
-        if !self.remove.is_empty() {
-            flow = flow.with("remove", Flow::list(self.remove.iter().cloned()));
-        }
-        (flow != Flow::fields([])).then_some(flow)
     }
 }
 
@@ -488,7 +344,7 @@ fn flatten<'d>(
 }
 
 /// A network in its normal form, if it is one.
-fn network(text: &str) -> Option<String> {
+pub(super) fn network(text: &str) -> Option<String> {
     let text = text.trim();
     let (address, bits) = match text.split_once('/') {
         Some((address, bits)) => (address, Some(bits.parse::<u32>().ok()?)),

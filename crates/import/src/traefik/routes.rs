@@ -6,7 +6,8 @@ use super::{
     matching::Matching,
     middleware::{self, Effects},
     report::Report,
-    rule, services,
+    rule::{self, Alternative, Condition},
+    services,
     trial::{Trial, tests},
 };
 use crate::{draft::Draft, flow::Flow, names::Names};
@@ -22,6 +23,8 @@ pub(super) struct Routes<'c> {
     entry_point: &'c str,
     instead: Option<&'c str>,
     routes: Vec<Flow>,
+    /// What all routers take, by their names.
+    all: Vec<(String, Matching)>,
     /// What each route takes, with its priority.
     matchings: Vec<(Matching, i64)>,
     limits: Vec<(String, Flow)>,
@@ -53,6 +56,7 @@ impl<'c> Routes<'c> {
             entry_point,
             instead,
             routes: Vec::new(),
+            all: Vec::new(),
             matchings: Vec::new(),
             limits: Vec::new(),
             limit_names: Names::default(),
@@ -61,6 +65,16 @@ impl<'c> Routes<'c> {
             upstreams: Vec::new(),
             upstream_names: Names::default(),
             trials: Vec::new(),
+        }
+    }
+
+    /// Notes what these routers take, before any of them has routes.
+    pub(super) fn look_at(&mut self, routers: &[&Router<'_>]) {
+        for router in routers {
+            let is_old = router.is_old || rule::is_old(&router.rule);
+            for alternative in rule::alternatives(&router.rule, is_old).unwrap_or_default() {
+                self.all.push((router.name.clone(), Matching::of(&alternative, is_old)));
+            }
         }
     }
 
@@ -97,8 +111,13 @@ impl<'c> Routes<'c> {
                 continue;
             }
             let mut own = Route { router, matching, effects: &effects, charged: &charged };
+            let guards = self.guards(&mut own, (&alternative, is_old), report);
             if !self.is_whole(&mut own, &there, report) {
                 continue;
+            }
+            for matching in guards {
+                let guard = Route { matching, ..own };
+                self.push(&guard, &upstream, &there, report);
             }
             self.push(&own, &upstream, &there, report);
         }
@@ -194,18 +213,46 @@ impl<'c> Routes<'c> {
         name
     }
 
-    /// Whether the match of a route may be written: it says all of its conditions, or is closed.
-    fn is_whole(&mut self, own: &mut Route<'_>, there: &str, report: &mut Report) -> bool {
-        let Route { matching, router, effects, .. } = own;
-        let (redundant, other): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut matching.negated).into_iter().partition(|condition| {
-                self.matchings.iter().any(|(above, _)| above.takes_all_of(condition, matching))
-            });
-        for condition in redundant {
-            let here = format!("`{condition}` is left out: a route above takes these requests");
-            report.same(router.place.clone(), there, here);
+    /// What keeps the requests of negated conditions from a route: routes above it that take them,
+    /// or closed ones, if no other router takes them. Conditions without either are unwritten.
+    fn guards(
+        &self,
+        own: &mut Route<'_>,
+        (alternative, is_old): (&Alternative, bool),
+        report: &mut Report,
+    ) -> Vec<Matching> {
+        let Route { matching, router, .. } = own;
+        let mut guards = Vec::new();
+        for condition in std::mem::take(&mut matching.negated) {
+            let there = format!("router {}: {condition}", router.name);
+            if self.matchings.iter().any(|(above, _)| above.takes_all_of(&condition, matching)) {
+                report.same(router.place.clone(), there, "a route above takes these requests");
+                continue;
+            }
+            let others = alternative.iter().filter(|other| !other.is_negated).cloned();
+            let positive = Condition { is_negated: false, ..condition.clone() };
+            let mut guard = Matching::of(&others.chain([positive]).collect(), is_old);
+            let is_other = |(name, other): &(String, Matching)| {
+                *name != router.name && (other.may_share(&guard) || guard.may_share(other))
+            };
+            if guard.is_never {
+                continue;
+            }
+            if !guard.unwritten.is_empty() || self.all.iter().any(is_other) {
+                matching.unwritten.push(condition.to_string());
+                continue;
+            }
+            let here = "a closed route above it: 403, there 404";
+            report.nearly(router.place.clone(), there, here);
+            guard.is_guard = true;
+            guards.push(guard);
         }
-        matching.unwritten.extend(other.iter().map(ToString::to_string));
+        guards
+    }
+
+    /// Whether the match of a route may be written: it says all of its conditions, or is closed.
+    fn is_whole(&self, own: &mut Route<'_>, there: &str, report: &mut Report) -> bool {
+        let Route { matching, router, effects, .. } = own;
         if matching.unwritten.is_empty() {
             return true;
         }
@@ -242,7 +289,8 @@ impl<'c> Routes<'c> {
             ("match", matching.flow()),
             ("auth", "none".into()),
         ]);
-        let is_closed = !effects.closed.is_empty() || !matching.unwritten.is_empty();
+        let is_closed =
+            !effects.closed.is_empty() || !matching.unwritten.is_empty() || matching.is_guard;
         if is_closed {
             flow = flow.with("deny", Flow::list(["0.0.0.0/0", "::/0"]));
         }
@@ -254,6 +302,9 @@ impl<'c> Routes<'c> {
             flow = flow.with(field, value);
         }
         self.routes.push(flow.with("upstream", upstream));
+        if matching.is_guard {
+            return self.matchings.push((matching.clone(), router.priority));
+        }
         self.tell_of_ties(own, there, report);
         for why in &effects.closed {
             report.ask(format!(

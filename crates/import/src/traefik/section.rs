@@ -97,9 +97,17 @@ impl<'d> Section<'d> {
         duration.map(Some).ok_or_else(|| format!("`{name}` is no duration"))
     }
 
-    /// Whether it has a field that is none of these, and which.
+    /// The first of its fields that is none of these.
     pub(super) fn unknown(&self, known: &[&str]) -> Option<&'d str> {
         self.names().find(|name| !known.iter().any(|known| known.eq_ignore_ascii_case(name)))
+    }
+
+    /// Refuses fields that are none of these, as Traefik refuses their file.
+    pub(super) fn knows(&self, names: &[&str]) -> Result<(), String> {
+        match self.unknown(names) {
+            None => Ok(()),
+            Some(name) => Err(format!("`{name}` is no option that is known: Traefik refuses it")),
+        }
     }
 
     pub(super) fn scalar(&self, node: &Node) -> Option<String> {

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use super::{
-    limit::Key,
     matching::Matching,
     routes::{Charged, Route},
+    source::Key,
 };
 use crate::flow::Flow;
 
@@ -110,7 +110,7 @@ pub(super) fn tests(trials: &[Trial]) -> Vec<Flow> {
                 .with("repeat", 2 * burst),
         );
         found.extend(scope(trial, charged));
-        found.extend(others(charged, trials.get(at + 1..).unwrap_or_default()));
+        found.extend(others(trial, charged, trials.get(at + 1..).unwrap_or_default()));
         let pause = interval.as_nanos().div_ceil(1_000_000);
         found.push(
             test(format!("{name}: one more after {pause} ms"), given, ("status", 200.into()))
@@ -145,12 +145,13 @@ fn scope(trial: &Trial, charged: &Charged) -> Option<Flow> {
 }
 
 /// Whether another router with the same middleware has a counter of its own.
-fn others(charged: &Charged, behind: &[Trial]) -> Option<Flow> {
+fn others(trial: &Trial, charged: &Charged, behind: &[Trial]) -> Option<Flow> {
     let is_alike = |own: &&Trial| {
         let limits = own.charged.iter().filter(|own| own.limit.burst.is_some());
         let names: Vec<&str> = limits.map(|own| own.limit.name.as_str()).collect();
         let has_own = own.charged.iter().all(|own| own.name != charged.name);
         !own.is_closed
+            && own.router != trial.router
             && names == [charged.limit.name.as_str()]
             && own.request.is_some()
             && !own.has_address
