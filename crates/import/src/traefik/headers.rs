@@ -151,11 +151,14 @@ impl Edits {
 
 /// Fields that belong to the connection: no limit counts by them, and no route writes them.
 pub(super) fn is_fixed(header: &str) -> bool {
-    const OF_CONNECTION: [&str; 9] = [
+    const OF_CONNECTION: [&str; 12] = [
         "connection",
         "content-length",
         "expect",
+        "http2-settings",
         "keep-alive",
+        "proxy-authenticate",
+        "proxy-authorization",
         "proxy-connection",
         "te",
         "trailer",

@@ -327,7 +327,7 @@ fn literal(path: &str) -> Option<String> {
         && !path.split('/').any(|segment| matches!(segment, "." | ".."))
         && !path.contains(['%', '?', '#', '\\', ';'])
         && !path.contains(|letter: char| letter.is_control());
-    let plain = |byte: &u8| byte.is_ascii_alphanumeric() || b"/-._~!$&'()+,=:@".contains(byte);
+    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"*{}".contains(byte);
     let encoded = |byte: u8| match plain(&byte) {
         true => char::from(byte).to_string(),
         false => format!("%{byte:02X}"),

@@ -68,7 +68,12 @@ impl Effects {
     pub(super) fn route_fields(&self, pattern: &str) -> Vec<(&'static str, Flow)> {
         let mut fields = self.fields.clone();
         let stem = pattern.trim_end_matches("/**").trim_end_matches('*');
-        let of_route = |prefix: &&String| stem.starts_with(prefix.as_str()) || stem.is_empty();
+        let is_open = pattern.ends_with("*/**") || pattern == "/**";
+        let of_route = |prefix: &&String| {
+            let below = stem.strip_prefix(prefix.as_str());
+            below.is_some_and(|below| below.is_empty() || below.starts_with('/'))
+                || (is_open && prefix.starts_with(stem))
+        };
         if let Some(prefix) = self.strip.iter().find(of_route) {
             fields.insert(0, ("strip_prefix", prefix.as_str().into()));
         }
@@ -232,10 +237,9 @@ impl Effects {
     }
 
     fn take_strip(&mut self, there: &str, own: Section<'_>, report: &mut Report) {
-        let is_whole = |prefix: &String| prefix.starts_with('/') && prefix.len() > 1;
         let prefixes = own.texts("prefixes");
         let trimmed = prefixes.iter().map(|prefix| prefix.trim_end_matches('/').to_owned());
-        self.strip = trimmed.filter(is_whole).collect();
+        self.strip = trimmed.filter(|prefix| is_prefix(prefix)).collect();
         report.nearly(
             own.place(),
             format!("{there}: {}", prefixes.join(", ")),
@@ -252,7 +256,7 @@ impl Effects {
     ) -> Result<(), String> {
         let prefix = own.text("prefix").unwrap_or_default();
         let prefix = prefix.trim_end_matches('/');
-        if self.fields.iter().any(|(name, _)| *name == "add_prefix") || !prefix.starts_with('/') {
+        if self.fields.iter().any(|(name, _)| *name == "add_prefix") || !is_prefix(prefix) {
             return Err("the prefix cannot be written".to_owned());
         }
         report.same(own.place(), there, format!("add_prefix: {prefix}"));
@@ -341,6 +345,13 @@ fn flatten<'d>(
         flatten(&inner, depth - 1, configuration, (found, room))?;
     }
     Ok(())
+}
+
+/// Whether it is whole segments without anything that a path may not have as itself.
+fn is_prefix(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-._~".contains(&byte);
+    let mut segments = text.strip_prefix('/').unwrap_or_default().split('/');
+    text.bytes().all(is_plain) && segments.all(|own| !matches!(own, "" | "." | ".."))
 }
 
 /// A network in its normal form, if it is one.

@@ -192,7 +192,9 @@ fn server(url: &str, weight: i64) -> Result<Server, String> {
     let (scheme, rest) = url.split_once("://").ok_or("a server has no URL")?;
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-    if authority.is_empty() || !authority.bytes().all(is_plain) {
+    let port = authority.rsplit_once(':').filter(|(_, port)| !port.ends_with(']'));
+    let has_port = port.is_none_or(|(_, port)| port.parse::<u16>().is_ok_and(|port| port > 0));
+    if authority.is_empty() || !has_port || !authority.bytes().all(is_plain) {
         return Err("the URL of a server has no plain host and port".to_owned());
     }
     let (scheme, is_h2) = match scheme {

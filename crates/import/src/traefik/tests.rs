@@ -357,3 +357,24 @@ fn what_passes_on_and_changes_messages_is_carried_over() {
     assert!(rows(&imported, Verdict::LeftOut).contains("authorization"));
     assert!(!format!("{imported:?}").contains("hunter2"));
 }
+
+#[test]
+fn prefix_is_taken_off_where_paths_have_it() {
+    for (rule, prefix, expected) in [
+        ("PathPrefix(`/api`)", "/api", "strip_prefix: /api"),
+        ("PathPrefix(`/api/v1`)", "/api", "strip_prefix: /api"),
+        ("PathPrefix(`/a`)", "/api", "strip_prefix: /api"),
+        ("PathPrefix(`/`)", "/api", "strip_prefix: /api"),
+        ("Path(`/api`)", "/api/", "strip_prefix: /api"),
+        ("PathPrefix(`/apiary`)", "/api", ""),
+        ("Path(`/a`)", "/api", ""),
+        ("PathPrefix(`/`)", "/a/../b", ""),
+    ] {
+        let routers = format!("r: {{ rule: \"{rule}\", service: app, middlewares: [m] }}");
+        let middleware = format!("m: {{ stripPrefix: {{ prefixes: [\"{prefix}\"] }} }}");
+        let imported = import(&[&file(&routers, &middleware)]);
+        let route = &section(&imported, "routes")[0];
+        assert_eq!(route.contains("strip_prefix"), !expected.is_empty(), "{route}");
+        assert!(route.contains(expected), "{route}");
+    }
+}
