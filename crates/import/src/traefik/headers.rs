@@ -81,6 +81,7 @@ impl Headers {
             !all.any(|known| known.eq_ignore_ascii_case(name))
         };
         let mut others: Vec<&str> = own.names().filter(is_other).collect();
+        // What belongs together is in one row.
         for (start, here) in LEFT_OUT {
             let (names, rest): (Vec<&str>, _) =
                 others.into_iter().partition(|name| name.to_ascii_lowercase().starts_with(start));

@@ -48,12 +48,13 @@ impl Effects {
         report: &mut Report,
     ) -> Effects {
         let mut effects = Effects::default();
-        let mut found = Vec::new();
-        let mut room = MAX_MIDDLEWARES;
-        if let Err(why) = flatten(names, MAX_DEPTH, configuration, (&mut found, &mut room)) {
-            effects.close(place, "its middlewares", &why, report);
+        let mut flat = Flat::default();
+        flat.add(names, MAX_DEPTH, configuration);
+        flat.problems.dedup();
+        for why in &flat.problems {
+            effects.close(place, "its middlewares", why, report);
         }
-        for (name, section) in found {
+        for (name, section) in flat.found {
             effects.take(&name, section, router, report);
         }
         effects
@@ -319,32 +320,43 @@ impl Effects {
     }
 }
 
-/// The middlewares of these names, with those of chains in the place of the chains.
-fn flatten<'d>(
-    names: &[String],
-    depth: usize,
-    configuration: &Configuration<'d>,
-    (found, room): (&mut Vec<(String, Section<'d>)>, &mut usize),
-) -> Result<(), String> {
-    for name in names {
-        *room = room.checked_sub(1).ok_or_else(|| {
-            format!("a router has more than {MAX_MIDDLEWARES} middlewares and chains")
-        })?;
-        let section = configuration.middleware(name);
-        let section = section.ok_or_else(|| {
-            format!("`{name}` is not in the files: without it Traefik serves none of its routers")
-        })?;
-        let Some(chain) = section.section("chain") else {
-            found.push((name.clone(), section));
-            continue;
-        };
-        if depth == 0 {
-            return Err(format!("chains within `{name}` have no end, or are very deep"));
+/// Middlewares in their order, and what keeps Traefik from serving a router with them.
+#[derive(Default)]
+struct Flat<'d> {
+    found: Vec<(String, Section<'d>)>,
+    problems: Vec<String>,
+    visits: usize,
+}
+
+impl<'d> Flat<'d> {
+    /// Adds the middlewares of these names, with those of chains in the place of the chains.
+    fn add(&mut self, names: &[String], depth: usize, configuration: &Configuration<'d>) {
+        for name in names {
+            self.visits += 1;
+            if self.visits > MAX_MIDDLEWARES || depth == 0 {
+                let why = format!(
+                    "chains at `{name}` have no end, or more than {MAX_MIDDLEWARES} middlewares"
+                );
+                return self.problems.push(why);
+            }
+            let Some(section) = configuration.middleware(name) else {
+                self.problems.push(format!(
+                    "`{name}` is not in the files: without it Traefik serves none of its routers"
+                ));
+                continue;
+            };
+            match section.section("chain") {
+                None => self.found.push((name.clone(), section)),
+                Some(chain) => {
+                    let inner = configuration.references(name, chain);
+                    self.add(&inner, depth - 1, configuration);
+                }
+            }
+            if self.visits > MAX_MIDDLEWARES {
+                return;
+            }
         }
-        let inner = configuration.references(name, chain);
-        flatten(&inner, depth - 1, configuration, (found, room))?;
     }
-    Ok(())
 }
 
 /// Whether it is whole segments without anything that a path may not have as itself.
