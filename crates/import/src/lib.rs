@@ -12,12 +12,15 @@
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
 //! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
 //! - `traefik`: Traefik's files and objects.
+//! - `gateway`: routes of the Gateway API, for `envoy_gateway` and `kuadrant`.
 
 mod draft;
 mod envoy;
+mod envoy_gateway;
 mod finding;
 mod flow;
 mod ingress_nginx;
+mod gateway;
 mod manifest;
 mod names;
 mod traefik;
@@ -25,6 +28,7 @@ mod traefik;
 use tollgate_yaml::Problem;
 
 pub use self::envoy::envoy;
+pub use self::envoy_gateway::envoy_gateway;
 pub use self::finding::{Finding, Verdict};
 pub use self::ingress_nginx::ingress_nginx;
 pub use self::traefik::traefik;

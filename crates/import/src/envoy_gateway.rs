@@ -1,0 +1,341 @@
+//! Envoy Gateway: BackendTrafficPolicies with `rateLimit`, and SecurityPolicies beside them.
+//!
+//! A rule there has a counter for each listener, match and host of a route, also if its policy is
+//! for a Gateway, unless it is `shared`. So it becomes a limit for each match and host here. The
+//! nearest policy takes a route whole: that of a Gateway does not hold where a route has its own,
+//! unless that says `mergeType`.
+//!
+//! - `rule`: a rule as a limit; `security`: SecurityPolicies as guards.
+
+mod rule;
+mod security;
+
+use std::cell::RefCell;
+
+use tollgate_yaml::Problem;
+
+use self::{
+    rule::{Rule, Ruled},
+    security::{Security, securities},
+};
+use crate::{
+    Finding, Imported, Input, Options, Problems,
+    gateway::{
+        self, Level, Listener, Path, Target,
+        field::Field,
+        limit::Limit,
+        name_of, name_others, name_rest,
+        plan::{Plan, Served, concerns, head_finding},
+        targets,
+    },
+    manifest,
+    names::Names,
+};
+
+/// The kinds that are read.
+const KINDS: [&str; 6] = [
+    "Gateway",
+    "HTTPRoute",
+    "GRPCRoute",
+    "BackendTrafficPolicy",
+    "SecurityPolicy",
+    "ClientTrafficPolicy",
+];
+
+/// A BackendTrafficPolicy.
+struct Traffic<'r> {
+    object: Field<'r>,
+    namespace: &'r str,
+    name: &'r str,
+    targets: Vec<Target<'r>>,
+    merge: Option<&'r str>,
+    has_limits: bool,
+    rules: Vec<Rule<'r>>,
+}
+
+/// A limit that a rule became, and for what.
+struct Made {
+    rule: String,
+    part: String,
+    limit: usize,
+}
+
+/// The policy for Envoy Gateway's manifests.
+///
+/// # Errors
+/// What is wrong with the files; policies that Envoy Gateway itself refuses, and those of which it
+/// is not known which one is in force.
+pub fn envoy_gateway(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
+    let resources = manifest::resources(inputs)?;
+    let problems = RefCell::default();
+    let objects: Vec<(&str, Field<'_>)> = resources
+        .iter()
+        .map(|own| (own.kind.as_str(), Field::whole(own, &problems)))
+        .collect();
+    let mut plan = Plan { headers: "envoy", ..Plan::default() };
+    let paths = gateway::paths(&objects, options.class.as_deref(), &mut plan.findings);
+    if paths.is_empty() {
+        let name = inputs.first().map_or("", |input| &input.name);
+        let message = "no HTTPRoute or GRPCRoute in these files has a path that a route here can have";
+        let help = "give the routes that the policies are for, and their Gateways, too";
+        problems.borrow_mut().push(Problem::whole_file(name, message, help));
+    }
+    name_others(&objects, &KINDS, &mut plan.findings);
+    let policies = traffics(&objects, &mut plan);
+    let securities = securities(&objects, &mut plan);
+    client_traffic(&objects, &paths, &mut plan);
+    serve(paths, &policies, &securities, &mut plan);
+    let found = problems.take();
+    if !found.is_empty() {
+        return Err(found);
+    }
+    let names: Vec<&str> = inputs.iter().map(|input| &*input.name).collect();
+    Ok(plan.finish(format!("From Envoy Gateway: {}", names.join(", ")), options))
+}
+
+/// The policies that are in force.
+fn traffics<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) -> Vec<Traffic<'r>> {
+    let mut policies: Vec<Traffic<'r>> = Vec::new();
+    let of_kind = |(kind, _): &&(&str, Field<'r>)| *kind == "BackendTrafficPolicy";
+    let mut found: Vec<Field<'r>> = objects.iter().filter(of_kind).map(|(_, own)| *own).collect();
+    // The oldest one holds.
+    found.sort_by_key(|object| object.text_at(&["metadata", "creationTimestamp"]));
+    for object in found {
+        let known = ["targetRef", "targetRefs", "targetSelectors", "mergeType", "rateLimit"];
+        name_rest(object, &["spec"], &known, &mut plan.findings);
+        let (namespace, name) = name_of(object);
+        let mut targets = targets(object, objects, &mut plan.findings);
+        targets.retain(|target| is_free(target, &policies, object, &mut plan.findings));
+        let limits = object.at(&["spec", "rateLimit"]);
+        policies.push(Traffic {
+            object,
+            namespace,
+            name,
+            targets,
+            merge: object.text_at(&["spec", "mergeType"]),
+            has_limits: limits.is_some(),
+            rules: limits.map(|own| rule::rules(own, &mut plan.findings)).unwrap_or_default(),
+        });
+    }
+    policies
+}
+
+/// Whether no older policy has the target.
+fn is_free(
+    target: &Target<'_>,
+    policies: &[Traffic<'_>],
+    object: Field<'_>,
+    findings: &mut Vec<Finding>,
+) -> bool {
+    let same = |own: &Target<'_>| {
+        gateway::are_alike(own.namespace, target.namespace)
+            && Target { namespace: "", ..*own } == Target { namespace: "", ..*target }
+    };
+    let Some(older) = policies.iter().find(|own| own.targets.iter().any(same)) else {
+        return true;
+    };
+    let created = |own: Field<'_>| own.text_at(&["metadata", "creationTimestamp"]).is_some();
+    let target = target.words();
+    if created(object) && created(older.object) {
+        let message = format!("refused there: the older policy {} has that target", older.name);
+        findings.push(Finding::left_out(object.place(), format!("target {target}"), message));
+    } else {
+        let message = format!("the policy {} is for {target}, too: there the older one holds", older.name);
+        object.complain(message, "give only the one that is in force, or both as `kubectl get -o yaml` has them, with creationTimestamp");
+    }
+    false
+}
+
+/// The rules that are in force on a path at a listener, with their policies.
+fn in_force<'p, 'r>(
+    path: &Path<'r>,
+    listener: &Listener<'r>,
+    policies: &'p [Traffic<'r>],
+) -> Vec<(&'p Traffic<'r>, &'p Rule<'r>)> {
+    let nearest = |most: Level| {
+        let level = |own: &'p Traffic<'r>| {
+            own.targets.iter().filter_map(|own| own.level(path, listener)).filter(|own| *own <= most).max()
+        };
+        let known = policies.iter().filter_map(|own| Some((level(own)?, own)));
+        known.max_by_key(|(level, _)| *level)
+    };
+    let Some((level, own)) = nearest(Level::Rule) else { return Vec::new() };
+    let mut rules: Vec<_> = own.rules.iter().map(|rule| (own, rule)).collect();
+    let parent = nearest(Level::Listener).filter(|_| level >= Level::Route);
+    if let (Some(merge), Some((_, parent))) = (own.merge, parent) {
+        // As JSON, a list of rules takes the place of the other.
+        let hides = |rule: &Rule<'_>| {
+            merge == "JSONMerge" && own.rules.iter().any(|own| own.is_local == rule.is_local)
+        };
+        rules.extend(parent.rules.iter().filter(|rule| !hides(rule)).map(|rule| (parent, rule)));
+    }
+    rules
+}
+
+/// Puts limits and guards on all paths.
+fn serve<'r>(
+    paths: Vec<Path<'r>>,
+    policies: &[Traffic<'r>],
+    securities: &[Security<'r>],
+    plan: &mut Plan<'r>,
+) {
+    let mut names = Names::default();
+    let mut made: Vec<Made> = Vec::new();
+    let mut notes: Vec<(String, String)> = Vec::new();
+    for path in paths {
+        plan.findings.extend(head_finding(&path));
+        let security = security::on(&path, securities, &mut plan.findings);
+        let guard = security.map(|own| own.guard.clone()).unwrap_or_default();
+        let mut limits = Vec::new();
+        let mut known: Vec<&Rule<'_>> = Vec::new();
+        for listener in &path.listeners {
+            for (policy, rule) in in_force(&path, listener, policies) {
+                if known.iter().any(|own| std::ptr::eq(*own, rule)) {
+                    continue;
+                }
+                known.push(rule);
+                let Some(ruled) = &rule.ruled else { continue };
+                let at = limit(&path, (policy, rule, ruled), security, (&mut made, &mut names, plan));
+                if rule.is_local || !rule.is_shared {
+                    notes.extend(listener_note(&path, rule, ruled));
+                }
+                if concerns(&path, &ruled.scope.methods, ruled.scope.pattern.as_ref()) {
+                    limits.push(at);
+                }
+            }
+        }
+        plan.served.push(Served { path, limits, guard });
+    }
+    for policy in policies {
+        report(policy, &made, &notes, plan);
+    }
+}
+
+/// What is different where a path is at several listeners.
+fn listener_note(path: &Path<'_>, rule: &Rule<'_>, ruled: &Ruled) -> Option<(String, String)> {
+    let count = path.listeners.len();
+    let requests = ruled.rates.first().map_or(0, |rate| rate.requests);
+    (count > 1).then(|| {
+        let most = requests.saturating_mul(count as u64);
+        let note = format!("its {count} listeners have a counter each there, {most} in all, and share one here");
+        (rule.place.clone(), note)
+    })
+}
+
+/// The limit of a rule on a path, which is made if it is not there.
+fn limit<'r>(
+    path: &Path<'r>,
+    (policy, rule, ruled): (&Traffic<'r>, &Rule<'r>, &Ruled),
+    security: Option<&Security<'r>>,
+    (made, names, plan): (&mut Vec<Made>, &mut Names, &mut Plan<'r>),
+) -> usize {
+    let is_shared = rule.is_shared && !rule.is_local;
+    let host = path.host.as_deref().unwrap_or_default();
+    let part = match is_shared {
+        true => String::new(),
+        false => format!("{} {} {:?} {:?} {host}", path.rule.place(), path.route, path.pattern, path.method),
+    };
+    let claims = security.map(|own| own.claims.as_slice()).unwrap_or_default();
+    let scope = rule::with_claims(&ruled.scope, claims);
+    if let Some(known) = made.iter().find(|own| own.rule == rule.place && own.part == part) {
+        let same = plan.limits.get(known.limit).is_some_and(|own| own.scope == scope);
+        if !same {
+            let message = "this shared rule counts by a claim on some routes, and on others not: it \
+                           is not in force on these";
+            plan.findings.push(Finding::left_out(rule.place.clone(), rule.words.clone(), message));
+        }
+        return known.limit;
+    }
+    let own = format!("{}-{}{}", policy.name, if rule.is_local { "local-" } else { "" }, rule.at);
+    let name = if is_shared { own } else { format!("{own}-{}", path.route) };
+    let issuers = security.map(|own| own.guard.issuers.as_slice()).unwrap_or_default();
+    plan.limits.push(Limit {
+        name: names.take(&name),
+        origin: rule.place.clone(),
+        place: rule.place.clone(),
+        scope,
+        rates: ruled.rates.clone(),
+        counting: ruled.counting,
+        cost: ruled.cost,
+        is_shadow: ruled.is_shadow,
+        issuers: issuers.iter().map(|(name, _)| name.clone()).collect(),
+    });
+    let limit = plan.limits.len() - 1;
+    made.push(Made { rule: rule.place.clone(), part, limit });
+    limit
+}
+
+/// What became of the rules of a policy.
+fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan: &mut Plan<'_>) {
+    let targets: Vec<String> = policy.targets.iter().map(Target::words).collect();
+    let targets = targets.join("; ");
+    if !policy.has_limits {
+        let message = "it takes its routes from policies for their Gateways: no limits of those hold \
+                       there, nor here";
+        let there = format!("policy {} without rateLimit", policy.name);
+        plan.findings.push(Finding::same(policy.object.place(), there, message));
+    }
+    for rule in &policy.rules {
+        let Some(ruled) = &rule.ruled else { continue };
+        let own: Vec<usize> =
+            made.iter().filter(|own| own.rule == rule.place).map(|own| own.limit).collect();
+        let Some(limit) = own.first().and_then(|at| plan.limits.get(*at)) else {
+            let message = format!("not in force on any route in the files; it is for {targets}: give these, too, if they are missing");
+            plan.findings.push(Finding::left_out(rule.place.clone(), rule.words.clone(), message));
+            continue;
+        };
+        let rate = limit.rate();
+        let mut here = match own.len() {
+            1 => format!("limit {}, {rate}", limit.name),
+            count => format!("{count} limits, one for each match and host: {} and others, {rate}", limit.name),
+        };
+        let mut all = ruled.notes.clone();
+        for (_, note) in notes.iter().filter(|(place, _)| *place == rule.place) {
+            if !all.contains(note) {
+                all.push(note.clone());
+            }
+        }
+        for note in &all {
+            here = format!("{here}; {note}");
+        }
+        let (place, words) = (rule.place.clone(), rule.words.clone());
+        plan.findings.push(match all.is_empty() {
+            true => Finding::same(place, words, here),
+            false => Finding::nearly(place, words, here),
+        });
+    }
+}
+
+/// What ClientTrafficPolicies say of the client's address and of headers.
+fn client_traffic<'r>(objects: &[(&'r str, Field<'r>)], paths: &[Path<'r>], plan: &mut Plan<'r>) {
+    for (_, object) in objects.iter().filter(|(kind, _)| *kind == "ClientTrafficPolicy") {
+        let targets = targets(*object, objects, &mut plan.findings);
+        let known = ["targetRef", "targetRefs", "targetSelectors", "headers", "clientIPDetection"];
+        name_rest(*object, &["spec"], &known, &mut plan.findings);
+        name_rest(*object, &["spec", "headers"], &["disableRateLimitHeaders"], &mut plan.findings);
+        if let Some(own) = object.at(&["spec", "clientIPDetection"]) {
+            let there = format!("clientIPDetection: {}", own.others(&[]).join(", "));
+            let message = "write the networks of the load balancers as `trusted_proxies` into the \
+                           settings: until then the client is who connects";
+            plan.findings.push(Finding::left_out(own.place(), there, message));
+            plan.to_do.push("write the networks of your load balancers as `trusted_proxies` into the\nsettings, and no wider ones: whom they hold chooses the address that is counted.".to_owned());
+        }
+        let Some(own) = object.at(&["spec", "headers", "disableRateLimitHeaders"]) else { continue };
+        if !object.is_true(&["spec", "headers", "disableRateLimitHeaders"]) {
+            continue;
+        }
+        let has = |path: &Path<'r>, listener: &Listener<'r>| {
+            targets.iter().any(|target| target.level(path, listener).is_some())
+        };
+        let is_all = paths.iter().all(|path| path.listeners.iter().all(|own| has(path, own)));
+        let there = "disableRateLimitHeaders: true";
+        plan.findings.push(if is_all {
+            plan.headers = "none";
+            Finding::same(own.place(), there, "responses: { headers: none }")
+        } else {
+            let message = "not for all routes in the files, and here headers are on or off for all: \
+                           they are on";
+            Finding::left_out(own.place(), there, message)
+        });
+    }
+}
