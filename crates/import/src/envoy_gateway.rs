@@ -45,7 +45,6 @@ const KINDS: [&str; 6] = [
 /// A BackendTrafficPolicy.
 struct Traffic<'r> {
     object: Field<'r>,
-    namespace: &'r str,
     name: &'r str,
     targets: Vec<Target<'r>>,
     merge: Option<&'r str>,
@@ -68,15 +67,14 @@ struct Made {
 pub fn envoy_gateway(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
     let resources = manifest::resources(inputs)?;
     let problems = RefCell::default();
-    let objects: Vec<(&str, Field<'_>)> = resources
-        .iter()
-        .map(|own| (own.kind.as_str(), Field::whole(own, &problems)))
-        .collect();
-    let mut plan = Plan { headers: "envoy", ..Plan::default() };
+    let objects: Vec<(&str, Field<'_>)> =
+        resources.iter().map(|own| (own.kind.as_str(), Field::whole(own, &problems))).collect();
+    let mut plan = Plan::new("envoy");
     let paths = gateway::paths(&objects, options.class.as_deref(), &mut plan.findings);
     if paths.is_empty() {
         let name = inputs.first().map_or("", |input| &input.name);
-        let message = "no HTTPRoute or GRPCRoute in these files has a path that a route here can have";
+        let message =
+            "no HTTPRoute or GRPCRoute in these files has a path that a route here can have";
         let help = "give the routes that the policies are for, and their Gateways, too";
         problems.borrow_mut().push(Problem::whole_file(name, message, help));
     }
@@ -85,6 +83,7 @@ pub fn envoy_gateway(inputs: &[Input], options: &Options) -> Result<Imported, Pr
     let securities = securities(&objects, &mut plan);
     client_traffic(&objects, &paths, &mut plan);
     serve(paths, &policies, &securities, &mut plan);
+    security::report(securities, &mut plan);
     let found = problems.take();
     if !found.is_empty() {
         return Err(found);
@@ -103,13 +102,12 @@ fn traffics<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) -> Vec<Tr
     for object in found {
         let known = ["targetRef", "targetRefs", "targetSelectors", "mergeType", "rateLimit"];
         name_rest(object, &["spec"], &known, &mut plan.findings);
-        let (namespace, name) = name_of(object);
+        let (_, name) = name_of(object);
         let mut targets = targets(object, objects, &mut plan.findings);
         targets.retain(|target| is_free(target, &policies, object, &mut plan.findings));
         let limits = object.at(&["spec", "rateLimit"]);
         policies.push(Traffic {
             object,
-            namespace,
             name,
             targets,
             merge: object.text_at(&["spec", "mergeType"]),
@@ -140,7 +138,8 @@ fn is_free(
         let message = format!("refused there: the older policy {} has that target", older.name);
         findings.push(Finding::left_out(object.place(), format!("target {target}"), message));
     } else {
-        let message = format!("the policy {} is for {target}, too: there the older one holds", older.name);
+        let message =
+            format!("the policy {} is for {target}, too: there the older one holds", older.name);
         object.complain(message, "give only the one that is in force, or both as `kubectl get -o yaml` has them, with creationTimestamp");
     }
     false
@@ -154,7 +153,11 @@ fn in_force<'p, 'r>(
 ) -> Vec<(&'p Traffic<'r>, &'p Rule<'r>)> {
     let nearest = |most: Level| {
         let level = |own: &'p Traffic<'r>| {
-            own.targets.iter().filter_map(|own| own.level(path, listener)).filter(|own| *own <= most).max()
+            own.targets
+                .iter()
+                .filter_map(|own| own.level(path, listener))
+                .filter(|own| *own <= most)
+                .max()
         };
         let known = policies.iter().filter_map(|own| Some((level(own)?, own)));
         known.max_by_key(|(level, _)| *level)
@@ -195,7 +198,8 @@ fn serve<'r>(
                 }
                 known.push(rule);
                 let Some(ruled) = &rule.ruled else { continue };
-                let at = limit(&path, (policy, rule, ruled), security, (&mut made, &mut names, plan));
+                let at =
+                    limit(&path, (policy, rule, ruled), security, (&mut made, &mut names, plan));
                 if rule.is_local || !rule.is_shared {
                     notes.extend(listener_note(&path, rule, ruled));
                 }
@@ -204,7 +208,9 @@ fn serve<'r>(
                 }
             }
         }
-        plan.served.push(Served { path, limits, guard });
+        if !plan.serve(Served { path, limits, guard }) {
+            break;
+        }
     }
     for policy in policies {
         report(policy, &made, &notes, plan);
@@ -217,7 +223,9 @@ fn listener_note(path: &Path<'_>, rule: &Rule<'_>, ruled: &Ruled) -> Option<(Str
     let requests = ruled.rates.first().map_or(0, |rate| rate.requests);
     (count > 1).then(|| {
         let most = requests.saturating_mul(count as u64);
-        let note = format!("its {count} listeners have a counter each there, {most} in all, and share one here");
+        let note = format!(
+            "its {count} listeners have a counter each there, {most} in all, and share one here"
+        );
         (rule.place.clone(), note)
     })
 }
@@ -233,7 +241,13 @@ fn limit<'r>(
     let host = path.host.as_deref().unwrap_or_default();
     let part = match is_shared {
         true => String::new(),
-        false => format!("{} {} {:?} {:?} {host}", path.rule.place(), path.route, path.pattern, path.method),
+        false => format!(
+            "{} {} {:?} {:?} {host}",
+            path.rule.place(),
+            path.route,
+            path.pattern,
+            path.method
+        ),
     };
     let claims = security.map(|own| own.claims.as_slice()).unwrap_or_default();
     let scope = rule::with_claims(&ruled.scope, claims);
@@ -280,14 +294,19 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
         let own: Vec<usize> =
             made.iter().filter(|own| own.rule == rule.place).map(|own| own.limit).collect();
         let Some(limit) = own.first().and_then(|at| plan.limits.get(*at)) else {
-            let message = format!("not in force on any route in the files; it is for {targets}: give these, too, if they are missing");
+            let message = format!(
+                "not in force on any route in the files; it is for {targets}: give these, too, if they are missing"
+            );
             plan.findings.push(Finding::left_out(rule.place.clone(), rule.words.clone(), message));
             continue;
         };
         let rate = limit.rate();
         let mut here = match own.len() {
             1 => format!("limit {}, {rate}", limit.name),
-            count => format!("{count} limits, one for each match and host: {} and others, {rate}", limit.name),
+            count => format!(
+                "{count} limits, one for each match and host: {} and others, {rate}",
+                limit.name
+            ),
         };
         let mut all = ruled.notes.clone();
         for (_, note) in notes.iter().filter(|(place, _)| *place == rule.place) {
@@ -320,7 +339,9 @@ fn client_traffic<'r>(objects: &[(&'r str, Field<'r>)], paths: &[Path<'r>], plan
             plan.findings.push(Finding::left_out(own.place(), there, message));
             plan.to_do.push("write the networks of your load balancers as `trusted_proxies` into the\nsettings, and no wider ones: whom they hold chooses the address that is counted.".to_owned());
         }
-        let Some(own) = object.at(&["spec", "headers", "disableRateLimitHeaders"]) else { continue };
+        let Some(own) = object.at(&["spec", "headers", "disableRateLimitHeaders"]) else {
+            continue;
+        };
         if !object.is_true(&["spec", "headers", "disableRateLimitHeaders"]) {
             continue;
         }

@@ -22,6 +22,10 @@ use self::{
 };
 use crate::Finding;
 
+/// The most paths, and limits on them, that a policy is made of.
+const MAX_PATHS: usize = 1_000;
+pub(crate) const MAX_LIMITS: usize = 20_000;
+
 /// A listener that a route is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Listener<'r> {
@@ -230,6 +234,14 @@ pub(crate) fn paths<'r>(
                 for own in matches {
                     let Some((pattern, method)) = matched(own, kind, findings) else { continue };
                     for (host, listeners) in &hosts {
+                        if paths.len() == MAX_PATHS {
+                            let message = format!("more than {MAX_PATHS} matches and hosts in all");
+                            object.complain(
+                                message,
+                                "import the routes of each Gateway by themselves",
+                            );
+                            return paths;
+                        }
                         paths.push(Path {
                             kind,
                             namespace: name_of(object).0,
@@ -247,9 +259,38 @@ pub(crate) fn paths<'r>(
         }
     }
     paths.sort_by_cached_key(|path| {
-        (host_rank(path.host.as_deref()), path.host.clone(), path.pattern.rank(), path.method.is_none())
+        (
+            host_rank(path.host.as_deref()),
+            path.host.clone(),
+            path.pattern.rank(),
+            path.method.is_none(),
+        )
     });
-    paths
+    without_hidden(paths, findings)
+}
+
+/// The paths without those that others hide here: routes of several Gateways may have the same
+/// host and path, and a policy knows one.
+fn without_hidden<'r>(paths: Vec<Path<'r>>, findings: &mut Vec<Finding>) -> Vec<Path<'r>> {
+    let mut kept: Vec<Path<'r>> = Vec::new();
+    for path in paths {
+        let hides = |other: &&Path<'r>| {
+            (&other.host, &other.pattern) == (&path.host, &path.pattern)
+                && (other.method == path.method || other.method.is_none())
+        };
+        let Some(other) = kept.iter().find(hides) else {
+            kept.push(path);
+            continue;
+        };
+        let there = format!("{} {}, {}", path.kind, path.route, path.pattern.path());
+        let message = format!(
+            "{} {} has the same host and path, and comes first here: its limits hold, and not those of \
+             this route. Import the routes of each Gateway by themselves (--class, or other files)",
+            other.kind, other.route
+        );
+        findings.push(Finding::left_out(path.rule.place(), there, message));
+    }
+    kept
 }
 
 /// Hosts come before those that have them among others.
@@ -349,7 +390,8 @@ fn matched<'r>(
             return None;
         }
     }
-    let (name, what) = if kind == "GRPCRoute" { ("method", "a gRPC method") } else { ("path", "a path") };
+    let (name, what) =
+        if kind == "GRPCRoute" { ("method", "a gRPC method") } else { ("path", "a path") };
     let written = own.at(&[name]);
     let of_type = written.and_then(|written| written.text_at(&["type"]));
     if of_type == Some("RegularExpression") {

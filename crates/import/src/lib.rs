@@ -13,6 +13,8 @@
 //! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
 //! - `traefik`: Traefik's files and objects.
 //! - `gateway`: routes of the Gateway API, for `envoy_gateway` and `kuadrant`.
+//! - `gateway`: routes of the Gateway API of Kubernetes, with limits, for `envoy_gateway` and
+//!   `kuadrant`.
 
 mod draft;
 mod envoy;
@@ -21,6 +23,7 @@ mod finding;
 mod flow;
 mod ingress_nginx;
 mod gateway;
+mod kuadrant;
 mod manifest;
 mod names;
 mod traefik;
@@ -32,6 +35,7 @@ pub use self::envoy_gateway::envoy_gateway;
 pub use self::finding::{Finding, Verdict};
 pub use self::ingress_nginx::ingress_nginx;
 pub use self::traefik::traefik;
+pub use self::kuadrant::kuadrant;
 
 /// A file that is given.
 #[derive(Clone, Debug)]

@@ -22,6 +22,9 @@ const UNITS: [(&str, &str, u64); 7] = [
     ("Year", "365d", 31_536_000),
 ];
 
+/// What a bucket holds, times its window in milliseconds, must be below this here.
+const MAX_BUCKET: u64 = 1 << 52;
+
 /// A rule.
 pub(super) struct Rule<'r> {
     pub(super) place: String,
@@ -86,26 +89,29 @@ pub(super) fn rules<'r>(limits: Field<'r>, findings: &mut Vec<Finding>) -> Vec<R
     rules
 }
 
-fn rule<'r>(
-    field: Field<'r>,
-    at: usize,
-    is_local: bool,
-    findings: &mut Vec<Finding>,
-) -> Rule<'r> {
+fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, findings: &mut Vec<Finding>) -> Rule<'r> {
     let mut selected = selected(field);
-    let (requests, unit) = (field.number_at(&["limit", "requests"]), field.text_at(&["limit", "unit"]));
+    let (requests, unit) =
+        (field.number_at(&["limit", "requests"]), field.text_at(&["limit", "unit"]));
     let known = UNITS.iter().find(|(name, ..)| Some(*name) == unit);
     let written = requests.and_then(|own| u64::try_from(own).ok()).zip(known);
     if written.is_none() {
-        let help = "write `limit: { requests: 100, unit: Minute }`, with a unit from Second to Year";
+        let help =
+            "write `limit: { requests: 100, unit: Minute }`, with a unit from Second to Year";
         field.complain("this rule has no limit of so many requests in a unit of time", help);
     }
-    let (requests, window) = written.map_or((0, "hour"), |(requests, (_, window, _))| (requests, *window));
+    let (requests, window) =
+        written.map_or((0, "hour"), |(requests, (_, window, _))| (requests, *window));
     let cost = cost(field, is_local, &mut selected);
     let mut rates = vec![Rate { requests, window: window.to_owned() }];
     if cost > requests && requests > 0 {
         selected.notes.push(format!("a request costs {cost} of {requests}: always denied"));
         rates = vec![Rate { requests: 0, window: window.to_owned() }];
+    }
+    selected.notes.extend(rates.iter().filter_map(Rate::note));
+    let seconds = known.map_or(1, |(.., seconds)| *seconds);
+    if is_local && requests.saturating_mul(seconds * 1000) >= MAX_BUCKET {
+        selected.missing.push("so large a bucket");
     }
     if is_local {
         selected.notes.push("each Envoy counts by itself there: N of them let N times as much pass; here proxies count together if their store is Redis".to_owned());
@@ -120,11 +126,13 @@ fn rule<'r>(
         let cost = if cost > requests { cost.min(1) } else { cost };
         Some(Ruled { scope, rates, counting, cost, is_shadow, notes })
     } else {
-        let message = format!(
-            "no counterpart of {}: this limit is not in force. `tollgate import envoy` takes the \
-             descriptors that Envoy Gateway makes of it",
-            selected.missing.join(", ")
-        );
+        let missing = selected.missing.join(", ");
+        let mut message = format!("no counterpart of {missing}: this limit is not in force");
+        if !is_local {
+            message.push_str(
+                ". `tollgate import envoy` takes the descriptors that Envoy Gateway makes of it",
+            );
+        }
         findings.push(Finding::left_out(place.clone(), words.clone(), message));
         None
     };
@@ -142,12 +150,16 @@ fn words(field: Field<'_>, requests: u64, unit: Option<&str>, is_local: bool) ->
     let mut selectors = Vec::new();
     for selector in field.items(&["clientSelectors"]) {
         for (name, value) in selector.entries(&[]) {
-            let names = ["headers", "queryParams"].contains(&name);
-            let names = if names { value.items(&[]) } else { Vec::new() };
-            let names: Vec<&str> = names.iter().filter_map(|own| own.text_at(&["name"])).collect();
-            let own = value.at(&["value"]).and_then(Field::text).map(str::to_owned);
-            let detail = own.unwrap_or_else(|| names.join(", "));
-            selectors.push(format!("{name} {detail}").trim_end().to_owned());
+            let is_list = ["headers", "queryParams", "methods"].contains(&name);
+            let parts = if is_list { value.items(&[]) } else { vec![value] };
+            // Not the values of headers, which may be keys of an API.
+            let part = |own: &Field<'_>| {
+                let named = own.text_at(&["name"]).or_else(|| own.text_at(&["value"]));
+                let but = if own.is_true(&["invert"]) { "all but " } else { "" };
+                Some(format!("{but}{}", named?))
+            };
+            let parts: Vec<String> = parts.iter().filter_map(part).collect();
+            selectors.push(format!("{name} {}", parts.join(", ")));
         }
     }
     if selectors.is_empty() { words } else { format!("{words}, for {}", selectors.join(" and ")) }
@@ -184,12 +196,16 @@ fn cost(field: Field<'_>, is_local: bool, selected: &mut Selected) -> u64 {
             selected.missing.push("a cost from metadata");
             continue;
         }
-        let number = own.number_at(&["number"]).and_then(|own| u64::try_from(own).ok()).unwrap_or(1);
+        let number =
+            own.number_at(&["number"]).and_then(|own| u64::try_from(own).ok()).unwrap_or(1);
         match part {
             "request" => cost = number,
             _ => {
                 cost += number;
-                selected.notes.push("the cost of the response is charged with the request, and not for denied ones".to_owned());
+                selected.notes.push(
+                    "the cost of the response is charged with the request, and not for denied ones"
+                        .to_owned(),
+                );
             }
         }
     }
@@ -211,7 +227,8 @@ fn selected(field: Field<'_>) -> Selected {
         if !selector.items(&["queryParams"]).is_empty() {
             selected.missing.push("query parameters");
         }
-        if !selector.others(&["headers", "methods", "path", "sourceCIDR", "queryParams"]).is_empty() {
+        if !selector.others(&["headers", "methods", "path", "sourceCIDR", "queryParams"]).is_empty()
+        {
             selected.missing.push("selectors that this import does not know");
         }
     }
@@ -237,7 +254,8 @@ fn select_headers(headers: &[Field<'_>], selected: &mut Selected) {
     let Selected { scope, notes, missing } = selected;
     for header in headers.iter().filter(|own| is_of(own, "Distinct")) {
         if header.is_true(&["invert"]) {
-            header.complain("Distinct with `invert`: Envoy Gateway refuses the policy", "remove one");
+            header
+                .complain("Distinct with `invert`: Envoy Gateway refuses the policy", "remove one");
         }
         scope.per.push(key(header));
         notes.push(format!("clients choose `{}`: `unverified_keys` of the settings bounds how many values count, and there nothing does", key(header)));
@@ -246,7 +264,9 @@ fn select_headers(headers: &[Field<'_>], selected: &mut Selected) {
         let value = header.text_at(&["value"]).unwrap_or_default().to_owned();
         match (is_of(header, "Exact"), header.is_true(&["invert"])) {
             (false, _) => missing.push("a header by a regular expression"),
-            (true, true) if scope.per.contains(&key(header)) => scope.not.push((key(header), value)),
+            (true, true) if scope.per.contains(&key(header)) => {
+                scope.not.push((key(header), value))
+            }
             (true, true) => missing.push("all values of a header but one as one counter"),
             (true, false) => scope.is.push((key(header), value)),
         }
@@ -344,7 +364,9 @@ fn check_local(rules: &[Rule<'_>]) {
     let first = defaults.next();
     if let Some(second) = defaults.next() {
         let help = "leave one local rule without clientSelectors";
-        second.field.complain("another local rule without selectors: Envoy Gateway refuses it", help);
+        second
+            .field
+            .complain("another local rule without selectors: Envoy Gateway refuses it", help);
     }
     for rule in local() {
         if let (Some(base), Some(own)) = (first.and_then(unit), unit(rule))

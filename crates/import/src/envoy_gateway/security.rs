@@ -1,16 +1,12 @@
 //! SecurityPolicies: who may pass. What has no counterpart closes the routes.
 
+use std::cell::Cell;
+
 use crate::{
     Finding,
     flow::Flow,
     gateway::{
-        Path, Target,
-        field::Field,
-        guard::Guard,
-        limit::network,
-        name_of,
-        plan::Plan,
-        targets,
+        Path, Target, field::Field, guard::Guard, limit::network, name_of, plan::Plan, targets,
     },
 };
 
@@ -22,6 +18,10 @@ pub(super) struct Security<'r> {
     pub(super) guard: Guard,
     /// Headers that are made from claims: `header.x` and `jwt.x`.
     pub(super) claims: Vec<(String, String)>,
+    findings: Vec<Finding>,
+    to_do: Option<String>,
+    /// Whether it holds on a path.
+    is_used: Cell<bool>,
 }
 
 /// All of them.
@@ -39,14 +39,17 @@ pub(super) fn securities<'r>(
             targets,
             guard: Guard::default(),
             claims: Vec::new(),
+            findings: Vec::new(),
+            to_do: None,
+            is_used: Cell::new(false),
         };
         let mut closed = Vec::new();
         for (part, field) in object.entries(&["spec"]) {
             match part {
                 "targetRef" | "targetRefs" | "targetSelectors" => {}
                 "jwt" => closed.extend(jwt(field, &mut own, plan)),
-                "cors" => own.guard.cors = cors(field, &mut plan.findings),
-                "authorization" => closed.extend(authorization(field, &mut own.guard, plan)),
+                "cors" => own.guard.cors = cors(field, &mut own.findings),
+                "authorization" => closed.extend(authorization(field, &mut own)),
                 other => closed.push(format!("{other} has no counterpart here")),
             }
         }
@@ -54,10 +57,10 @@ pub(super) fn securities<'r>(
             let why = closed.join("; ");
             let words: Vec<String> = own.targets.iter().map(Target::words).collect();
             let message = format!("{why}: the routes of {} are closed", words.join("; "));
-            plan.findings.push(Finding::left_out(own.place.clone(), policy(name), message));
-            plan.to_do.push(format!(
-                "the routes of SecurityPolicy {name} are closed by `deny`: {why}. Write `identity`\nand `auth` \
-                 (or `allow`) that say the same, then remove `deny` from these routes."
+            own.findings.push(Finding::left_out(own.place.clone(), policy(name), message));
+            own.to_do = Some(format!(
+                "the routes of SecurityPolicy {name} are closed by `deny`:\n{why}.\nWrite `identity` and \
+                 `auth`, or `allow`, that say the same, then remove `deny` from these routes."
             ));
             own.guard = Guard::closed();
         }
@@ -68,6 +71,23 @@ pub(super) fn securities<'r>(
 
 fn policy(name: &str) -> String {
     format!("SecurityPolicy {name}")
+}
+
+/// Names what they became, and those that hold nowhere.
+pub(super) fn report(securities: Vec<Security<'_>>, plan: &mut Plan<'_>) {
+    for own in securities {
+        if own.is_used.get() {
+            plan.findings.extend(own.findings);
+            plan.to_do.extend(own.to_do);
+        } else {
+            let words: Vec<String> = own.targets.iter().map(Target::words).collect();
+            let message = format!(
+                "not in force on any route in the files: it is for {}; give that, too, if it is missing",
+                words.join("; ")
+            );
+            plan.findings.push(Finding::left_out(own.place, policy(own.name), message));
+        }
+    }
 }
 
 /// The one that holds on a path: the nearest.
@@ -90,6 +110,7 @@ pub(super) fn on<'s, 'r>(
         let message = format!("{} is for the same: see which is in force", policy(other.name));
         findings.push(Finding::left_out(other.place.clone(), policy(other.name), message));
     }
+    own.is_used.set(true);
     Some(own)
 }
 
@@ -103,13 +124,15 @@ fn jwt<'r>(field: Field<'r>, own: &mut Security<'r>, plan: &mut Plan<'r>) -> Opt
     for provider in &providers {
         let name = provider.text_at(&["name"]).unwrap_or("issuer");
         let Some(url) = provider.text_at(&["remoteJWKS", "uri"]) else {
-            return Some(format!("the keys of jwt provider {name} are no URL: write them into a `jwks_file`"));
+            return Some(format!(
+                "the keys of jwt provider {name} are no URL: write them into a `jwks_file`"
+            ));
         };
         let issuer = provider.text_at(&["issuer"]);
         let fields = issuer_fields(issuer, url, &provider.texts(&["audiences"]));
         let known = plan.issuers.name(name, fields);
         let words = format!("jwt provider {name}");
-        plan.findings.push(match issuer {
+        own.findings.push(match issuer {
             Some(_) => Finding::same(provider.place(), words, format!("issuer {known} of identity.jwt")),
             None => Finding::nearly(
                 provider.place(),
@@ -123,15 +146,21 @@ fn jwt<'r>(field: Field<'r>, own: &mut Security<'r>, plan: &mut Plan<'r>) -> Opt
             let (Some(claim), Some(header)) = (claim, header) else { continue };
             let key = format!("header.{}", header.to_ascii_lowercase());
             own.claims.push((key, format!("jwt.{claim}")));
-            let message = format!("limits by it count by jwt.{claim}; the upstream gets it by `forward_claims`");
-            plan.findings.push(Finding::left_out(entry.place(), format!("claimToHeaders {header}"), message));
+            let message = format!(
+                "limits by it count by jwt.{claim}; the upstream gets it by `forward_claims`"
+            );
+            own.findings.push(Finding::left_out(
+                entry.place(),
+                format!("claimToHeaders {header}"),
+                message,
+            ));
         }
         let known = ["name", "issuer", "audiences", "remoteJWKS", "claimToHeaders"];
         let others = provider.others(&known);
         if !others.is_empty() {
             let message = "no counterpart: tokens come from `Authorization: Bearer`, and are verified \
                            as `identity.jwt` says";
-            plan.findings.push(Finding::left_out(provider.place(), others.join(", "), message));
+            own.findings.push(Finding::left_out(provider.place(), others.join(", "), message));
         }
     }
     providers.is_empty().then(|| "jwt without providers".to_owned())
@@ -139,7 +168,8 @@ fn jwt<'r>(field: Field<'r>, own: &mut Security<'r>, plan: &mut Plan<'r>) -> Opt
 
 /// An issuer as `identity.jwt` has it, without its name.
 fn issuer_fields(issuer: Option<&str>, url: &str, audiences: &[&str]) -> Flow {
-    let mut fields = Flow::fields([("issuer", issuer.unwrap_or("none").into()), ("jwks_url", url.into())]);
+    let mut fields =
+        Flow::fields([("issuer", issuer.unwrap_or("none").into()), ("jwks_url", url.into())]);
     if url.starts_with("http://") {
         fields = fields.with("allow_http", true);
     }
@@ -150,7 +180,7 @@ fn issuer_fields(issuer: Option<&str>, url: &str, audiences: &[&str]) -> Flow {
 }
 
 /// Client addresses that may pass. Returns why the routes must be closed, if they must.
-fn authorization(field: Field<'_>, guard: &mut Guard, plan: &mut Plan<'_>) -> Option<String> {
+fn authorization(field: Field<'_>, own: &mut Security<'_>) -> Option<String> {
     let unknown = || Some("authorization by more than client addresses".to_owned());
     let is_open = field.text_at(&["defaultAction"]) == Some("Allow");
     if !field.others(&["defaultAction", "rules"]).is_empty() {
@@ -164,8 +194,8 @@ fn authorization(field: Field<'_>, guard: &mut Guard, plan: &mut Plan<'_>) -> Op
             && networks.iter().all(|own| network(own).is_some());
         let action = rule.text_at(&["action"]);
         let list = match (action, is_open) {
-            (Some("Allow"), false) => &mut guard.allow,
-            (Some("Deny"), true) => &mut guard.deny,
+            (Some("Allow"), false) => &mut own.guard.allow,
+            (Some("Deny"), true) => &mut own.guard.deny,
             _ => return unknown(),
         };
         if !is_plain || networks.is_empty() {
@@ -180,15 +210,14 @@ fn authorization(field: Field<'_>, guard: &mut Guard, plan: &mut Plan<'_>) -> Op
         true => "nobody is refused",
         false => "allow or deny of the routes, before tokens are looked at",
     };
-    plan.findings.push(Finding::same(field.place(), "authorization", here));
+    own.findings.push(Finding::same(field.place(), "authorization", here));
     None
 }
 
 /// Whose pages may read responses.
 fn cors(field: Field<'_>, findings: &mut Vec<Finding>) -> Option<Flow> {
     let origins = field.texts(&["allowOrigins"]);
-    let known =
-        ["allowOrigins", "allowMethods", "allowHeaders", "allowCredentials", "maxAge"];
+    let known = ["allowOrigins", "allowMethods", "allowHeaders", "allowCredentials", "maxAge"];
     let others = field.others(&known);
     let is_origin = |own: &&str| {
         let host = own.split_once("://").map_or("", |(_, host)| host);
@@ -197,7 +226,8 @@ fn cors(field: Field<'_>, findings: &mut Vec<Finding>) -> Option<Flow> {
     let is_any = origins == ["*"];
     let credentials = field.is_true(&["allowCredentials"]);
     if origins.is_empty() || !(is_any || origins.iter().all(is_origin)) || (is_any && credentials) {
-        let message = "its origins have no counterpart: the upstream decides who may read responses";
+        let message =
+            "its origins have no counterpart: the upstream decides who may read responses";
         findings.push(Finding::left_out(field.place(), "cors", message));
         return None;
     }

@@ -49,8 +49,7 @@ impl Upstreams {
             (None, Some(name)) => name,
             _ => "app",
         };
-        let servers =
-            if servers.is_empty() { vec![UNKNOWN.into()] } else { servers };
+        let servers = if servers.is_empty() { vec![UNKNOWN.into()] } else { servers };
         let mut upstream = Flow::fields([("servers", Flow::List(servers))]);
         if path.kind == "GRPCRoute" {
             upstream = upstream.with("protocol", "h2");

@@ -14,6 +14,9 @@ const MAX_COUNTED: u64 = 2_000;
 /// The most tests, so that a policy of very many limits is checked in no time.
 const MAX_CASES: usize = 100;
 
+/// The routes of a limit among which a request is looked for.
+const MAX_TRIED: usize = 8;
+
 /// A request.
 struct Request {
     path: String,
@@ -28,10 +31,17 @@ struct Request {
 pub(crate) fn cases(routes: &[Route], limits: &[Limit]) -> Vec<Flow> {
     let mut cases = Vec::new();
     for (at, limit) in limits.iter().enumerate() {
-        let mut requests = routes
+        let mut requests: Vec<(&Route, Request)> = routes
             .iter()
             .filter(|route| route.limits.contains(&at))
-            .filter_map(|route| Some((route, request(route, limit, routes)?)));
+            .take(MAX_TRIED)
+            .filter_map(|route| Some((route, request(route, limit, routes)?)))
+            .collect();
+        // First a route on which no other limit is lower.
+        let is_lowest =
+            |(route, own): &(&Route, Request)| capacity(limit, own) == admitted(own, route, limits);
+        requests.sort_by_key(|own| !is_lowest(own));
+        let mut requests = requests.into_iter();
         let Some((first, own)) = requests.next() else { continue };
         if cases.len() >= MAX_CASES {
             break;
@@ -51,10 +61,13 @@ pub(crate) fn cases(routes: &[Route], limits: &[Limit]) -> Vec<Flow> {
             continue;
         }
         cases.push(case.with("expect", Flow::fields([("admitted", number.into())])));
-        if capacity(limit, &own) != Some(number) || limit.rates.iter().any(|own| own.window == "second") {
+        if capacity(limit, &own) != Some(number) {
             continue;
         }
-        if let Some((other, same)) = requests.next() {
+        // Another path, host or method may have a counter of its own.
+        let is_one =
+            !limit.scope.per.iter().any(|key| ["path", "host", "method"].contains(&&**key));
+        if let Some((other, same)) = requests.next().filter(|_| is_one) {
             let name = format!("{}: one counter for {}", limit.name, route_words(other));
             let expect = Flow::fields([("admitted", 0.into())]);
             cases.push(test(name, &same, other).with("after", "0s").with("expect", expect));
@@ -70,9 +83,9 @@ fn apart(at: usize, limit: &Limit, routes: &[Route], limits: &[Limit]) -> Option
     let (twin_at, twin) = twins.into_iter().find(|(_, own)| own.origin == limit.origin)?;
     let has_both = |route: &&Route| route.limits.contains(&twin_at) && !route.limits.contains(&at);
     let other = routes.iter().find(has_both)?;
-    let shared = |own: &usize| routes.iter().any(|route| {
-        route.limits.contains(&at) && route.limits.contains(own)
-    });
+    let shared = |own: &usize| {
+        routes.iter().any(|route| route.limits.contains(&at) && route.limits.contains(own))
+    };
     let own = request(other, twin, routes)?;
     let number = admitted(&own, other, limits).filter(|own| *own <= MAX_COUNTED)?;
     if other.limits.iter().any(shared) {
@@ -80,7 +93,12 @@ fn apart(at: usize, limit: &Limit, routes: &[Route], limits: &[Limit]) -> Option
     }
     let name = format!("{}: another counter for {}", limit.name, route_words(other));
     let expect = Flow::fields([("admitted", number.into())]);
-    Some(test(name, &own, other).with("after", "0s").with("repeat", number + 1).with("expect", expect))
+    Some(
+        test(name, &own, other)
+            .with("after", "0s")
+            .with("repeat", number + 1)
+            .with("expect", expect),
+    )
 }
 
 fn route_words(route: &Route) -> String {
@@ -102,7 +120,8 @@ fn admitted(request: &Request, route: &Route, limits: &[Limit]) -> Option<u64> {
 /// How many of a request pass this limit at once; none: it does not count them.
 fn capacity(limit: &Limit, request: &Request) -> Option<u64> {
     let scope = &limit.scope;
-    let value = |key: &String| request.values.iter().find(|(own, _)| own == key).map(|(_, own)| own);
+    let value =
+        |key: &String| request.values.iter().find(|(own, _)| own == key).map(|(_, own)| own);
     let is_known = |key: &String| value(key).is_some() || !key.contains('.') || key == "client.ip";
     let has = |(key, own): &(String, String)| match key.as_str() {
         "client.ip" => network_has(own, request.address),
@@ -134,7 +153,8 @@ fn request(route: &Route, limit: &Limit, routes: &[Route]) -> Option<Request> {
     let method = methods.chain(listed.iter().map(String::as_str)).find(takes)?;
     let mut values = scope.is.clone();
     for key in scope.per.iter().filter(|key| key.contains('.') && *key != "client.ip") {
-        let is_free = |own: &String| !scope.not.iter().any(|(not, value)| not == key && value == own);
+        let is_free =
+            |own: &String| !scope.not.iter().any(|(not, value)| not == key && value == own);
         let mut own = (1..=20).map(|number| format!("sample-{number}"));
         if !values.iter().any(|(own, _)| own == key) {
             values.push((key.clone(), own.find(is_free)?));
@@ -176,7 +196,8 @@ fn address(route: &Route, limit: &Limit) -> Option<IpAddr> {
     };
     let (is, not) = (by_address(&scope.is), by_address(&scope.not));
     let networks = is.iter().chain(&route.from).chain(&route.guard.allow);
-    let mut candidates: Vec<IpAddr> = vec![[192, 0, 2, 1].into(), [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()];
+    let mut candidates: Vec<IpAddr> =
+        vec![[192, 0, 2, 1].into(), [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()];
     candidates.extend(networks.filter_map(|own| network(own)).map(|(address, _)| address));
     candidates.into_iter().find(|address| {
         is.iter().all(|own| network_has(own, *address))
@@ -198,7 +219,9 @@ fn test(name: String, request: &Request, route: &Route) -> Flow {
         given = given.with("method", request.method.clone());
     }
     let of = |kind: &str| -> Vec<(String, Flow)> {
-        let own = |(key, value): &(String, String)| Some((key.strip_prefix(kind)?.to_owned(), value.clone().into()));
+        let own = |(key, value): &(String, String)| {
+            Some((key.strip_prefix(kind)?.to_owned(), value.clone().into()))
+        };
         request.values.iter().filter_map(own).collect()
     };
     let headers = of("header.");

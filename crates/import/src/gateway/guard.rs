@@ -78,7 +78,8 @@ impl Issuers {
             }
             other => other.clone(),
         };
-        let caller = |name: &str, key: &str| Flow::fields([("name", name.into()), ("key", key.into())]);
+        let caller =
+            |name: &str, key: &str| Flow::fields([("name", name.into()), ("key", key.into())]);
         (!self.0.is_empty()).then(|| {
             Flow::fields([
                 ("jwt", Flow::List(self.0.iter().map(issuer).collect())),

@@ -82,6 +82,13 @@ impl Methods {
 }
 
 impl Rate {
+    /// What is different if the number is none here.
+    pub(crate) fn note(&self) -> Option<String> {
+        let Rate { requests, .. } = self;
+        (*requests > MAX_REQUESTS)
+            .then(|| format!("{requests} is more than a rate here has: unlimited"))
+    }
+
     /// As a limit has it.
     pub(crate) fn text(&self) -> String {
         match self.requests {

@@ -12,7 +12,7 @@ use super::{
     limit::{Limit, Methods},
     pattern::{Pattern, host_contains},
 };
-use crate::{Finding, Imported, Options, draft::Draft, flow::Flow};
+use crate::{Finding, Imported, Options, draft::Draft, flow::Flow, gateway};
 
 /// The limits of a route here.
 const MAX_LIMITS: usize = 8;
@@ -28,7 +28,9 @@ pub(crate) struct Served<'r> {
 /// All that a policy is made of.
 #[derive(Default)]
 pub(crate) struct Plan<'r> {
-    pub(crate) served: Vec<Served<'r>>,
+    served: Vec<Served<'r>>,
+    /// The limits on all of them.
+    on_paths: usize,
     pub(crate) limits: Vec<Limit>,
     pub(crate) issuers: Issuers,
     pub(crate) to_do: Vec<String>,
@@ -50,7 +52,25 @@ pub(crate) struct Route {
     changes: Vec<(&'static str, Flow)>,
 }
 
-impl Plan<'_> {
+impl<'r> Plan<'r> {
+    /// `headers`: the form of limit headers.
+    pub(crate) fn new(headers: &'static str) -> Self {
+        Plan { headers, ..Plan::default() }
+    }
+
+    /// Adds a path. Too many limits on all paths are a problem of its rule, and false.
+    pub(crate) fn serve(&mut self, served: Served<'r>) -> bool {
+        let rule = served.path.rule;
+        self.on_paths += served.limits.len();
+        self.served.push(served);
+        let fits = self.on_paths <= gateway::MAX_LIMITS;
+        if !fits {
+            let message = format!("more than {} limits on all routes", gateway::MAX_LIMITS);
+            rule.complain(message, "import the routes of each Gateway by themselves");
+        }
+        fits
+    }
+
     /// The policy. `title`: what it is made of.
     pub(crate) fn finish(mut self, title: String, options: &Options) -> Imported {
         let mut upstreams = Upstreams::default();
@@ -78,7 +98,10 @@ impl Plan<'_> {
             upstreams: upstreams.section(),
             identity: self.issuers.section(),
             limits: used.iter().map(|(_, own)| (own.name.clone(), own.written(has_jwt))).collect(),
-            overrides: used.iter().flat_map(|(_, own)| own.overrides(self.issuers.are_several())).collect(),
+            overrides: used
+                .iter()
+                .flat_map(|(_, own)| own.overrides(self.issuers.are_several()))
+                .collect(),
             responses: Some(Flow::fields([("headers", self.headers.into())])),
             routes: routes.iter().map(|route| written(route, &self.limits)).collect(),
             tests: cases::cases(&routes, &self.limits),
@@ -101,7 +124,8 @@ impl Plan<'_> {
             upstreams.forward(path, options.upstream.as_deref(), findings);
         let mut guard = guard.clone();
         if let Some(why) = closed {
-            let message = format!("the route {} is closed: say what it answers", path.pattern.path());
+            let message =
+                format!("the route {} is closed: say what it answers", path.pattern.path());
             findings.push(Finding::left_out(path.rule.place(), why, message));
             guard = Guard::closed();
         }
@@ -198,9 +222,9 @@ fn with_ends(routes: Vec<Route>) -> Vec<Route> {
     let root = Pattern::below("/");
     for host in &hosts {
         let own: Vec<Route> = routes.iter().filter(|route| route.host == *host).cloned().collect();
-        let is_caught = own.iter().any(|route| {
-            route.pattern == root && route.method.is_none() && route.from.is_none()
-        });
+        let is_caught = own
+            .iter()
+            .any(|route| route.pattern == root && route.method.is_none() && route.from.is_none());
         let has_others = hosts
             .iter()
             .any(|other| other != host && host_contains(other.as_deref(), host.as_deref()));
@@ -249,6 +273,7 @@ pub(crate) fn head_finding(path: &Path<'_>) -> Option<Finding> {
 /// Whether any request of a path counts.
 pub(crate) fn concerns(path: &Path<'_>, methods: &Methods, pattern: Option<&Pattern>) -> bool {
     let is_method = path.method.is_none_or(|method| methods.count(method));
-    let is_path = pattern.is_none_or(|own| own.contains(&path.pattern) || path.pattern.contains(own));
+    let is_path =
+        pattern.is_none_or(|own| own.contains(&path.pattern) || path.pattern.contains(own));
     is_method && is_path
 }

@@ -1,0 +1,280 @@
+//! Kuadrant: RateLimitPolicies, and AuthPolicies beside them.
+//!
+//! Nothing is in force but what the policies of a path are together: those of its Gateway, of the
+//! listener, of the route and of the rule, merged as they say. A limit has a counter for each
+//! HTTPRoute, whatever its rules and hosts, also if its policy is for a Gateway.
+//! TokenRateLimitPolicies count tokens of responses: they are left out, and never taken for
+//! requests.
+//!
+//! - `merge`: what holds on a path; `counted`: what a limit counts, by `cel`: its predicates.
+//! - `auth`: AuthPolicies as guards, and what `auth.identity` is.
+
+mod auth;
+mod cel;
+mod counted;
+mod merge;
+
+use std::cell::RefCell;
+
+use tollgate_yaml::Problem;
+
+use self::{
+    auth::Auth,
+    counted::{Absent, Counted, counted, rates},
+    merge::{Effective, Policy, effective},
+};
+use crate::{
+    Finding, Imported, Input, Options, Problems,
+    gateway::{
+        self, Path,
+        field::Field,
+        limit::{Counting, Limit},
+        name_others, name_rest,
+        plan::{Plan, Served, concerns, head_finding},
+    },
+    manifest,
+    names::Names,
+};
+
+/// The kinds that are read, or say nothing of requests.
+const KINDS: [&str; 8] = [
+    "AuthPolicy",
+    "Gateway",
+    "GRPCRoute",
+    "HTTPRoute",
+    "Kuadrant",
+    "Limitador",
+    "RateLimitPolicy",
+    "TokenRateLimitPolicy",
+];
+
+/// The rates of a limit here.
+const MAX_RATES: usize = 4;
+
+/// Limits that were made: of which route, policy and rule, with their places among all.
+struct Made {
+    route: String,
+    policy: usize,
+    rule: String,
+    limits: Vec<usize>,
+    notes: Vec<String>,
+}
+
+/// What is made of policies on the way.
+#[derive(Default)]
+struct Work {
+    names: Names,
+    made: Vec<Made>,
+}
+
+/// The policy for Kuadrant's manifests.
+///
+/// # Errors
+/// What is wrong with the files, and policies of which it is not known which one is in force.
+pub fn kuadrant(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
+    let resources = manifest::resources(inputs)?;
+    let problems = RefCell::default();
+    let objects: Vec<(&str, Field<'_>)> =
+        resources.iter().map(|own| (own.kind.as_str(), Field::whole(own, &problems))).collect();
+    let mut plan = Plan::new("none");
+    let paths = gateway::paths(&objects, options.class.as_deref(), &mut plan.findings);
+    if paths.is_empty() {
+        let name = inputs.first().map_or("", |input| &input.name);
+        let message =
+            "no HTTPRoute or GRPCRoute in these files has a path that a route here can have";
+        let help = "give the routes that the policies are for, and their Gateways, too";
+        problems.borrow_mut().push(Problem::whole_file(name, message, help));
+    }
+    name_others(&objects, &KINDS, &mut plan.findings);
+    limitador(&objects, &mut plan);
+    tokens(&objects, &mut plan);
+    let policies = Policy::all(&objects, "RateLimitPolicy", &["limits"]);
+    for policy in &policies {
+        let known = ["targetRef", "limits", "when", "defaults", "overrides", "strategy"];
+        name_rest(policy.object, &["spec"], &known, &mut plan.findings);
+    }
+    serve(paths, &policies, &objects, &mut plan);
+    let found = problems.take();
+    if !found.is_empty() {
+        return Err(found);
+    }
+    let names: Vec<&str> = inputs.iter().map(|input| &*input.name).collect();
+    Ok(plan.finish(format!("From Kuadrant: {}", names.join(", ")), options))
+}
+
+/// Where counters are, and whether responses have headers.
+fn limitador(objects: &[(&str, Field<'_>)], plan: &mut Plan<'_>) {
+    for (_, object) in objects.iter().filter(|(kind, _)| *kind == "Limitador") {
+        if let Some(own) = object.at(&["spec", "rateLimitHeaders"]) {
+            let is_on = own.text() == Some("DRAFT_VERSION_03");
+            plan.headers = if is_on { "envoy" } else { "none" };
+            let here = format!("responses: {{ headers: {} }}", plan.headers);
+            plan.findings.push(Finding::same(own.place(), "rateLimitHeaders", here));
+        }
+        name_rest(*object, &["spec"], &["rateLimitHeaders"], &mut plan.findings);
+    }
+}
+
+/// Limits by tokens of responses are left out.
+fn tokens<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) {
+    for policy in Policy::all(objects, "TokenRateLimitPolicy", &["limits"]) {
+        for (name, limit) in &policy.rules {
+            // Says what is wrong with its rates.
+            let _ = rates(*limit, &mut Vec::new());
+            let there = format!("limit {name} of TokenRateLimitPolicy {}", policy.name);
+            let message = "it counts tokens that responses name: no counterpart, and not imported as \
+                           requests, so nothing bounds them";
+            plan.findings.push(Finding::left_out(limit.place(), there, message));
+        }
+    }
+}
+
+/// Puts limits and guards on all paths.
+fn serve<'r>(
+    paths: Vec<Path<'r>>,
+    policies: &[Policy<'r>],
+    objects: &[(&'r str, Field<'r>)],
+    plan: &mut Plan<'r>,
+) {
+    let auth_policies = Policy::all(objects, "AuthPolicy", &["rules"]);
+    let auths = auth::auths(&auth_policies, plan);
+    let (mut work, mut used) = (Work::default(), Vec::new());
+    for path in paths {
+        plan.findings.extend(head_finding(&path));
+        let auth = auth::on(&path, &auth_policies, &auths, &mut used, &mut plan.findings);
+        let mut limits = Vec::new();
+        let mut known: Vec<(String, usize)> = Vec::new();
+        for listener in &path.listeners {
+            let own = effective(&path, listener, policies);
+            for rule in own.rules.iter().filter(|rule| !known.contains(rule)) {
+                limits.extend(work.limits(rule, &own, (&path, &auth), policies, plan));
+            }
+            if !known.is_empty() && own.rules.iter().any(|rule| !known.contains(rule)) {
+                let message = "its Gateways or listeners have other limits each, and here all of \
+                               them hold together";
+                let there = format!("{} {}", path.kind, path.route);
+                plan.findings.push(Finding::nearly(path.rule.place(), there, message));
+            }
+            known.extend(own.rules);
+        }
+        if !plan.serve(Served { path, limits, guard: auth.guard }) {
+            break;
+        }
+    }
+    work.report(policies, plan);
+    auth::report(&auth_policies, auths, &used, plan);
+}
+
+impl Work {
+    /// The limits of a rule on a path, which are made if they are not there.
+    fn limits<'r>(
+        &mut self,
+        (rule, at): &(String, usize),
+        effective: &Effective,
+        (path, auth): (&Path<'r>, &Auth),
+        policies: &[Policy<'r>],
+        plan: &mut Plan<'r>,
+    ) -> Vec<usize> {
+        let Some(policy) = policies.get(*at) else { return Vec::new() };
+        let Some((_, field)) = policy.rules.iter().find(|(name, _)| name == rule) else {
+            return Vec::new();
+        };
+        let mut predicates = field.items(&["when"]);
+        let above = effective.when.and_then(|at| policies.get(at));
+        predicates.extend(above.map(|own| own.block.items(&["when"])).unwrap_or_default());
+        let there = format!("limit {rule} of RateLimitPolicy {}", policy.name);
+        let mut leave_out = |why: String| {
+            let message =
+                format!("{why}: this limit is not in force on {} {}", path.kind, path.route);
+            plan.findings.push(Finding::left_out(field.place(), there.clone(), message));
+        };
+        let Counted { scope, mut notes } = match counted(*field, &predicates, path, auth) {
+            Ok(counted) => counted,
+            Err(Absent::Elsewhere) => return Vec::new(),
+            Err(Absent::LeftOut(why)) => {
+                leave_out(why);
+                return Vec::new();
+            }
+        };
+        let rates = match rates(*field, &mut notes) {
+            Ok(rates) => rates,
+            Err(why) => {
+                leave_out(why);
+                return Vec::new();
+            }
+        };
+        if !auth.guard.issuers.is_empty() && !scope.keys().iter().any(|key| key.starts_with("jwt."))
+        {
+            notes.push("a request without a good token, 401, is counted there unless another limit reads `auth`; here only limits by address count it".to_owned());
+        }
+        if !concerns(path, &scope.methods, scope.pattern.as_ref()) {
+            return Vec::new();
+        }
+        let route = format!("{} {}/{}", path.kind, path.namespace, path.route).replace(" /", " ");
+        let is_it = |own: &&Made| own.route == route && own.policy == *at && own.rule == *rule;
+        if let Some(known) = self.made.iter().find(is_it) {
+            let first = known.limits.first().and_then(|at| plan.limits.get(*at));
+            if first.is_some_and(|own| own.scope == scope) {
+                return known.limits.clone();
+            }
+            leave_out("it counts by something else on another rule of the route".to_owned());
+            return Vec::new();
+        }
+        let mut limits = Vec::new();
+        for part in rates.chunks(MAX_RATES) {
+            limits.push(plan.limits.len());
+            plan.limits.push(Limit {
+                name: self.names.take(&format!("{}-{rule}", path.route)),
+                origin: format!("{} {rule}", policy.object.place()),
+                place: field.place(),
+                scope: scope.clone(),
+                rates: part.to_vec(),
+                counting: Counting::FirstRequest,
+                cost: 1,
+                is_shadow: false,
+                issuers: auth.guard.issuers.iter().map(|(name, _)| name.clone()).collect(),
+            });
+        }
+        let made = Made { route, policy: *at, rule: rule.clone(), limits: limits.clone(), notes };
+        self.made.push(made);
+        limits
+    }
+
+    /// What became of the limits of all policies.
+    fn report(&self, policies: &[Policy<'_>], plan: &mut Plan<'_>) {
+        for (at, policy) in policies.iter().enumerate() {
+            for (rule, field) in &policy.rules {
+                let there = format!("limit {rule} of RateLimitPolicy {}", policy.name);
+                let own: Vec<&Made> =
+                    self.made.iter().filter(|own| own.policy == at && own.rule == *rule).collect();
+                for made in &own {
+                    let Some(limit) = made.limits.first().and_then(|at| plan.limits.get(*at))
+                    else {
+                        continue;
+                    };
+                    let mut here =
+                        format!("limit {}, {}, for {}", limit.name, limit.rate(), made.route);
+                    let is_same = made.notes.is_empty();
+                    made.notes.iter().for_each(|note| here = format!("{here}; {note}"));
+                    plan.findings.push(match is_same {
+                        true => Finding::same(field.place(), there.clone(), here),
+                        false => Finding::nearly(field.place(), there.clone(), here),
+                    });
+                }
+                let is_named = plan.findings.iter().any(|own| own.place == field.place());
+                if own.is_empty() && !is_named {
+                    let message = format!(
+                        "not in force on any route in the files: it is for {}, where others may take its \
+                         place; give that, too, if it is missing",
+                        policy.target.words()
+                    );
+                    plan.findings.push(Finding::left_out(field.place(), there, message));
+                }
+            }
+            if policy.rules.is_empty() {
+                let there = format!("RateLimitPolicy {} without limits", policy.name);
+                plan.findings.push(Finding::same(policy.object.place(), there, "nothing"));
+            }
+        }
+    }
+}

@@ -1,0 +1,273 @@
+//! A limit of a RateLimitPolicy: which requests it counts, and how many may pass.
+
+use super::{
+    auth::Auth,
+    cel::{self, Term, Test},
+};
+use crate::gateway::{
+    Path,
+    field::Field,
+    limit::{Methods, Rate, Scope},
+    pattern::{Pattern, host_contains},
+};
+
+/// The longest window.
+const MAX_WINDOW: u64 = 366 * 86_400_000;
+
+/// What a limit counts on a path.
+#[derive(Debug, Default)]
+pub(super) struct Counted {
+    pub(super) scope: Scope,
+    /// What is different here.
+    pub(super) notes: Vec<String>,
+}
+
+/// Why a limit is not on a path.
+pub(super) enum Absent {
+    /// Its predicates never hold there.
+    Elsewhere,
+    /// It has no counterpart here.
+    LeftOut(String),
+}
+
+/// What a limit counts on a path, by its counters and predicates.
+pub(super) fn counted(
+    limit: Field<'_>,
+    predicates: &[Field<'_>],
+    path: &Path<'_>,
+    auth: &Auth,
+) -> Result<Counted, Absent> {
+    let mut own = Counted::default();
+    for counter in limit.items(&["counters"]) {
+        let text = counter.text_at(&["expression"]).or_else(|| counter.text()).unwrap_or_default();
+        let known = cel::term(text).and_then(|term| key(&term, auth));
+        let Some(key) = known else {
+            return Err(Absent::LeftOut(format!("no counterpart of the counter {text}")));
+        };
+        let note = match cel::term(text) {
+            Some(Term::SourceAddress) => Some(
+                "source.address has the port, so it held nobody there: here each address is counted",
+            ),
+            Some(Term::Path) => Some("there each query has a counter of its own, here each path"),
+            Some(Term::Host) => Some("there the host may have a port"),
+            Some(Term::Header(_)) if text.contains('"') => {
+                Some("with double quotes it was probably not in force there")
+            }
+            _ => None,
+        };
+        own.notes.extend(note.map(str::to_owned));
+        if !own.scope.per.contains(&key) {
+            own.scope.per.push(key);
+        }
+    }
+    for predicate in predicates {
+        let text =
+            predicate.text_at(&["predicate"]).or_else(|| predicate.text()).unwrap_or_default();
+        let unread = || Absent::LeftOut(format!("no counterpart of the predicate {text}"));
+        for test in cel::tests(text).ok_or_else(unread)? {
+            narrow(&mut own, test, path, auth).map_err(|absent| absent.unwrap_or_else(unread))?;
+        }
+    }
+    if own.scope.keys().len() > 8 {
+        return Err(Absent::LeftOut("more than 8 counters".to_owned()));
+    }
+    let mut headers = own.scope.keys().into_iter().filter(|key| key.starts_with("header."));
+    if let Some(key) = headers.next() {
+        own.notes.push(format!(
+            "a request without `{key}` has the other limits here, and there none of this call"
+        ));
+    }
+    Ok(own)
+}
+
+/// The key of a policy that is the same.
+fn key(term: &Term, auth: &Auth) -> Option<String> {
+    Some(match term {
+        Term::Method => "method".to_owned(),
+        Term::UrlPath | Term::Path => "path".to_owned(),
+        Term::Host => "host".to_owned(),
+        Term::Header(name) => format!("header.{name}"),
+        Term::Identity(property) => format!("jwt.{}", auth.claim(property)?),
+        Term::RemoteAddress | Term::SourceAddress => "client.ip".to_owned(),
+    })
+}
+
+/// Narrows a limit by a comparison. An error without more: it has no counterpart.
+fn narrow(
+    own: &mut Counted,
+    test: Test,
+    path: &Path<'_>,
+    auth: &Auth,
+) -> Result<(), Option<Absent>> {
+    let Counted { scope, notes } = own;
+    match test {
+        Test::Never => {
+            return Err(Some(Absent::LeftOut(
+                "its predicate never holds, so it held nobody there".to_owned(),
+            )));
+        }
+        Test::Is(Term::Method, methods) => match &scope.methods {
+            Methods::All => scope.methods = Methods::Only(methods),
+            known => {
+                let both = methods.into_iter().filter(|own| known.count(own)).collect();
+                scope.methods = Methods::Only(both);
+            }
+        },
+        Test::IsNot(Term::Method, method) => match &mut scope.methods {
+            Methods::All => scope.methods = Methods::Except(method),
+            Methods::Only(methods) => methods.retain(|own| *own != method),
+            Methods::Except(own) if *own == method => {}
+            Methods::Except(_) => return Err(None),
+        },
+        Test::Is(term @ (Term::UrlPath | Term::Path), values) => {
+            let [value] = values.as_slice() else { return Err(None) };
+            if term == Term::Path {
+                notes.push(format!("{value} with a query counts here as well"));
+            }
+            narrow_path(scope, Pattern::exact(value), value)?;
+        }
+        Test::Begins(Term::UrlPath | Term::Path, value) => {
+            narrow_path(scope, Pattern::begins(&value), &value)?;
+        }
+        Test::Is(Term::Host, hosts) => match &path.host {
+            Some(host) if !host.starts_with('*') && hosts.contains(host) => {}
+            Some(host) if !hosts.iter().any(|own| host_contains(Some(host), Some(own))) => {
+                return Err(Some(Absent::Elsewhere));
+            }
+            _ => return Err(None),
+        },
+        Test::Ends(Term::Host, ending) if ending.starts_with('.') => {
+            let hosts = format!("*{ending}");
+            match &path.host {
+                Some(host) if host_contains(Some(&hosts), Some(host)) => {}
+                Some(host) if !host_contains(Some(host), Some(&hosts)) => {
+                    return Err(Some(Absent::Elsewhere));
+                }
+                _ => return Err(None),
+            }
+        }
+        Test::Is(term @ (Term::Header(_) | Term::Identity(_) | Term::RemoteAddress), values) => {
+            let ([value], Some(key)) = (values.as_slice(), key(&term, auth)) else {
+                return Err(None);
+            };
+            if scope.is.iter().any(|(own, other)| *own == key && other != value) {
+                return Err(Some(Absent::Elsewhere));
+            }
+            scope.is.push((key, value.clone()));
+        }
+        Test::IsNot(term @ (Term::Header(_) | Term::Identity(_) | Term::RemoteAddress), value) => {
+            let key = key(&term, auth).filter(|key| scope.per.contains(key)).ok_or(None)?;
+            scope.not.push((key, value));
+        }
+        Test::Is(..) | Test::IsNot(..) | Test::Begins(..) | Test::Ends(..) => return Err(None),
+    }
+    Ok(())
+}
+
+fn narrow_path(scope: &mut Scope, pattern: Pattern, written: &str) -> Result<(), Option<Absent>> {
+    if !written.starts_with('/') || written.contains(['?', '#']) {
+        return Err(None);
+    }
+    match &scope.pattern {
+        Some(known) if pattern.contains(known) => {}
+        Some(known) if !known.contains(&pattern) => return Err(Some(Absent::Elsewhere)),
+        _ => scope.pattern = Some(pattern),
+    }
+    Ok(())
+}
+
+/// The rates of a limit, with what is different; none that holds: why.
+pub(super) fn rates(limit: Field<'_>, notes: &mut Vec<String>) -> Result<Vec<Rate>, String> {
+    let mut rates: Vec<Rate> = Vec::new();
+    for own in limit.items(&["rates"]) {
+        let number = own.number_at(&["limit"]);
+        let written = own.text_at(&["window"]);
+        let Some((number, window)) = number.zip(written) else {
+            own.complain("a rate without limit and window", "write `{ limit: 5, window: 10s }`");
+            continue;
+        };
+        let Some(millis) = milliseconds(window).filter(|millis| *millis > 0) else {
+            let help = "write hours, minutes and seconds, such as `24h` or `1h30m`";
+            own.complain(format!("`{window}` is no window that Kuadrant takes"), help);
+            continue;
+        };
+        if millis > MAX_WINDOW {
+            return Err(format!("a window of {window}, and here at most 366 days"));
+        }
+        if millis < 1000 {
+            notes.push(format!(
+                "a window of {window} is none there, and held nobody: here it holds"
+            ));
+        } else if millis % 1000 != 0 {
+            notes.push(format!(
+                "a window of {window} is {}s there, and here all of it",
+                millis / 1000
+            ));
+        }
+        let rate = Rate { requests: u64::try_from(number).unwrap_or(0), window: words(millis) };
+        if rates.iter().any(|known| known.window == rate.window) {
+            notes.push(format!("two rates in {window} are one there, the first: here both hold"));
+        }
+        notes.extend(rate.note());
+        rates.push(rate);
+    }
+    if rates.is_empty() { Err("it has no rates, so it holds nobody".to_owned()) } else { Ok(rates) }
+}
+
+/// Up to four times a number and `h`, `m`, `s` or `ms`.
+fn milliseconds(window: &str) -> Option<u64> {
+    let (mut rest, mut sum) = (window, 0_u64);
+    for _ in 0..4 {
+        let end = rest.find(|letter: char| !letter.is_ascii_digit())?;
+        let (number, unit) = rest.split_at_checked(end)?;
+        if number.len() > 5 {
+            return None;
+        }
+        let (length, left) = [("ms", 1), ("h", 3_600_000), ("m", 60_000), ("s", 1000)]
+            .into_iter()
+            .find_map(|(name, length)| Some((length, unit.strip_prefix(name)?)))?;
+        sum += number.parse::<u64>().ok()? * length;
+        rest = left;
+        if rest.is_empty() {
+            return Some(sum);
+        }
+    }
+    None
+}
+
+/// A window as a rate has it.
+fn words(millis: u64) -> String {
+    match millis {
+        1000 => "second".to_owned(),
+        60_000 => "minute".to_owned(),
+        3_600_000 => "hour".to_owned(),
+        86_400_000 => "day".to_owned(),
+        millis if millis % 1000 == 0 => format!("{}s", millis / 1000),
+        millis => format!("{millis}ms"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn windows_are_read_as_kuadrant_reads_them() {
+        for (text, expected) in [
+            ("10s", Some("10s")),
+            ("1m", Some("minute")),
+            ("60m", Some("hour")),
+            ("24h", Some("day")),
+            ("1h30m", Some("5400s")),
+            ("1500ms", Some("1500ms")),
+            ("1d", None),
+            ("10", None),
+            ("", None),
+            ("s", None),
+            ("123456s", None),
+            ("1h1h1h1h1h", None),
+        ] {
+            assert_eq!(milliseconds(text).map(words).as_deref(), expected, "{text}");
+        }
+    }
+}
