@@ -6,7 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use tollgate_import::{Finding, Imported, Input, Options, Verdict, envoy, ingress_nginx, traefik};
+use tollgate_import::{Finding, Imported, Input, Options, Verdict, envoy, envoy_gateway, ingress_nginx, kuadrant, traefik};
 use tollgate_yaml::Sources;
 
 use super::{Exit, Failure, table};
@@ -53,6 +53,10 @@ enum Format {
     IngressNginx,
     /// Traefik's dynamic configuration, or its objects of Kubernetes; better with the static one
     Traefik,
+    /// BackendTrafficPolicies of Envoy Gateway, with their routes, Gateways and SecurityPolicies
+    EnvoyGateway,
+    /// RateLimitPolicies of Kuadrant, with their routes, Gateways and AuthPolicies
+    Kuadrant,
 }
 
 pub(super) fn run(
@@ -67,6 +71,8 @@ pub(super) fn run(
         Format::Envoy => envoy(&inputs),
         Format::IngressNginx => ingress_nginx(&inputs, &options),
         Format::Traefik => traefik(&inputs, &options),
+        Format::EnvoyGateway => envoy_gateway(&inputs, &options),
+        Format::Kuadrant => kuadrant(&inputs, &options),
     }?;
     write_table(notes, &findings)?;
     output.write_all(policy.as_bytes())?;

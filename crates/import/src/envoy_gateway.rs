@@ -360,3 +360,6 @@ fn client_traffic<'r>(objects: &[(&'r str, Field<'r>)], paths: &[Path<'r>], plan
         });
     }
 }
+
+#[cfg(test)]
+mod tests;

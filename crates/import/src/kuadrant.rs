@@ -165,6 +165,22 @@ fn serve<'r>(
     auth::report(&auth_policies, auths, &used, plan);
 }
 
+/// Whether limits of a path are counted after authentication: any of them looks at who it is.
+fn reads_identity(effective: &Effective, policies: &[Policy<'_>]) -> bool {
+    let reads = |field: Field<'_>, list: &str, name: &str| {
+        let texts = field.items(&[list]).into_iter();
+        texts.filter_map(|own| own.text_at(&[name])).any(|text| text.contains("auth."))
+    };
+    let above = effective.when.and_then(|at| policies.get(at));
+    above.is_some_and(|own| reads(own.block, "when", "predicate"))
+        || effective.rules.iter().any(|(rule, at)| {
+            let rules = policies.get(*at).map(|own| own.rules.as_slice()).unwrap_or_default();
+            rules.iter().filter(|(name, _)| name == rule).any(|(_, field)| {
+                reads(*field, "when", "predicate") || reads(*field, "counters", "expression")
+            })
+        })
+}
+
 impl Work {
     /// The limits of a rule on a path, which are made if they are not there.
     fn limits<'r>(
@@ -203,9 +219,9 @@ impl Work {
                 return Vec::new();
             }
         };
-        if !auth.guard.issuers.is_empty() && !scope.keys().iter().any(|key| key.starts_with("jwt."))
-        {
-            notes.push("a request without a good token, 401, is counted there unless another limit reads `auth`; here only limits by address count it".to_owned());
+        let is_before = !auth.guard.issuers.is_empty() && !auth.guard.is_optional;
+        if is_before && !reads_identity(effective, policies) {
+            notes.push("a request without a good token, 401, is counted there, and here by limits by address alone".to_owned());
         }
         if !concerns(path, &scope.methods, scope.pattern.as_ref()) {
             return Vec::new();
@@ -278,3 +294,6 @@ impl Work {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

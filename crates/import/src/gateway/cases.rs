@@ -160,6 +160,9 @@ fn request(route: &Route, limit: &Limit, routes: &[Route]) -> Option<Request> {
             values.push((key.clone(), own.find(is_free)?));
         }
     }
+    if !route.guard.issuers.is_empty() && !values.iter().any(|(key, _)| key == "jwt.sub") {
+        values.push(("jwt.sub".to_owned(), "sample".to_owned()));
+    }
     let address = address(route, limit)?;
     let host = route.host.as_ref().map(|host| host.replace('*', "sample"));
     let hosted = |path: String| Request {
@@ -231,9 +234,6 @@ fn test(name: String, request: &Request, route: &Route) -> Flow {
     if let Some((_, issuer)) = route.guard.issuers.first() {
         let mut claims = of("jwt.");
         claims.insert(0, ("iss".to_owned(), issuer.clone().into()));
-        if !claims.iter().any(|(name, _)| name == "sub") {
-            claims.push(("sub".to_owned(), "sample".into()));
-        }
         given = given.with("jwt", Flow::Fields(claims));
     }
     if request.address != IpAddr::from([192, 0, 2, 1]) {

@@ -63,7 +63,7 @@ pub(super) fn counted(
     for predicate in predicates {
         let text =
             predicate.text_at(&["predicate"]).or_else(|| predicate.text()).unwrap_or_default();
-        let unread = || Absent::LeftOut(format!("no counterpart of the predicate {text}"));
+        let unread = || Absent::LeftOut(format!("no counterpart of the predicate {}", shown(text)));
         for test in cel::tests(text).ok_or_else(unread)? {
             narrow(&mut own, test, path, auth).map_err(|absent| absent.unwrap_or_else(unread))?;
         }
@@ -78,6 +78,16 @@ pub(super) fn counted(
         ));
     }
     Ok(own)
+}
+
+/// A predicate without texts that headers are compared with, which may be keys of an API.
+fn shown(text: &str) -> String {
+    if !text.contains("headers") {
+        return text.to_owned();
+    }
+    let parts = text.split(['\'', '"']).enumerate();
+    let parts: Vec<&str> = parts.map(|(at, part)| if at % 2 == 0 { part } else { "…" }).collect();
+    parts.join("'")
 }
 
 /// The key of a policy that is the same.
