@@ -48,6 +48,16 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tests/run.sh", "it runs this test"),
     ("cargo build --release", "the binary of this build stands for that one"),
     ("tollgate run", "it serves while the others run"),
+    (
+        "kubectl get -A -o yaml gateways,httproutes,grpcroutes,backendtrafficpolicies,\
+         securitypolicies,clienttrafficpolicies > eg.yaml",
+        "it needs a cluster",
+    ),
+    (
+        "kubectl get -A -o yaml gateways,httproutes,grpcroutes,ratelimitpolicies,\
+         tokenratelimitpolicies,authpolicies,limitadors > kuadrant.yaml",
+        "it needs a cluster",
+    ),
     ("docker compose up", "it needs a Docker engine: tests/compose/run.py runs it"),
     ("docker compose -f docker-compose.yml -f docker-compose.sharded.yml up", "the same"),
     ("docker compose --profile observe up", "the same"),
@@ -149,6 +159,24 @@ const NAMED: &[(&str, &str)] = &[
         "printf 'http: { routers: { r: { rule: \"Path(`/a`)\", service: s } }, services: { s: { loadBalancer: { \
          servers: [{ url: \"http://127.0.0.1:9\" }] } } } }\\nentryPoints: { web: {} }\\n' > traefik.yml && \
          tollgate import traefik traefik.yml",
+    ("tollgate import envoy", "tollgate import --help"),
+    ("tollgate import envoy-gateway", "tollgate import --help"),
+    ("tollgate import kuadrant", "tollgate import --help"),
+    (
+        "tollgate import envoy-gateway eg.yaml --allow-partial > policy.yaml",
+        concat!(
+            "tollgate import envoy-gateway --allow-partial ",
+            env!("CARGO_MANIFEST_DIR"),
+            "/crates/import/examples/envoy-gateway.yaml > policy.yaml && tollgate check policy.yaml",
+        ),
+    ),
+    (
+        "tollgate import kuadrant kuadrant.yaml --allow-partial > policy.yaml",
+        concat!(
+            "tollgate import kuadrant --allow-partial ",
+            env!("CARGO_MANIFEST_DIR"),
+            "/crates/import/examples/kuadrant.yaml > policy.yaml && tollgate check policy.yaml",
+        ),
     ),
     ("tollgate check policy.yaml", "tollgate check config/policies/api.yaml"),
     ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
