@@ -5,14 +5,11 @@
 //! nearest policy takes a route whole: that of a Gateway does not hold where a route has its own,
 //! unless that says `mergeType`.
 //!
-//! - `rule`: a rule as a limit; `security`: SecurityPolicies as guards.
+//! - `rule`: a rule as a limit, by its `selectors`; `security`: SecurityPolicies as guards.
 
 mod rule;
 mod security;
-
-use std::cell::RefCell;
-
-use tollgate_yaml::Problem;
+mod selectors;
 
 use self::{
     rule::{Rule, Ruled},
@@ -24,11 +21,10 @@ use crate::{
         self, Level, Listener, Path, Target,
         field::Field,
         limit::Limit,
-        name_of, name_others, name_rest,
+        name_of,
+        objects::{import, name_rest, targets},
         plan::{Plan, Served, concerns, head_finding},
-        targets,
     },
-    manifest,
     names::Names,
 };
 
@@ -65,31 +61,13 @@ struct Made {
 /// What is wrong with the files; policies that Envoy Gateway itself refuses, and those of which it
 /// is not known which one is in force.
 pub fn envoy_gateway(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
-    let resources = manifest::resources(inputs)?;
-    let problems = RefCell::default();
-    let objects: Vec<(&str, Field<'_>)> =
-        resources.iter().map(|own| (own.kind.as_str(), Field::whole(own, &problems))).collect();
-    let mut plan = Plan::new("envoy");
-    let paths = gateway::paths(&objects, options.class.as_deref(), &mut plan.findings);
-    if paths.is_empty() {
-        let name = inputs.first().map_or("", |input| &input.name);
-        let message =
-            "no HTTPRoute or GRPCRoute in these files has a path that a route here can have";
-        let help = "give the routes that the policies are for, and their Gateways, too";
-        problems.borrow_mut().push(Problem::whole_file(name, message, help));
-    }
-    name_others(&objects, &KINDS, &mut plan.findings);
-    let policies = traffics(&objects, &mut plan);
-    let securities = securities(&objects, &mut plan);
-    client_traffic(&objects, &paths, &mut plan);
-    serve(paths, &policies, &securities, &mut plan);
-    security::report(securities, &mut plan);
-    let found = problems.take();
-    if !found.is_empty() {
-        return Err(found);
-    }
-    let names: Vec<&str> = inputs.iter().map(|input| &*input.name).collect();
-    Ok(plan.finish(format!("From Envoy Gateway: {}", names.join(", ")), options))
+    import((inputs, options), ("Envoy Gateway", &KINDS), "envoy", |paths, objects, plan| {
+        let policies = traffics(objects, plan);
+        let securities = securities(objects, plan);
+        client_traffic(objects, &paths, plan);
+        serve(paths, &policies, &securities, plan);
+        security::report(securities, plan);
+    })
 }
 
 /// The policies that are in force.

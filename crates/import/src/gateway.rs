@@ -3,6 +3,7 @@
 //!
 //! - `field`: a part of a manifest; `pattern`: paths and hosts.
 //! - `limit`: a limit to be, and which requests it counts; `guard`: who may pass.
+//! - `objects`: what is in the files, and what of it is for whom.
 //! - `backends`: upstreams, and what a route changes on the way.
 //! - `plan`: routes with their limits as the sections of a policy; `cases`: their tests.
 
@@ -11,6 +12,7 @@ pub(crate) mod cases;
 pub(crate) mod field;
 pub(crate) mod guard;
 pub(crate) mod limit;
+pub(crate) mod objects;
 pub(crate) mod pattern;
 pub(crate) mod plan;
 
@@ -105,98 +107,6 @@ impl<'r> Target<'r> {
     }
 }
 
-/// What a policy is for: its references, and what of the files has the labels that it selects.
-pub(crate) fn targets<'r>(
-    policy: Field<'r>,
-    objects: &[(&'r str, Field<'r>)],
-    findings: &mut Vec<Finding>,
-) -> Vec<Target<'r>> {
-    let (namespace, _) = name_of(policy);
-    let mut references = policy.items(&["spec", "targetRefs"]);
-    references.extend(policy.at(&["spec", "targetRef"]));
-    let mut targets: Vec<Target<'r>> =
-        references.into_iter().map(|own| Target::of(own, namespace)).collect();
-    for selector in policy.items(&["spec", "targetSelectors"]) {
-        let others = selector.others(&["group", "kind", "matchLabels"]);
-        if !others.is_empty() {
-            let there = format!("a selector of targets with {}", others.join(", "));
-            let message = "only `matchLabels` in the namespace of the policy are read: name what it \
-                           selects in `targetRefs`";
-            findings.push(Finding::left_out(selector.place(), there, message));
-            continue;
-        }
-        let kind = selector.text_at(&["kind"]).unwrap_or_default();
-        let wanted = selector.entries(&["matchLabels"]);
-        for (_, object) in objects.iter().filter(|(own, _)| *own == kind) {
-            let (own, name) = name_of(*object);
-            let labels = labels(*object);
-            let has = |(name, value): &(&str, Field<'_>)| {
-                labels.iter().any(|(own, text)| own == name && value.text() == Some(*text))
-            };
-            if are_alike(own, namespace) && wanted.iter().all(has) {
-                targets.push(Target { kind, namespace, name, section: None });
-            }
-        }
-    }
-    targets
-}
-
-/// Kinds of objects that say nothing of requests.
-const SILENT: [&str; 22] = [
-    "",
-    "ClusterIssuer",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ConfigMap",
-    "Deployment",
-    "GatewayClass",
-    "Issuer",
-    "Certificate",
-    "HorizontalPodAutoscaler",
-    "Job",
-    "Namespace",
-    "Pod",
-    "PodDisruptionBudget",
-    "ReferenceGrant",
-    "Role",
-    "RoleBinding",
-    "Secret",
-    "Service",
-    "ServiceAccount",
-    "StatefulSet",
-    "CustomResourceDefinition",
-];
-
-/// Names the objects of kinds that nothing reads.
-pub(crate) fn name_others(
-    objects: &[(&str, Field<'_>)],
-    known: &[&str],
-    findings: &mut Vec<Finding>,
-) {
-    for (kind, object) in objects {
-        if !known.contains(kind) && !SILENT.contains(kind) {
-            let there = format!("{kind} {}", name_of(*object).1);
-            let message = "objects of this kind are not read: what it does to requests is not here";
-            findings.push(Finding::left_out(object.place(), there, message));
-        }
-    }
-}
-
-/// Names what of a policy is not about limits.
-pub(crate) fn name_rest(
-    policy: Field<'_>,
-    path: &[&str],
-    known: &[&str],
-    findings: &mut Vec<Finding>,
-) {
-    let Some(field) = policy.at(path) else { return };
-    let others = field.others(known);
-    if !others.is_empty() {
-        let message = "not read: see the settings of upstreams and the proxy";
-        findings.push(Finding::left_out(field.place(), others.join(", "), message));
-    }
-}
-
 /// Whether namespaces are one. What has none in its file gets one by the command that applies it.
 pub(crate) fn are_alike(one: &str, other: &str) -> bool {
     one.is_empty() || other.is_empty() || one == other
@@ -204,8 +114,7 @@ pub(crate) fn are_alike(one: &str, other: &str) -> bool {
 
 /// The namespace and name of an object.
 pub(crate) fn name_of(object: Field<'_>) -> (&str, &str) {
-    let own = |name| object.text_at(&["metadata", name]).unwrap_or_default();
-    (own("namespace"), own("name"))
+    object.object()
 }
 
 /// The paths of all routes, the one that a gateway takes first before the others. `class`: only at

@@ -14,10 +14,6 @@ mod cel;
 mod counted;
 mod merge;
 
-use std::cell::RefCell;
-
-use tollgate_yaml::Problem;
-
 use self::{
     auth::Auth,
     counted::{Absent, Counted, counted, rates},
@@ -26,13 +22,12 @@ use self::{
 use crate::{
     Finding, Imported, Input, Options, Problems,
     gateway::{
-        self, Path,
+        Path,
         field::Field,
         limit::{Counting, Limit},
-        name_others, name_rest,
+        objects::{import, name_rest},
         plan::{Plan, Served, concerns, head_finding},
     },
-    manifest,
     names::Names,
 };
 
@@ -72,34 +67,16 @@ struct Work {
 /// # Errors
 /// What is wrong with the files, and policies of which it is not known which one is in force.
 pub fn kuadrant(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
-    let resources = manifest::resources(inputs)?;
-    let problems = RefCell::default();
-    let objects: Vec<(&str, Field<'_>)> =
-        resources.iter().map(|own| (own.kind.as_str(), Field::whole(own, &problems))).collect();
-    let mut plan = Plan::new("none");
-    let paths = gateway::paths(&objects, options.class.as_deref(), &mut plan.findings);
-    if paths.is_empty() {
-        let name = inputs.first().map_or("", |input| &input.name);
-        let message =
-            "no HTTPRoute or GRPCRoute in these files has a path that a route here can have";
-        let help = "give the routes that the policies are for, and their Gateways, too";
-        problems.borrow_mut().push(Problem::whole_file(name, message, help));
-    }
-    name_others(&objects, &KINDS, &mut plan.findings);
-    limitador(&objects, &mut plan);
-    tokens(&objects, &mut plan);
-    let policies = Policy::all(&objects, "RateLimitPolicy", &["limits"]);
-    for policy in &policies {
-        let known = ["targetRef", "limits", "when", "defaults", "overrides", "strategy"];
-        name_rest(policy.object, &["spec"], &known, &mut plan.findings);
-    }
-    serve(paths, &policies, &objects, &mut plan);
-    let found = problems.take();
-    if !found.is_empty() {
-        return Err(found);
-    }
-    let names: Vec<&str> = inputs.iter().map(|input| &*input.name).collect();
-    Ok(plan.finish(format!("From Kuadrant: {}", names.join(", ")), options))
+    import((inputs, options), ("Kuadrant", &KINDS), "none", |paths, objects, plan| {
+        limitador(objects, plan);
+        tokens(objects, plan);
+        let policies = Policy::all(objects, "RateLimitPolicy", &["limits"]);
+        for policy in &policies {
+            let known = ["targetRef", "limits", "when", "defaults", "overrides", "strategy"];
+            name_rest(policy.object, &["spec"], &known, &mut plan.findings);
+        }
+        serve(paths, &policies, objects, plan);
+    })
 }
 
 /// Where counters are, and whether responses have headers.

@@ -6,7 +6,8 @@ use crate::{
     Finding,
     flow::Flow,
     gateway::{
-        Path, Target, field::Field, guard::Guard, limit::network, name_of, plan::Plan, targets,
+        Path, Target, field::Field, guard::Guard, limit::network, name_of, objects::targets,
+        plan::Plan,
     },
 };
 

@@ -23,6 +23,11 @@ impl<'r> Field<'r> {
         Field { resource, node: &resource.node, problems }
     }
 
+    /// The namespace and name of the object.
+    pub(crate) fn object(self) -> (&'r str, &'r str) {
+        (&self.resource.namespace, &self.resource.name)
+    }
+
     /// What is at a path of fields, unless it is null.
     pub(crate) fn at(self, path: &[&str]) -> Option<Self> {
         let node = path.iter().try_fold(self.node, |node, name| manifest::field(node, name))?;

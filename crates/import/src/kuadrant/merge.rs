@@ -53,7 +53,9 @@ impl<'r> Policy<'r> {
                 is_merge: block.text_at(&["strategy"]) == Some("merge"),
                 rules: block.entries(section),
             };
-            if let Some(other) = all.iter().find(|other| own.is_in_doubt(other)) {
+            // Limits by tokens are left out, whichever is in force.
+            let other = all.iter().find(|other| own.is_in_doubt(other));
+            if let Some(other) = other.filter(|_| kind != "TokenRateLimitPolicy") {
                 let message = format!(
                     "{kind} {} is for the same, and which is in force depends on their age",
                     other.name

@@ -1,0 +1,143 @@
+//! The objects in the files: from manifests to a policy, and what of them is for whom.
+
+use std::cell::RefCell;
+
+use tollgate_yaml::Problem;
+
+use super::{Path, Target, are_alike, field::Field, labels, name_of, paths, plan::Plan};
+use crate::{
+    Finding, Imported, Input, Options, Problems,
+    manifest::{self, Resource},
+};
+
+/// A policy of the objects in the files. `kinds`: those that are read; `fill`: puts limits and
+/// guards on the paths.
+///
+/// # Errors
+/// What is wrong with the files.
+pub(crate) fn import(
+    (inputs, options): (&[Input], &Options),
+    (program, kinds): (&str, &[&str]),
+    headers: &'static str,
+    fill: impl for<'r> FnOnce(Vec<Path<'r>>, &[(&'r str, Field<'r>)], &mut Plan<'r>),
+) -> Result<Imported, Problems> {
+    let resources = manifest::resources(inputs)?;
+    let problems = RefCell::default();
+    // Others have a kind `Gateway`, too, such as Istio.
+    let is_foreign = |own: &Resource| {
+        let group = own.api_version.split('/').next().unwrap_or_default();
+        own.kind == "Gateway" && !["", "gateway.networking.k8s.io"].contains(&group)
+    };
+    let objects: Vec<(&str, Field<'_>)> = resources
+        .iter()
+        .map(|own| {
+            let kind = if is_foreign(own) { "another Gateway" } else { own.kind.as_str() };
+            (kind, Field::whole(own, &problems))
+        })
+        .collect();
+    let mut plan = Plan::new(headers);
+    let paths = paths(&objects, options.class.as_deref(), &mut plan.findings);
+    if paths.is_empty() {
+        let name = inputs.first().map_or("", |input| &input.name);
+        let message =
+            "no HTTPRoute or GRPCRoute in these files has a path that a route here can have";
+        let help = "give the routes that the policies are for, and their Gateways, too";
+        problems.borrow_mut().push(Problem::whole_file(name, message, help));
+    }
+    name_others(&objects, kinds, &mut plan.findings);
+    fill(paths, &objects, &mut plan);
+    let found = problems.take();
+    if !found.is_empty() {
+        return Err(found);
+    }
+    let names: Vec<&str> = inputs.iter().map(|input| &*input.name).collect();
+    Ok(plan.finish(format!("From {program}: {}", names.join(", ")), options))
+}
+
+/// What a policy is for: its references, and what of the files has the labels that it selects.
+pub(crate) fn targets<'r>(
+    policy: Field<'r>,
+    objects: &[(&'r str, Field<'r>)],
+    findings: &mut Vec<Finding>,
+) -> Vec<Target<'r>> {
+    let (namespace, _) = name_of(policy);
+    let mut references = policy.items(&["spec", "targetRefs"]);
+    references.extend(policy.at(&["spec", "targetRef"]));
+    let mut targets: Vec<Target<'r>> =
+        references.into_iter().map(|own| Target::of(own, namespace)).collect();
+    for selector in policy.items(&["spec", "targetSelectors"]) {
+        let others = selector.others(&["group", "kind", "matchLabels"]);
+        if !others.is_empty() {
+            let there = format!("a selector of targets with {}", others.join(", "));
+            let message = "only `matchLabels` in the namespace of the policy are read: name what it \
+                           selects in `targetRefs`";
+            findings.push(Finding::left_out(selector.place(), there, message));
+            continue;
+        }
+        let kind = selector.text_at(&["kind"]).unwrap_or_default();
+        let wanted = selector.entries(&["matchLabels"]);
+        for (_, object) in objects.iter().filter(|(own, _)| *own == kind) {
+            let (own, name) = name_of(*object);
+            let labels = labels(*object);
+            let has = |(name, value): &(&str, Field<'_>)| {
+                labels.iter().any(|(own, text)| own == name && value.text() == Some(*text))
+            };
+            if are_alike(own, namespace) && wanted.iter().all(has) {
+                targets.push(Target { kind, namespace, name, section: None });
+            }
+        }
+    }
+    targets
+}
+
+/// Kinds of objects that say nothing of requests.
+const SILENT: [&str; 22] = [
+    "",
+    "ClusterIssuer",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "ConfigMap",
+    "Deployment",
+    "GatewayClass",
+    "Issuer",
+    "Certificate",
+    "HorizontalPodAutoscaler",
+    "Job",
+    "Namespace",
+    "Pod",
+    "PodDisruptionBudget",
+    "ReferenceGrant",
+    "Role",
+    "RoleBinding",
+    "Secret",
+    "Service",
+    "ServiceAccount",
+    "StatefulSet",
+    "CustomResourceDefinition",
+];
+
+/// Names the objects of kinds that nothing reads.
+fn name_others(objects: &[(&str, Field<'_>)], known: &[&str], findings: &mut Vec<Finding>) {
+    for (kind, object) in objects {
+        if !known.contains(kind) && !SILENT.contains(kind) {
+            let there = format!("{kind} {}", name_of(*object).1);
+            let message = "objects of this kind are not read: what it does to requests is not here";
+            findings.push(Finding::left_out(object.place(), there, message));
+        }
+    }
+}
+
+/// Names what of a policy is not about limits.
+pub(crate) fn name_rest(
+    policy: Field<'_>,
+    path: &[&str],
+    known: &[&str],
+    findings: &mut Vec<Finding>,
+) {
+    let Some(field) = policy.at(path) else { return };
+    let others = field.others(known);
+    if !others.is_empty() {
+        let message = "not read: see the settings of upstreams and the proxy";
+        findings.push(Finding::left_out(field.place(), others.join(", "), message));
+    }
+}
