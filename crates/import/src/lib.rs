@@ -15,6 +15,8 @@
 //! - `gateway`: routes of the Gateway API, for `envoy_gateway` and `kuadrant`.
 //! - `gateway`: routes of the Gateway API of Kubernetes, with limits, for `envoy_gateway` and
 //!   `kuadrant`.
+//! - `gateway`: routes of the Gateway API of Kubernetes, with limits; `envoy_gateway`,
+//!   `kuadrant`: the policies for them.
 
 mod draft;
 mod envoy;
