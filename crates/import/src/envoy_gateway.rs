@@ -20,6 +20,7 @@ use crate::{
     gateway::{
         self, Level, Listener, Path, Target,
         field::Field,
+        guard::Guard,
         limit::Limit,
         name_of,
         objects::{import, name_rest, targets},
@@ -64,8 +65,8 @@ pub fn envoy_gateway(inputs: &[Input], options: &Options) -> Result<Imported, Pr
     import((inputs, options), ("Envoy Gateway", &KINDS), "envoy", |paths, objects, plan| {
         let policies = traffics(objects, plan);
         let securities = securities(objects, plan);
-        client_traffic(objects, &paths, plan);
-        serve(paths, &policies, &securities, plan);
+        let closed = client_traffic(objects, &paths, plan);
+        serve(paths, &policies, (&securities, &closed), plan);
         security::report(securities, plan);
     })
 }
@@ -157,7 +158,7 @@ fn in_force<'p, 'r>(
 fn serve<'r>(
     paths: Vec<Path<'r>>,
     policies: &[Traffic<'r>],
-    securities: &[Security<'r>],
+    (securities, closed): (&[Security<'r>], &[Target<'r>]),
     plan: &mut Plan<'r>,
 ) {
     let mut names = Names::default();
@@ -166,7 +167,13 @@ fn serve<'r>(
     for path in paths {
         plan.findings.extend(head_finding(&path));
         let security = security::on(&path, securities, &mut plan.findings);
-        let guard = security.map(|own| own.guard.clone()).unwrap_or_default();
+        let is_closed = closed.iter().any(|target| {
+            path.listeners.iter().any(|listener| target.level(&path, listener).is_some())
+        });
+        let guard = match security {
+            _ if is_closed => Guard::closed(),
+            own => own.map(|own| own.guard.clone()).unwrap_or_default(),
+        };
         let mut limits = Vec::new();
         let mut known: Vec<&Rule<'_>> = Vec::new();
         for listener in &path.listeners {
@@ -303,13 +310,30 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
     }
 }
 
-/// What ClientTrafficPolicies say of the client's address and of headers.
-fn client_traffic<'r>(objects: &[(&'r str, Field<'r>)], paths: &[Path<'r>], plan: &mut Plan<'r>) {
+/// What ClientTrafficPolicies say of the client's address and of headers. Returns what is closed,
+/// as they ask for certificates of clients.
+fn client_traffic<'r>(
+    objects: &[(&'r str, Field<'r>)],
+    paths: &[Path<'r>],
+    plan: &mut Plan<'r>,
+) -> Vec<Target<'r>> {
+    let mut closed = Vec::new();
     for (_, object) in objects.iter().filter(|(kind, _)| *kind == "ClientTrafficPolicy") {
         let targets = targets(*object, objects, &mut plan.findings);
         let known = ["targetRef", "targetRefs", "targetSelectors", "headers", "clientIPDetection"];
         name_rest(*object, &["spec"], &known, &mut plan.findings);
         name_rest(*object, &["spec", "headers"], &["disableRateLimitHeaders"], &mut plan.findings);
+        if let Some(own) = object.at(&["spec", "tls", "clientValidation"]) {
+            let message = "certificates of clients are asked for by listeners here: the routes are \
+                           closed";
+            plan.findings.push(Finding::left_out(own.place(), "tls.clientValidation", message));
+            plan.to_do.push(
+                "routes are closed by `deny`, as clients needed certificates there. Ask for them at the\n\
+                 listener (`client_ca_file` in the settings), then remove `deny`."
+                    .to_owned(),
+            );
+            closed.extend(targets.iter().copied());
+        }
         if let Some(own) = object.at(&["spec", "clientIPDetection"]) {
             let there = format!("clientIPDetection: {}", own.others(&[]).join(", "));
             let message = "write the networks of the load balancers as `trusted_proxies` into the \
@@ -337,6 +361,7 @@ fn client_traffic<'r>(objects: &[(&'r str, Field<'r>)], paths: &[Path<'r>], plan
             Finding::left_out(own.place(), there, message)
         });
     }
+    closed
 }
 
 #[cfg(test)]
