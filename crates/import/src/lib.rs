@@ -12,9 +12,6 @@
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
 //! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
 //! - `traefik`: Traefik's files and objects.
-//! - `gateway`: routes of the Gateway API, for `envoy_gateway` and `kuadrant`.
-//! - `gateway`: routes of the Gateway API of Kubernetes, with limits, for `envoy_gateway` and
-//!   `kuadrant`.
 //! - `gateway`: routes of the Gateway API of Kubernetes, with limits; `envoy_gateway`,
 //!   `kuadrant`: the policies for them.
 
@@ -23,8 +20,8 @@ mod envoy;
 mod envoy_gateway;
 mod finding;
 mod flow;
-mod ingress_nginx;
 mod gateway;
+mod ingress_nginx;
 mod kuadrant;
 mod manifest;
 mod names;
@@ -36,8 +33,8 @@ pub use self::envoy::envoy;
 pub use self::envoy_gateway::envoy_gateway;
 pub use self::finding::{Finding, Verdict};
 pub use self::ingress_nginx::ingress_nginx;
-pub use self::traefik::traefik;
 pub use self::kuadrant::kuadrant;
+pub use self::traefik::traefik;
 
 /// A file that is given.
 #[derive(Clone, Debug)]

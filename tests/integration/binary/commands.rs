@@ -159,6 +159,7 @@ const NAMED: &[(&str, &str)] = &[
         "printf 'http: { routers: { r: { rule: \"Path(`/a`)\", service: s } }, services: { s: { loadBalancer: { \
          servers: [{ url: \"http://127.0.0.1:9\" }] } } } }\\nentryPoints: { web: {} }\\n' > traefik.yml && \
          tollgate import traefik traefik.yml",
+    ),
     ("tollgate import envoy", "tollgate import --help"),
     ("tollgate import envoy-gateway", "tollgate import --help"),
     ("tollgate import kuadrant", "tollgate import --help"),
