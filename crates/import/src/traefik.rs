@@ -9,7 +9,7 @@
 //! - `rule`: the rules of routers. `matching`: what of them a route can say.
 //! - `middleware`: what middlewares do. `headers`, `limit`: those of one kind; `source`: what a limit
 //!   counts by.
-//! - `services`: upstreams. `routes`: routes with their limits. `trial`: the policy's tests.
+//! - `services`: upstreams. `route`, `routes`: routes with their limits. `trial`: the policy's tests.
 //! - `report`: what is found on the way.
 
 mod files;
@@ -18,6 +18,7 @@ mod limit;
 mod matching;
 mod middleware;
 mod report;
+mod route;
 mod routes;
 mod rule;
 mod section;

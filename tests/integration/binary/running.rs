@@ -73,6 +73,13 @@ impl Running {
         self.stderr.wait_for(text)
     }
 
+    /// The same, unless such a line came before others that were waited for.
+    pub(super) fn wait_for_event_or_seen(&mut self, text: &str) {
+        if !self.stderr.seen().contains(text) {
+            self.wait_for_event(text);
+        }
+    }
+
     /// The process.
     pub(super) fn id(&self) -> u32 {
         self.child.0.id()

@@ -65,7 +65,8 @@ impl Followed {
         let (mut running, address) = Running::serve_by(&self.folder, program);
         let line = running.wait_for_event("admin listener is open");
         let admin = line.split("address=").nth(1).unwrap().trim().to_owned();
-        running.wait_for_event("an issuer's keys have changed");
+        // They are fetched beside the rest, and may have come before.
+        running.wait_for_event_or_seen("an issuer's keys have changed");
         self.addresses.push(("127.0.0.1:8080", address.to_string()));
         // Commands find it by the settings, which have no port here.
         for command in ["tollgate look", "tollgate reset", "tollgate reload"] {

@@ -6,6 +6,7 @@ use super::{
     matching::Matching,
     middleware::{self, Effects},
     report::Report,
+    route::{Charged, Route},
     rule::{self, Alternative, Condition},
     services,
     trial::{Trial, tests},
@@ -36,13 +37,6 @@ pub(super) struct Routes<'c> {
     upstreams: Vec<(String, String, Flow)>,
     upstream_names: Names,
     trials: Vec<Trial>,
-}
-
-/// A limit of a router, under its name here.
-#[derive(Clone)]
-pub(super) struct Charged {
-    pub(super) name: String,
-    pub(super) limit: Limit,
 }
 
 impl<'c> Routes<'c> {
@@ -347,14 +341,6 @@ impl<'c> Routes<'c> {
         draft.routes = self.routes;
         draft.upstreams = self.upstreams.into_iter().map(|(_, name, flow)| (name, flow)).collect();
     }
-}
-
-/// A route to be.
-pub(super) struct Route<'r> {
-    pub(super) router: &'r Router<'r>,
-    pub(super) matching: Matching,
-    pub(super) effects: &'r Effects,
-    pub(super) charged: &'r [Charged],
 }
 
 /// A rule in one line, shortened if it is long.

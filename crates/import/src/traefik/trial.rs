@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::{
     matching::Matching,
-    routes::{Charged, Route},
+    route::{Charged, Route},
     source::Key,
 };
 use crate::flow::Flow;
