@@ -2,7 +2,10 @@
 # Builds what is shipped: target/dist/tollgate, of the profile `dist`, guided by a profile of the requests
 # that it is made for.
 #
-#   packaging/dist.sh [--plain]     --plain: without that profile, in half of the time
+#   packaging/dist.sh [--static] [--plain]
+#
+#   --static   the binary that needs no library: target/ARCH-unknown-linux-musl/dist/tollgate
+#   --plain    without that profile, in half of the time
 #
 # The profile is made by a build that counts what is executed, while packaging/train sends it the requests
 # of the benchmark's workloads W1 to W9, always the same ones. The compiler then lays out, and puts into each
@@ -13,7 +16,8 @@
 # builds without a profile: that program does the same, and does it slower. Counters in Redis are trained
 # only where there is a `redis-server`.
 #
-# The last line says which of both was built. tests/bench/instructions.sh measures what this builds.
+# TOLLGATE_CARGO is what builds in place of `cargo`: "cargo auditable", say, which puts a list of all crates into
+# the binary. The last line says which of both was built. tests/bench/instructions.sh measures what this builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -21,42 +25,49 @@ exec </dev/null
 target="${CARGO_TARGET_DIR:-target}"
 guided="$(realpath -m "$target")/guided"
 profile="$guided/tollgate.profdata"
+read -ra cargo <<<"${TOLLGATE_CARGO:-cargo}"
+# For this machine by name: Cargo then leaves build scripts and macros as they are.
+triple=
+built="$target/dist/tollgate"
 
 main() {
+    local is_plain= word
     command -v cargo >/dev/null || PATH="${HOME:-/root}/.cargo/bin:$PATH"
-    case "${1:-}" in
-        --plain) plain "as --plain asks" ;;
-        '') guided || plain "see above" ;;
-        *) echo "there is no $1: leave it out, or say --plain" >&2; exit 1 ;;
-    esac
+    triple="$(rustc -vV | sed -n 's/^host: //p')"
+    for word in "$@"; do
+        case "$word" in
+            --plain) is_plain=1 ;;
+            --static) triple="$(uname -m)-unknown-linux-musl" built="$target/$triple/dist/tollgate" ;;
+            *) echo "there is no $word: leave it out, or say --static or --plain" >&2; exit 1 ;;
+        esac
+    done
+    if [ -n "$is_plain" ]; then plain "as --plain asks"; else guided || plain "see above"; fi
 }
 
 # Each step names its failure, and the next one does not begin.
 guided() {
-    local host
     find_profdata || { echo "there is no llvm-profdata for LLVM $(llvm_version)" >&2; return 1; }
-    # For this machine by name: Cargo then leaves build scripts and macros as they are.
-    host="$(rustc -vV | sed -n 's/^host: //p')"
     # Both builds link alike: of a counting one without the fat link, most of the profile does not fit.
     rm -rf "$guided/profiles"
     mkdir -p "$guided/profiles"
-    RUSTFLAGS="-Cprofile-generate=$guided/profiles" build "$host" --package tollgate-train &&
-        train "$guided/$host/dist" &&
+    RUSTFLAGS="-Cprofile-generate=$guided/profiles" build --package tollgate-train &&
+        train "$guided/$triple/dist" &&
         "$profdata" merge --output "$profile" "$guided"/profiles/*.profraw &&
-        RUSTFLAGS="-Cprofile-use=$profile" build "$host" &&
-        install -D "$guided/$host/dist/tollgate" "$target/dist/tollgate" || return
-    echo "profile-guided: $target/dist/tollgate"
+        RUSTFLAGS="-Cprofile-use=$profile" build &&
+        install -D "$guided/$triple/dist/tollgate" "$built" || return
+    echo "profile-guided: $built"
 }
 
 plain() {
-    cargo build --profile dist --locked --bin tollgate
-    echo "not profile-guided ($1): $target/dist/tollgate"
+    local for_target=()
+    # Without a name it is where everybody's Cargo puts it.
+    if [[ "$triple" = *-musl ]]; then for_target=(--target "$triple"); fi
+    "${cargo[@]}" build --profile dist --locked --bin tollgate "${for_target[@]}"
+    echo "not profile-guided ($1): $built"
 }
 
 build() {
-    local host="$1"
-    shift
-    cargo build --target-dir "$guided" --profile dist --locked --target "$host" \
+    "${cargo[@]}" build --target-dir "$guided" --profile dist --locked --target "$triple" \
         --package tollgate --bins "$@"
 }
 

@@ -12,10 +12,10 @@ import subprocess
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-# A C compiler is all that the real builder image has and the build needs, beside Rust.
-PACKAGES = ["gcc", "libc6-dev", "redis-server", "nginx-light", "curl", "prometheus"]
+# C compilers are all that the build needs beside Rust; the real builder image gets that of musl there, too.
+PACKAGES = ["gcc", "libc6-dev", "musl-tools", "redis-server", "nginx-light", "curl", "prometheus"]
 # Part of every base's key: another number makes all of them anew.
-EDITION = "2"
+EDITION = "3"
 
 
 def names():
@@ -23,7 +23,7 @@ def names():
     found = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
     for file in sorted(ROOT.glob("docker-compose*.yml")):
         found += re.findall(r"^ *image: (\S+)", file.read_text(), re.MULTILINE)
-    return [name for name in dict.fromkeys(found) if "tollgate:" not in name]
+    return [name for name in dict.fromkeys(found) if "tollgate:" not in name and name != "scratch"]
 
 
 class Bases:
@@ -61,8 +61,7 @@ class Bases:
         slim = self.folder / "slim"
         packages = self.folder / "packages"
         debootstrap(slim)
-        if any(not name.startswith("debian:") for name in missing):
-            install(slim, packages)
+        install(slim, packages)
         for name in missing:
             if name.startswith("rust:"):
                 add_rust(name, packages, self.folder / "rust")
@@ -96,8 +95,6 @@ def key(name):
 def tree_and_changes(name):
     """The file tree that an image is made of, and what its configuration says."""
     match name.split(":")[0]:
-        case "debian":
-            return "slim", ["CMD bash"]
         case "redis":
             return "packages", ["WORKDIR /data", "VOLUME /data", "CMD redis-server"]
         case "nginx":
@@ -115,8 +112,8 @@ def tree_and_changes(name):
 
 
 def debootstrap(tree):
-    """The smallest Debian there is, of the release that the Dockerfile runs on."""
-    [release] = {match for name in names() for match in re.findall(r"^debian:(\w+)-slim$", name)}
+    """The smallest Debian there is, of the release that the Dockerfile builds on."""
+    [release] = {match for name in names() for match in re.findall(r"^rust:[\d.]+-(\w+)$", name)}
     shutil.rmtree(tree, ignore_errors=True)
     run("debootstrap", "--variant=minbase", release, tree)
     empty_caches(tree)
@@ -156,6 +153,8 @@ def add_rust(name, packages, tree):
     wanted = name.removeprefix("rust:").split("-")[0]
     if not f"{version}.".startswith(f"{wanted}."):
         raise RuntimeError(f"{name} is wanted, and the toolchain here is {version}")
+    # No program of the toolchain adds it in there.
+    run("rustup", "target", "add", f"{os.uname().machine}-unknown-linux-musl", cwd=ROOT)
     shutil.rmtree(tree, ignore_errors=True)
     run("cp", "--archive", "--link", packages, tree)
     sysroot = Path(output("rustc", "--print", "sysroot")).resolve()

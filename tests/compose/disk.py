@@ -46,10 +46,12 @@ class DiskTrial(Trial):
 
     def check_folder(self):
         """The counters are in the volume, for the proxy's user alone."""
-        folder = self.compose.execute("tollgate", "stat", "-c", "%u %a", FOLDER).stdout.strip()
-        self.expect("owner and mode of the folder", f"{USER} 700", folder)
-        modes = self.compose.execute("tollgate", "stat", "-c", "%a", f"{FOLDER}/counters").stdout
-        self.expect("mode of the file with the secret", "600", modes.strip())
+        folder = self.compose.process("tollgate") / "root" / FOLDER.lstrip("/")
+        seen = folder.stat()
+        owner_and_mode = f"{seen.st_uid} {seen.st_mode & 0o777:o}"
+        self.expect("owner and mode of the folder", f"{USER} 700", owner_and_mode)
+        mode = f"{(folder / 'counters').stat().st_mode & 0o777:o}"
+        self.expect("mode of the file with the secret", "600", mode)
         mounts = self.compose.inspect("tollgate")["Mounts"]
         writable = [mount["Destination"] for mount in mounts if mount["RW"]]
         self.expect("where it can write", ["/var/lib/tollgate"], writable)

@@ -199,6 +199,10 @@ class Compose:
         """Runs a command in a service's container, for its result, its output and its errors."""
         return self.engine.attempt("exec", self.container(service), *command)
 
+    def process(self, service):
+        """The folder in /proc of a service's first process. The image has no program to look with."""
+        return Path(f"/proc/{self.inspect(service)['State']['Pid']}")
+
     def inspect(self, service):
         """What the engine knows of a service's container."""
         [known] = json.loads(self.engine.docker("inspect", self.container(service)))

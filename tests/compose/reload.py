@@ -73,7 +73,7 @@ class ReloadTrial(Checks):
             replace(file, policy(replacement))
             # It is asked to read, and reads the old one. The load is judged by that, too.
             self.check_hangup("single file")
-            mounted = self.compose.execute("tollgate", "cat", "/etc/tollgate/policies").stdout
+            mounted = (self.compose.process("tollgate") / "root/etc/tollgate/policies").read_text()
             self.expect_so(
                 "single file: one that replaces it is not in the container",
                 mounted == policy(self.in_force[-1]),

@@ -6,8 +6,8 @@ checks nothing. The engine is the test's own, in namespaces of its own, and so a
 see engine.py and bases.py. What is worth keeping for the next run, images and their layers, is in
 target/compose; all else is removed.
 
-    TOLLGATE_IMAGE_BINARY   a binary to put into the image, in place of the Dockerfile's own build:
-                            quick, and it leaves that part untried
+    TOLLGATE_IMAGE_BINARY   a static binary to put into the image, in place of the Dockerfile's own
+                            build: quick, and it leaves that part untried
 """
 
 import argparse
@@ -154,8 +154,9 @@ def build(engine, binary):
             engine.docker("image", "prune", "--force")
     else:
         text = (ROOT / "Dockerfile").read_text()
-        runtime = text[text.index("\nFROM debian:") :]
-        stand_in = "FROM scratch AS build\nCOPY tollgate /build/target/dist/tollgate\n"
+        runtime = text[text.index("\nFROM scratch") :]
+        # In the place where a builder that knows no platforms has it.
+        stand_in = "FROM scratch AS build\nCOPY tollgate /out/tollgate\n"
         with tempfile.TemporaryDirectory(prefix="image-") as folder:
             shutil.copy(binary, Path(folder) / "tollgate")
             (Path(folder) / "Dockerfile").write_text(stand_in + runtime)

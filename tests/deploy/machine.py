@@ -44,6 +44,7 @@ class Machine:
         self.root = folder / "root"
         self.added = folder / "usr"
         self.log = folder / "console"
+        self.options = [f"--overlay-ro=/usr:{self.added}:/usr"]
         for name in ("usr", "etc", "var", "run", "proc", "sys", "dev", "tmp", "root"):
             (self.root / name).mkdir(parents=True)
         for name in ("bin", "sbin", "lib", "lib64"):
@@ -73,7 +74,7 @@ class Machine:
     def __enter__(self):
         command = [
             *("systemd-nspawn", "--quiet", "--boot", f"--directory={self.root}"),
-            *(f"--overlay-ro=/usr:{self.added}:/usr", "--private-network"),
+            *(*self.options, "--private-network"),
             *("--machine=tollgate-test", "--register=no", "--keep-unit"),
             *("--console=pipe", "--link-journal=no"),
             # No more than sockets and what they need.
