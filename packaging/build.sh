@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
 # Makes the packages, into target/packages with a file of checksums.
 #
-#   packaging/build.sh [deb] [static] [rpm] [sbom] [image]     these alone; the first four when none is named
+#   packaging/build.sh [deb] [static] [rpm] [sbom] [image] [tools]     these alone; or the first four
 #
 #   deb      tollgate_VERSION-REVISION_ARCH.deb, for Debian 12 and later, and what is made from it
 #   static   tollgate-VERSION-ARCH-linux.tar.gz: one binary that needs no library, with the manual and completions
 #   rpm      tollgate-VERSION-1.ARCH.rpm, with the static binary
 #   sbom     tollgate-VERSION.cdx.json: every crate that is in the binary, in the form of CycloneDX
 #   image    target/image, what docker-bake.hcl makes images from: the static binaries in target/packages
+#   tools    nothing, but that what `deb` needs beside Rust is there
 #
 # It is run in a checkout, on the kind of machine that the packages are for. Made again from the same binary,
 # each package has the same bytes: times in it are those of the commit (SOURCE_DATE_EPOCH, when that is set).
@@ -45,8 +46,8 @@ main() {
     local kinds=("$@") kind
     if [ "$#" -eq 0 ]; then kinds=(deb static rpm sbom); fi
     for kind in "${kinds[@]}"; do
-        if [[ ! "$kind" =~ ^(deb|static|rpm|sbom|image)$ ]]; then
-            echo "there is no $kind: name deb, static, rpm, sbom or image" >&2
+        if [[ ! "$kind" =~ ^(deb|static|rpm|sbom|image|tools)$ ]]; then
+            echo "there is no $kind: name deb, static, rpm, sbom, image or tools" >&2
             exit 1
         fi
     done
@@ -56,16 +57,21 @@ main() {
     umask 022
     mkdir -p "$packages"
     for kind in "${kinds[@]}"; do "make_$kind"; done
+    if ! compgen -G "$packages/*$version*" >/dev/null; then return; fi
     (cd "$packages" && sha256sum -- *"$version"* >SHA256SUMS)
     cat "$packages/SHA256SUMS"
 }
 
+make_tools() {
+    tool cargo-deb "$deb_version"
+    # Which libraries the binary needs is found out by a tool of this package; without it, it is guessed.
+    command -v dpkg-shlibdeps >/dev/null || install_packages dpkg-dev
+}
+
 make_deb() {
+    make_tools
     build
     stage "$(folder_of "")/tollgate"
-    tool cargo-deb "$deb_version"
-    # Libraries that it needs are found by a tool of this package; without it there is only a guess.
-    command -v dpkg-shlibdeps >/dev/null || install_packages dpkg-dev
     cargo deb --no-build --profile "$profile" --locked --deb-revision "$revision" --output "$packages/"
 }
 

