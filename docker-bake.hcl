@@ -1,10 +1,11 @@
-# Images for both architectures, around the static binaries of packaging/build.sh, so that nothing is built or
-# emulated here:
+# Images for both architectures, around the static binaries of packaging/build.sh, so that nothing
+# is built or emulated here:
 #
 #     TAG=0.1.0 docker buildx bake --push
 #
-# target/image has them as out/amd64/tollgate and out/arm64/tollgate; `packaging/build.sh image` puts there what
-# is in target/packages. `docker buildx bake local` builds from the sources, for this machine.
+# target/image has them as out/amd64/tollgate and out/arm64/tollgate; `packaging/build.sh image`
+# puts there what is in target/packages. `docker buildx bake local` builds from the sources, for
+# this machine.
 
 variable "IMAGE" { default = "tollgate" }
 variable "TAG" { default = "local" }

@@ -10,17 +10,19 @@
 #   image    target/image, what docker-bake.hcl makes images from: the static binaries in target/packages
 #   tools    nothing, but that what `deb` needs beside Rust is there
 #
-# It is run in a checkout, on the kind of machine that the packages are for. Made again from the same binary,
-# each package has the same bytes: times in it are those of the commit (SOURCE_DATE_EPOCH, when that is set).
-# A static binary for another architecture is made where cargo-zigbuild and zig are there; the packages are not.
+# It is run in a checkout, on the kind of machine that the packages are for. Made again from the
+# same binary, each package has the same bytes: times in it are those of the commit
+# (SOURCE_DATE_EPOCH, when that is set). A static binary for another architecture is made where
+# cargo-zigbuild and zig are there; the packages are not.
 #
 #   TOLLGATE_PROFILE   the Cargo profile (default: dist, by packaging/dist.sh)
 #   TOLLGATE_ARCHES    of the static binary: "x86_64 aarch64", say (default: this machine's)
 #   TOLLGATE_REVISION  of the Debian package, when only its packaging has changed (default: 1)
 #   TOLLGATE_BUILT     when set, the binary of that profile is there, and is taken as it is
 #
-# Tools that are missing are compiled once, into target/tools, at the versions below. The target of the static
-# binary is added to the toolchain, and a C compiler for it (musl-tools) is installed on Debian.
+# Tools that are missing are compiled once, into target/tools, at the versions below. The target of
+# the static binary is added to the toolchain, and a C compiler for it (musl-tools) is installed on
+# Debian.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -64,7 +66,8 @@ main() {
 
 make_tools() {
     tool cargo-deb "$deb_version"
-    # Which libraries the binary needs is found out by a tool of this package; without it, it is guessed.
+    # Which libraries the binary needs is found out by a tool of this package; without it, it is
+    # guessed.
     command -v dpkg-shlibdeps >/dev/null || install_packages dpkg-dev
 }
 
@@ -272,7 +275,8 @@ tollgate ($version-$revision) stable; urgency=medium
 END
 }
 
-# The static binary with what a person needs beside it. Names, owners, times and order are always the same.
+# The static binary with what a person needs beside it. Names, owners, times and order are always
+# the same.
 archive() {
     local arch="$1" name="tollgate-$version-$1-linux" folder
     folder="$(mktemp -d)"

@@ -1,23 +1,25 @@
 #!/usr/bin/env bash
-# Builds what is shipped: target/dist/tollgate, of the profile `dist`, guided by a profile of the requests
-# that it is made for.
+# Builds what is shipped: target/dist/tollgate, of the profile `dist`, guided by a profile of the
+# requests that it is made for.
 #
 #   packaging/dist.sh [--static] [--plain]
 #
 #   --static   the binary that needs no library: target/ARCH-unknown-linux-musl/dist/tollgate
 #   --plain    without that profile, in half of the time
 #
-# The profile is made by a build that counts what is executed, while packaging/train sends it the requests
-# of the benchmark's workloads W1 to W9, always the same ones. The compiler then lays out, and puts into each
-# other, what these requests run through: a fifth fewer instructions for most of them.
+# The profile is made by a build that counts what is executed, while packaging/train sends it the
+# requests of the benchmark's workloads W1 to W9, always the same ones. The compiler then lays out,
+# and puts into each other, what these requests run through: a fifth fewer instructions for most of
+# them.
 #
-# It needs `llvm-profdata` of the compiler's own LLVM: of Debian's package `llvm-N`, which it installs as root,
-# or of the component `llvm-tools`, which it adds. Where neither can be had, or a guided build fails, it says so, and
-# builds without a profile: that program does the same, and does it slower. Counters in Redis are trained
-# only where there is a `redis-server`.
+# It needs `llvm-profdata` of the compiler's own LLVM: of Debian's package `llvm-N`, which it
+# installs as root, or of the component `llvm-tools`, which it adds. Where neither can be had, or a
+# guided build fails, it says so, and builds without a profile: that program does the same, and does
+# it slower. Counters in Redis are trained only where there is a `redis-server`.
 #
-# TOLLGATE_CARGO is what builds in place of `cargo`: "cargo auditable", say, which puts a list of all crates into
-# the binary. The last line says which of both was built. tests/bench/instructions.sh measures what this builds.
+# TOLLGATE_CARGO is what builds in place of `cargo`: "cargo auditable", say, which puts a list of
+# all crates into the binary. The last line says which of both was built.
+# tests/bench/instructions.sh measures what this builds.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -47,7 +49,8 @@ main() {
 # Each step names its failure, and the next one does not begin.
 guided() {
     find_profdata || { echo "there is no llvm-profdata for LLVM $(llvm_version)" >&2; return 1; }
-    # Both builds link alike: of a counting one without the fat link, most of the profile does not fit.
+    # Both builds link alike: of a counting one without the fat link, most of the profile does not
+    # fit.
     rm -rf "$guided/profiles"
     mkdir -p "$guided/profiles"
     RUSTFLAGS="-Cprofile-generate=$guided/profiles" build --package tollgate-train &&

@@ -51,7 +51,14 @@ def main():
 
 def pack(folder):
     """The packed crates, by their names."""
-    command = ["cargo", "package", "--workspace", f"--exclude={NOT_PUBLISHED}", "--no-verify", "--allow-dirty"]
+    command = [
+        "cargo",
+        "package",
+        "--workspace",
+        f"--exclude={NOT_PUBLISHED}",
+        "--no-verify",
+        "--allow-dirty",
+    ]
     run(*command, "--quiet", f"--target-dir={folder / 'target'}")
     files = sorted((folder / "target/package").glob("*.crate"))
     return {re.fullmatch(r"(.*)-\d+\.\d+\.\d+.*\.crate", file.name)[1]: file for file in files}
@@ -63,14 +70,22 @@ def check_contents(packed, folder, tally):
     missing = {"tollgate", *(f"tollgate-{name}" for name in names)} - set(packed)
     tally.record("every crate is packed", sorted(missing))
     sizes = {name: file.stat().st_size for name, file in packed.items()}
-    print(f"{len(sizes)} crates, {sum(sizes.values()) / 1e6:.2f} MB; tollgate {sizes['tollgate'] / 1e6:.2f} MB")
-    tally.record("each is small", [f"{it}: {size}" for it, size in sizes.items() if size > MOST_EACH])
+    print(
+        f"{len(sizes)} crates, {sum(sizes.values()) / 1e6:.2f} MB; tollgate {sizes['tollgate'] / 1e6:.2f} MB"
+    )
+    tally.record(
+        "each is small", [f"{it}: {size}" for it, size in sizes.items() if size > MOST_EACH]
+    )
     tally.record("all are small", [] if sum(sizes.values()) < MOST_IN_ALL else [str(sizes)])
     for name, file in packed.items():
         with tarfile.open(file) as archive:
             archive.extractall(folder / "unpacked", filter="data")
             paths = {member.name.split("/", 1)[1] for member in archive.getmembers()}
-        unwanted = [it for it in paths - WANTED if it.startswith(UNWANTED) and not it.startswith(".cargo_vcs")]
+        unwanted = [
+            it
+            for it in paths - WANTED
+            if it.startswith(UNWANTED) and not it.startswith(".cargo_vcs")
+        ]
         tally.record(f"{name} has no more than it needs", unwanted)
         manifest = next((folder / "unpacked").glob(f"{name}-[0-9]*/Cargo.toml")).read_text()
         wanted = ("license = ", "description = ", "rust-version = ")
@@ -90,8 +105,24 @@ def check_installation(packed, folder, tally):
     )
     # Each crate has one of its own, too; this is the one that they were packed with.
     shutil.copy(ROOT / "Cargo.lock", unpacked)
-    command = ["cargo", "install", "--locked", "--quiet", "--profile", "gate", "--root", folder / "installed"]
-    run(*command, "--path", unpacked / places["tollgate"], "--target-dir", ROOT / "target", cwd=unpacked)
+    command = [
+        "cargo",
+        "install",
+        "--locked",
+        "--quiet",
+        "--profile",
+        "gate",
+        "--root",
+        folder / "installed",
+    ]
+    run(
+        *command,
+        "--path",
+        unpacked / places["tollgate"],
+        "--target-dir",
+        ROOT / "target",
+        cwd=unpacked,
+    )
     version = run(folder / "installed/bin/tollgate", "--version")
     tally.record("it runs", [] if version.startswith("tollgate ") else [version])
 

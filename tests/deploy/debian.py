@@ -33,7 +33,11 @@ def clean_root(kept, root):
         shutil.rmtree(made, ignore_errors=True)
         command = ["debootstrap", "--variant=minbase", f"--include={','.join(PACKAGES)}"]
         done = subprocess.run(
-            [*command, SUITE, made], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False
+            [*command, SUITE, made],
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         if done.returncode != 0:
             raise RuntimeError(f"debootstrap ended with {done.returncode}: {done.stdout[-2000:]}")
@@ -71,6 +75,8 @@ class Debian(Machine):
         seen = set()
         for folder, folders, files in os.walk(self.root):
             here = Path(folder).relative_to(self.root)
-            folders[:] = [name for name in folders if str(here / name) not in (*CHANGES, *CHANGES_IN_DPKG)]
+            folders[:] = [
+                name for name in folders if str(here / name) not in (*CHANGES, *CHANGES_IN_DPKG)
+            ]
             seen.update(str(here / name) for name in (*folders, *files))
         return seen.difference(CHANGES_IN_DPKG)

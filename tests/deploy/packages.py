@@ -113,18 +113,28 @@ def check_contents(package, tally):
         scripts = ("postinst", "postrm", "prerm")
         modes = [oct((Path(folder) / name).stat().st_mode & 0o777) for name in scripts]
         tally.record("its scripts can be run", [] if set(modes) == {"0o755"} else modes)
-        syntax = [subprocess.run(["sh", "-n", Path(folder) / name], check=False) for name in scripts]
+        syntax = [
+            subprocess.run(["sh", "-n", Path(folder) / name], check=False) for name in scripts
+        ]
         tally.record("its scripts can be read", [str(it) for it in syntax if it.returncode != 0])
     lines = output("dpkg-deb", "--contents", package).splitlines()
     owners = {line.split()[1] for line in lines}
-    tally.record("its files belong to root", [] if owners <= {"root/root", "0/0"} else sorted(owners))
+    tally.record(
+        "its files belong to root", [] if owners <= {"root/root", "0/0"} else sorted(owners)
+    )
     files = {line.split()[5].removeprefix(".") for line in lines}
     wanted = {
         *("/usr/bin/tollgate", "/usr/lib/systemd/system/tollgate.service"),
         *("/usr/lib/systemd/system/tollgate.socket", "/usr/share/man/man1/tollgate.1.gz"),
         *("/usr/share/man/man1/tollgate-check.1.gz", "/usr/share/doc/tollgate/copyright"),
-        *("/usr/share/bash-completion/completions/tollgate", "/usr/share/tollgate/schema/policy.json"),
-        *("/usr/share/zsh/vendor-completions/_tollgate", "/usr/share/doc/tollgate/examples/tollgate.yaml"),
+        *(
+            "/usr/share/bash-completion/completions/tollgate",
+            "/usr/share/tollgate/schema/policy.json",
+        ),
+        *(
+            "/usr/share/zsh/vendor-completions/_tollgate",
+            "/usr/share/doc/tollgate/examples/tollgate.yaml",
+        ),
         *("/usr/share/fish/vendor_completions.d/tollgate.fish", *CONFFILES),
     }
     tally.record("its files", sorted(wanted - files))
@@ -136,7 +146,15 @@ def check_lintian(package, tally):
         print("skipped: lintian; on Debian: apt-get install lintian")
         return
     done = subprocess.run(
-        ["lintian", "--allow-root", "--fail-on", "error,warning", "--suppress-tags", ",".join(MEANT), package],
+        [
+            "lintian",
+            "--allow-root",
+            "--fail-on",
+            "error,warning",
+            "--suppress-tags",
+            ",".join(MEANT),
+            package,
+        ],
         capture_output=True,
         text=True,
         check=False,
@@ -180,7 +198,9 @@ class PackageTrial:
             self.expect(f"{unit} is enabled", "enabled", self.machine.show(unit, "UnitFileState"))
         self.expect("status and used", ("200", 1), self.get())
         self.expect("a program for people", *self.word("tollgate", "--version", has="tollgate 0."))
-        self.expect("the settings that it brings", *self.word("tollgate", "check", SETTINGS, has="ok"))
+        self.expect(
+            "the settings that it brings", *self.word("tollgate", "check", SETTINGS, has="ok")
+        )
         # Without the name of a file, from anywhere.
         self.expect("which are found", *self.word("tollgate", "status", has="tollgate"))
         owner = self.machine.run("stat", "--format", "%U %a", "/var/lib/tollgate").strip()
@@ -194,8 +214,12 @@ class PackageTrial:
         fields = dict(line.split(":\t", 1) for line in status.split("\n") if ":\t" in line)
         self.expect("filter of system calls", "2", fields.get("Seccomp"))
         self.expect("capabilities", 0, int(fields.get("CapBnd", "1"), 16))
-        judged = self.machine.attempt("systemd-analyze", "security", f"--threshold={MOST_EXPOSED}", "tollgate.service")
-        self.expect_so("systemd-analyze security", judged.returncode == 0, judged.stdout[-400:] + judged.stderr)
+        judged = self.machine.attempt(
+            "systemd-analyze", "security", f"--threshold={MOST_EXPOSED}", "tollgate.service"
+        )
+        self.expect_so(
+            "systemd-analyze security", judged.returncode == 0, judged.stdout[-400:] + judged.stderr
+        )
 
     def check_upgrade(self):
         """Another version takes the place of the first under load, and what was edited stays."""
@@ -215,7 +239,9 @@ class PackageTrial:
         seen = load.seen
         print(f"an upgrade under load: {seen}")
         self.expect("requests that failed", [], seen["problems"])
-        self.expect_so("requests under load", seen["answered"] >= FEWEST_ANSWERS and seen["slow"] >= 2, seen)
+        self.expect_so(
+            "requests under load", seen["answered"] >= FEWEST_ANSWERS and seen["slow"] >= 2, seen
+        )
         self.expect_so("how long a client waits", seen["longest"] < LONGEST_SECONDS, seen)
         self.expect_so("the policy is the edited one", "1000000" in self.head(), self.head())
         after = self.get()[1]
@@ -240,12 +266,18 @@ class PackageTrial:
         self.expect("the service", "inactive", self.machine.show("tollgate.service", "ActiveState"))
         refused = self.machine.attempt("bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{PORT}")
         self.expect_so("nothing listens", refused.returncode != 0, refused)
-        self.expect_so("no program", not (self.machine.root / "usr/bin/tollgate").exists(), "it is there")
-        self.expect_so("the policy stays", "1_000_000" in self.read(POLICY), "it is not the edited one")
+        self.expect_so(
+            "no program", not (self.machine.root / "usr/bin/tollgate").exists(), "it is there"
+        )
+        self.expect_so(
+            "the policy stays", "1_000_000" in self.read(POLICY), "it is not the edited one"
+        )
         kept = self.machine.root / "var/lib/tollgate/counters.snapshot"
         self.expect_so("and so do the counters", kept.exists(), "there is no snapshot")
         self.expect_so("an installation again", *self.succeeds(self.machine.install(self.second)))
-        self.expect("which is active", "active", self.machine.show("tollgate.service", "ActiveState"))
+        self.expect(
+            "which is active", "active", self.machine.show("tollgate.service", "ActiveState")
+        )
         self.expect_so("and has the edited policy", "1000000" in self.head(), self.head())
 
     def check_purge(self, before):
@@ -290,7 +322,14 @@ class PackageTrial:
 
     def visits(self, *arguments, **options):
         """Starts a program of visits.py: this machine's Python, in the other one's network."""
-        command = ["nsenter", "--target", str(self.machine.leader()), "--net", "/usr/bin/python3", "-B"]
+        command = [
+            "nsenter",
+            "--target",
+            str(self.machine.leader()),
+            "--net",
+            "/usr/bin/python3",
+            "-B",
+        ]
         options.setdefault("stdin", subprocess.DEVNULL)
         return subprocess.Popen([*command, VISITS, *map(str, arguments)], **options)
 

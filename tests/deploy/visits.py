@@ -82,7 +82,9 @@ class Load:
                 self.record(path, began, repr(error))
                 connection = None
             else:
-                self.record(path, began, None if response.status == 200 else f"status {response.status}")
+                self.record(
+                    path, began, None if response.status == 200 else f"status {response.status}"
+                )
                 is_new = False
                 # A response may have said that it is the last.
                 if not keeps or connection.sock is None:

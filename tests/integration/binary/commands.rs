@@ -37,6 +37,7 @@ const RUN_ELSEWHERE: &[(&str, &str, &str)] = &[
     ("docs/deploy.md", "Docker Compose", "tests/compose/production.py follows it"),
     ("docs/deploy.md", "systemd", "tests/deploy/systemd.py boots a systemd with its units"),
     ("docs/kubernetes.md", "", "most need a cluster; tests/deploy/charts.py runs those of Helm"),
+    ("docs/install.md", "", "tests/deploy/packages.py and crates.py try what it says"),
     ("docs/edge.md", "Client certificates", "it needs an authority with its files"),
 ];
 
@@ -47,6 +48,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tollgate demo --traffic", "the same"),
     ("tests/run.sh", "it runs this test"),
     ("cargo build --release", "the binary of this build stands for that one"),
+    ("cargo install", "tests/deploy/crates.py --build does it with what is packed"),
     ("tollgate run", "it serves while the others run"),
     (
         "kubectl get -A -o yaml gateways,httproutes,grpcroutes,backendtrafficpolicies,\
