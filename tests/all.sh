@@ -3,6 +3,7 @@
 #
 #   the black-box scripts against the release binary, with testssl.sh and slowhttptest
 #   all drills with Redis; kill -9 200 times; 100,000 requests to an upstream that fails
+#   the program built and installed from its packed crates
 #   10,000 requests in each form of log, written by the programs themselves where they are installed
 #   each property with 10,000 cases
 #   what a request costs, beside what was kept (tests/bench/instructions.sh); it warns only
@@ -24,7 +25,9 @@ python="$target/test-venv/bin/python"
 
 main() {
     part 'scripts, release' counted \
-        env TOLLGATE_PROFILE=release TOLLGATE_SCANNERS=1 tests/run.sh scripts || true
+        env TOLLGATE_PROFILE=release TOLLGATE_SCANNERS=1 TOLLGATE_STATIC=1 tests/run.sh scripts || true
+    part 'tests/deploy/crates.py, installed' counted \
+        "$python" -Bu tests/deploy/crates.py --build || true
     part drills counted "$python" -Bu tests/drills/run.py --tollgate "$binary" || true
     part 'tests/disk/kill.py' counted \
         env KILLS=200 "$python" -Bu tests/disk/kill.py --tollgate "$binary" || true

@@ -11,6 +11,7 @@
 #
 #   TOLLGATE_PROFILE    the Cargo profile of the binary under test (default: gate, as Cargo's tests)
 #   TOLLGATE_LATENCY    when set, how long good clients wait during attacks decides about checks
+#   TOLLGATE_STATIC     when set, the static binary is built and tried without a Docker engine, too
 #   TOLLGATE_SCANNERS   when set, testssl.sh and slowhttptest are tried too, which takes minutes
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -196,8 +197,8 @@ black_box() {
     local folder="$profile" script
     if [ "$profile" = dev ]; then folder=debug; fi
     local binary="$target/$folder/tollgate"
-    # The image gets the binary that is there; tests/compose/run.py by hand runs the Dockerfile too.
-    export TOLLGATE_IMAGE_BINARY="$binary"
+    # The image gets this one; tests/compose/run.py by hand runs the Dockerfile's own build.
+    export TOLLGATE_IMAGE_BINARY="$target/$(uname -m)-unknown-linux-musl/$folder/tollgate"
     # What judges whether the dashboard is accessible.
     export TOLLGATE_AXE="$dashboard/node_modules/axe-core/axe.min.js"
     # Clients of Redis that run in Node.
@@ -215,12 +216,13 @@ black_box() {
         tests/decisions/clients.py tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py
         tests/httpbin/compare.py tests/clients/pygithub/limits.py tests/schema/check.py
         tests/schema/admin.py tests/site/check.py tests/compatibility/run.py
-        tests/deploy/charts.py tests/deploy/rolling.py tests/beside/ingress_nginx.py
-        "$workflows/lint.mjs")
+        tests/deploy/charts.py tests/deploy/rolling.py tests/deploy/crates.py
+        tests/beside/ingress_nginx.py "$workflows/lint.mjs")
     for script in "${scripts[@]}"; do
         part_beside "$script" run_script "$script" --tollgate "$binary"
     done
     end_parts_beside
+    try_static_binary
     # These measure time, load or memory, or need the machine.
     scripts=(tests/edge/load.py tests/edge/slow.py tests/edge/floods.py tests/edge/restarts.py
         tests/disk/kill.py tests/decisions/examples.py tests/deploy/systemd.py tests/deploy/packages.py tests/compose/run.py)
@@ -233,6 +235,16 @@ black_box() {
     if [ -n "${TOLLGATE_SCANNERS:-}" ]; then
         script=tests/edge/scanners.py
         part "$script" run_script "$script" --tollgate "$binary" || true
+    fi
+}
+
+# A build of its own, which takes as long as that for this machine's C library: for images.
+try_static_binary() {
+    local name=tests/deploy/static.py
+    if [ -z "${TOLLGATE_STATIC:-}" ] && ! { [ "$(id -u)" -eq 0 ] && command -v dockerd >/dev/null; }; then
+        part "$name" skip_part 'no Docker engine to put the binary into an image (TOLLGATE_STATIC=1 tries it all the same)'
+    elif part 'packaging/build.sh static' quietly env TOLLGATE_PROFILE="$profile" packaging/build.sh static; then
+        part "$name" run_script "$name" --tollgate "$TOLLGATE_IMAGE_BINARY" || true
     fi
 }
 
