@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # C compilers are all that the build needs beside Rust; the real builder image gets that of musl there, too.
 PACKAGES = ["gcc", "libc6-dev", "musl-tools", "redis-server", "nginx-light", "curl", "prometheus"]
 # Part of every base's key: another number makes all of them anew.
-EDITION = "3"
+EDITION = "2"
 
 
 def names():
@@ -89,7 +89,7 @@ def key(name):
     if not name.startswith("rust:"):
         return f"{EDITION} {name}"
     lock = hashlib.sha256((ROOT / "Cargo.lock").read_bytes()).hexdigest()
-    return f"{EDITION} {name} {output('rustc', '--version')} {lock}"
+    return f"{EDITION} static {name} {output('rustc', '--version')} {lock}"
 
 
 def tree_and_changes(name):
