@@ -37,6 +37,7 @@ profile="${TOLLGATE_PROFILE:-dist}"
 machine="$(uname -m)"
 revision="${TOLLGATE_REVISION:-1}"
 read -ra arches <<<"${TOLLGATE_ARCHES:-$machine}"
+declare -A is_built=()
 tools="$target/tools"
 PATH="$tools/bin:$PATH"
 # Cargo.toml names files of this folder.
@@ -98,7 +99,8 @@ make_rpm() {
 make_sbom() {
     tool cargo-cyclonedx "$cyclonedx_version"
     # It writes beside each manifest.
-    cargo cyclonedx --format json --describe crate --all --target "$machine-unknown-linux-gnu" \
+    cargo cyclonedx --format json --spec-version 1.5 --describe crate --all --no-build-deps \
+        --target "$machine-unknown-linux-musl" \
         --override-filename tollgate.sbom --quiet
     mv tollgate.sbom.json "$packages/tollgate-$version.cdx.json"
     find crates packaging -name tollgate.sbom.json -delete
@@ -133,6 +135,9 @@ build() {
 # The binary that needs no library, for an architecture.
 build_static() {
     local arch="$1" triple="$1-unknown-linux-musl" strip
+    # The archive and the RPM have the same one.
+    if [ -n "${is_built[$arch]:-}" ]; then return; fi
+    is_built[$arch]=1
     add_target "$triple"
     tool cargo-auditable "$auditable_version"
     # Symbols are a sixth of it. cargo-deb takes them off by itself.
@@ -162,81 +167,6 @@ build_elsewhere() {
     fi
     env "$strip" RUSTFLAGS="$flags" cargo auditable zigbuild --profile "$profile" --locked --bin tollgate \
         --target "$arch-unknown-linux-musl"
-}
-
-static() {
-    local arch
-    for arch in "${arches[@]}"; do
-        build_static "$arch"
-        if [ "$arch" = "$machine" ]; then stage "$(static "$arch")"; fi
-        archive "$arch"
-    done
-}
-
-make_rpm() {
-    build_static "$machine"
-    stage "$(static "$machine")"
-    tool cargo-generate-rpm "$rpm_version"
-    cargo generate-rpm --profile "$profile" --target "$machine-unknown-linux-musl" \
-        --target-dir "$target" --output "$packages/"
-}
-
-make_sbom() {
-    tool cargo-cyclonedx "$cyclonedx_version"
-    # It writes beside each manifest.
-    cargo cyclonedx --format json --describe crate --all --target "$machine-unknown-linux-gnu" \
-        --override-filename tollgate.sbom --quiet
-    mv tollgate.sbom.json "$packages/tollgate-$version.cdx.json"
-    find crates packaging -name tollgate.sbom.json -delete
-}
-
-make_image() {
-    local arch platform archive found=
-    rm -rf target/image
-    for arch in x86_64 aarch64; do
-        case "$arch" in x86_64) platform=amd64 ;; *) platform=arm64 ;; esac
-        archive="$packages/tollgate-$version-$arch-linux.tar.gz"
-        if [ ! -f "$archive" ]; then echo "there is no $archive: no image for $platform"; continue; fi
-        mkdir -p "target/image/out/$platform"
-        tar --extract --file "$archive" --directory "target/image/out/$platform" --strip-components 1 \
-            "tollgate-$version-$arch-linux/tollgate"
-        found=1
-    done
-    if [ -z "$found" ]; then exit 1; fi
-}
-
-# The binary for this machine's C library.
-build() {
-    if [ -n "${TOLLGATE_BUILT:-}" ]; then return; fi
-    if [ "$profile" = dist ]; then
-        tool cargo-auditable "$auditable_version"
-        TOLLGATE_CARGO="cargo auditable" packaging/dist.sh
-    else
-        cargo build --profile "$profile" --locked --bin tollgate
-    fi
-}
-
-# The binary that needs no library, for an architecture.
-build_static() {
-    local arch="$1" triple="$1-unknown-linux-musl" flags="" command=(cargo auditable build) strip
-    add_target "$triple"
-    tool cargo-auditable "$auditable_version"
-    # What packaging/dist.sh has learnt of requests is true of this binary, too.
-    if [ "$profile" = dist ] && [ -f "$target/guided/tollgate.profdata" ]; then
-        flags="-Cprofile-use=$target/guided/tollgate.profdata"
-    fi
-    if [ "$arch" != "$machine" ]; then
-        command -v cargo-zigbuild >/dev/null || {
-            echo "a binary for $arch is made on $machine by cargo-zigbuild and zig, which are not here" >&2
-            exit 1
-        }
-        command=(cargo auditable zigbuild)
-    elif ! command -v musl-gcc >/dev/null; then
-        install_packages musl-tools
-    fi
-    # Symbols are a sixth of it. cargo-deb takes them off by itself.
-    strip="CARGO_PROFILE_$(tr a-z- A-Z_ <<<"$profile")_STRIP=symbols"
-    env "$strip" RUSTFLAGS="${RUSTFLAGS:-} $flags" "${command[@]}" --profile "$profile" --locked --bin tollgate --target "$triple"
 }
 
 static() {
