@@ -14,6 +14,7 @@
 //! - `traefik`: Traefik's files and objects.
 //! - `gateway`: routes of the Gateway API of Kubernetes, with limits; `envoy_gateway`,
 //!   `kuadrant`: the policies for them.
+//! - `nginx`: servers and locations of nginx.
 
 mod draft;
 mod envoy;
@@ -26,6 +27,7 @@ mod kuadrant;
 mod manifest;
 mod names;
 mod traefik;
+mod nginx;
 
 use tollgate_yaml::Problem;
 
@@ -35,6 +37,7 @@ pub use self::finding::{Finding, Verdict};
 pub use self::ingress_nginx::ingress_nginx;
 pub use self::kuadrant::kuadrant;
 pub use self::traefik::traefik;
+pub use self::nginx::nginx;
 
 /// A file that is given.
 #[derive(Clone, Debug)]

@@ -1,0 +1,262 @@
+//! Tests of the policy: how many pass at once, which places share a counter, and what is closed.
+
+use std::{collections::BTreeSet, net::IpAddr};
+
+use super::{
+    Group, Importer,
+    locations::Route,
+    maps::{Condition, network},
+    zones::Use,
+};
+use crate::flow::Flow;
+
+/// The most requests of a test, and tests of one kind.
+const MAX_REPEAT: u64 = 20_000;
+const MAX_TESTS: usize = 20;
+/// A client whom nothing exempts, mostly.
+const CLIENT: &str = "192.0.2.1";
+
+/// A request that takes a route.
+struct Sample<'r> {
+    route: &'r Route,
+    given: Flow,
+    path: String,
+    limits: Vec<String>,
+}
+
+impl Importer<'_> {
+    /// The tests.
+    pub(super) fn trials(&self, groups: &[Group], status: u64) -> Vec<Flow> {
+        let samples = self.samples(groups);
+        let mut tests = Vec::new();
+        let mut tried = BTreeSet::new();
+        let limited =
+            samples.iter().filter(|sample| !sample.route.is_closed && !sample.limits.is_empty());
+        for sample in limited {
+            if tests.len() > 3 * MAX_TESTS || !tried.insert(sample.limits.clone()) {
+                continue;
+            }
+            for address in self.addresses(sample.route) {
+                let (admitted, shared) = match self.admitted(&sample.route.uses, address) {
+                    Some((admitted, used)) => (admitted, Some(used)),
+                    None => (10, None),
+                };
+                let repeat = if shared.is_some() { 2 * admitted } else { admitted };
+                if repeat > MAX_REPEAT {
+                    continue;
+                }
+                let who =
+                    if shared.is_some() { "at once" } else { "of a network that is not counted" };
+                tests.push(Flow::fields([
+                    ("name", format!("{} {who}: {admitted} pass", sample.path).into()),
+                    ("given", given(sample, address)),
+                    ("repeat", repeat.into()),
+                    ("expect", Flow::fields([("admitted", admitted.into())])),
+                ]));
+                // Another place with the same counter has nothing left.
+                let other = shared.and_then(|used| {
+                    samples.iter().find(|other| {
+                        other.path != sample.path && self.shares(other, used, address)
+                    })
+                });
+                if let Some(other) = other {
+                    tests.push(Flow::fields([
+                        ("name", format!("{} shares its counter", other.path).into()),
+                        ("after", "1ms".into()),
+                        ("given", given(other, address)),
+                        ("expect", Flow::fields([("status", status.into())])),
+                    ]));
+                }
+            }
+        }
+        let closed = samples.iter().filter(|sample| sample.route.is_closed).take(MAX_TESTS);
+        tests.extend(closed.map(|sample| {
+            Flow::fields([
+                ("name", format!("{} is closed", sample.path).into()),
+                ("given", sample.given.clone()),
+                ("expect", Flow::fields([("status", 403.into())])),
+            ])
+        }));
+        tests
+    }
+
+    /// A request for each route that no earlier one takes.
+    fn samples<'r>(&self, groups: &'r [Group]) -> Vec<Sample<'r>> {
+        let mut samples = Vec::new();
+        let has_hosts = groups.iter().any(|group| group.host.is_some());
+        for group in groups {
+            let mut earlier: Vec<&str> = Vec::new();
+            for route in &group.routes {
+                let path =
+                    route.patterns.iter().flat_map(|pattern| candidates(pattern)).find(|path| {
+                        !earlier.iter().any(|pattern| takes(pattern, path, self.ignores_case))
+                    });
+                earlier.extend(route.patterns.iter().map(String::as_str));
+                let Some(path) = path.filter(|_| !route.needs_token()) else { continue };
+                let mut given = Flow::fields([("path", path.clone().into())]);
+                match &group.host {
+                    Some(host) => given = given.with("host", host.replace('*', "tollgate-test")),
+                    None if has_hosts => given = given.with("host", "tollgate-test.invalid"),
+                    None => {}
+                }
+                if let Some(method) = self.method(route) {
+                    given = given.with("method", method);
+                }
+                let fields = self.fields(&route.uses);
+                if !fields.is_empty() {
+                    given = given.with("headers", Flow::Fields(fields));
+                }
+                let limits = route.uses.iter().flat_map(|used| self.zones.limits(used)).collect();
+                samples.push(Sample { route, given, path, limits });
+            }
+        }
+        samples
+    }
+
+    fn conditions<'u>(&'u self, uses: &'u [Use]) -> impl Iterator<Item = (&'u Use, &'u Condition)> {
+        uses.iter().filter_map(|used| {
+            Some((used, &self.zones.zones.get(used.zone)?.key.as_ref().ok()?.condition))
+        })
+    }
+
+    /// A method that all its limits count. `Some("")` would be none, which no test has.
+    fn method(&self, route: &Route) -> Option<String> {
+        let of = self.conditions(&route.uses).find_map(|(_, condition)| match condition {
+            Condition::Methods(methods) => methods.first().cloned(),
+            _ => None,
+        });
+        of.or_else(|| route.open_methods().and_then(|methods| methods.first().cloned()))
+    }
+
+    /// Header fields with the keys of the limits.
+    fn fields(&self, uses: &[Use]) -> Vec<(String, Flow)> {
+        let keys =
+            uses.iter().filter_map(|used| self.zones.zones.get(used.zone)?.key.as_ref().ok());
+        let mut fields: Vec<(String, Flow)> = Vec::new();
+        for part in keys.flat_map(|key| &key.per).flat_map(|per| &per.parts) {
+            let field = match (part.strip_prefix("header."), part.strip_prefix("cookie.")) {
+                (Some(name), _) => (name.to_owned(), Flow::from("a")),
+                (_, Some(name)) => ("cookie".to_owned(), Flow::from(format!("{name}=a"))),
+                _ => continue,
+            };
+            if !fields.iter().any(|(name, _)| *name == field.0) {
+                fields.push(field);
+            }
+        }
+        fields
+    }
+
+    /// Addresses that may use the route: one that is counted, and one that is not.
+    fn addresses(&self, route: &Route) -> Vec<IpAddr> {
+        let may_use = |address: &IpAddr| {
+            let is_in = |name: &str| {
+                route
+                    .list(name)
+                    .any(|text| network(text).is_some_and(|network| network.contains(address)))
+            };
+            (route.list("allow").next().is_none() || is_in("allow")) && !is_in("deny")
+        };
+        let exempt = self.conditions(&route.uses).flat_map(|(_, condition)| match condition {
+            Condition::Networks { networks, .. } => {
+                networks.iter().map(|(network, _)| network.addr()).collect()
+            }
+            _ => Vec::new(),
+        });
+        let allowed = route.list("allow").filter_map(network).map(|network| network.addr());
+        let all = CLIENT.parse().into_iter().chain(allowed).chain(exempt).filter(may_use);
+        let mut chosen: Vec<(IpAddr, bool)> = Vec::new();
+        for address in all {
+            let is_counted = self.admitted(&route.uses, address).is_some();
+            if !chosen.iter().any(|(_, known)| *known == is_counted) {
+                chosen.push((address, is_counted));
+            }
+        }
+        // Routes whose limits are all dry runs or for requests in flight have nothing to show.
+        let has_rates = chosen.iter().any(|(_, is_counted)| *is_counted);
+        chosen.into_iter().filter(|_| has_rates).map(|(address, _)| address).collect()
+    }
+
+    /// How many requests of this address pass at once, and what holds the next one back.
+    fn admitted<'u>(&'u self, uses: &'u [Use], address: IpAddr) -> Option<(u64, &'u Use)> {
+        let counted = self.conditions(uses).filter(|(_, condition)| match condition {
+            Condition::Networks { networks, others } => networks
+                .iter()
+                .find(|(network, _)| network.contains(&address))
+                .map_or(*others, |(_, is_counted)| *is_counted),
+            _ => true,
+        });
+        counted
+            .filter_map(|(used, _)| Some((self.zones.at_once(used)?.0, used)))
+            .min_by_key(|(admitted, _)| *admitted)
+    }
+
+    /// Whether a request has the counter of this limit, which has no room.
+    fn shares(&self, other: &Sample<'_>, used: &Use, address: IpAddr) -> bool {
+        let is_slow = self.zones.at_once(used).is_some_and(|(_, rate)| rate <= 100_000);
+        let key = self.zones.zones.get(used.zone).and_then(|zone| zone.key.as_ref().ok());
+        let is_shared = key.is_some_and(|key| {
+            key.per
+                .iter()
+                .flat_map(|per| &per.parts)
+                .all(|part| !matches!(part.as_str(), "path" | "host" | "method"))
+        });
+        is_slow
+            && is_shared
+            && other.route.uses.contains(used)
+            && !other.route.is_closed
+            && self.addresses(other.route).contains(&address)
+    }
+}
+
+fn given(sample: &Sample<'_>, address: IpAddr) -> Flow {
+    let address = address.to_string();
+    if address == CLIENT {
+        sample.given.clone()
+    } else {
+        sample.given.clone().with("address", address)
+    }
+}
+
+/// Paths of a pattern.
+fn candidates(pattern: &str) -> Vec<String> {
+    let fill = |text: &str, with: &str| text.replace('*', with);
+    match pattern.strip_suffix("/**") {
+        Some(base) => {
+            let plain = fill(base, "");
+            let mut all = vec![
+                format!("{}/tollgate-test", fill(base, "x")),
+                format!("{plain}/tollgate-test"),
+                fill(base, "x"),
+                plain,
+            ];
+            all.retain(|path| !path.is_empty() && !path.contains("//"));
+            all
+        }
+        None => vec![fill(pattern, "x")],
+    }
+}
+
+/// Whether a pattern takes a path.
+fn takes(pattern: &str, path: &str, ignores_case: bool) -> bool {
+    if ignores_case {
+        return takes(&pattern.to_ascii_lowercase(), &path.to_ascii_lowercase(), false);
+    }
+    let (base, is_below) =
+        pattern.strip_suffix("/**").map_or((pattern, false), |base| (base, true));
+    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
+    for wanted in base.split('/').filter(|segment| !segment.is_empty()) {
+        let Some(segment) = segments.next() else { return false };
+        let is_like = match wanted.split_once('*') {
+            Some((before, after)) => {
+                segment.len() >= wanted.len() - 1
+                    && segment.starts_with(before)
+                    && segment.ends_with(after)
+            }
+            None => segment == wanted,
+        };
+        if !is_like {
+            return false;
+        }
+    }
+    is_below || segments.next().is_none()
+}
