@@ -6,10 +6,7 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use tollgate_import::{
-    Finding, Imported, Input, Options, Verdict, envoy, envoy_gateway, ingress_nginx, kuadrant,
-    traefik,
-};
+use tollgate_import::{Finding, Imported, Input, Options, Verdict, envoy, envoy_gateway, ingress_nginx, kuadrant, nginx, traefik};
 use tollgate_yaml::Sources;
 
 use super::{Exit, Failure, table};
@@ -60,6 +57,8 @@ enum Format {
     EnvoyGateway,
     /// RateLimitPolicies of Kuadrant, with their routes, Gateways and AuthPolicies
     Kuadrant,
+    /// The files of nginx, or the output of `nginx -T`
+    Nginx,
 }
 
 pub(super) fn run(
@@ -76,6 +75,10 @@ pub(super) fn run(
         Format::Traefik => traefik(&inputs, &options),
         Format::EnvoyGateway => envoy_gateway(&inputs, &options),
         Format::Kuadrant => kuadrant(&inputs, &options),
+    let options = Options { upstream: arguments.upstream.clone(), class: None };
+    let Imported { policy, findings } = match arguments.format {
+        Format::Envoy => envoy(&inputs),
+        Format::Nginx => nginx(&inputs, &options),
     }?;
     write_table(notes, &findings)?;
     output.write_all(policy.as_bytes())?;

@@ -60,28 +60,34 @@ impl<'c> Importer<'c> {
         let access = self.access(levels);
         let answer = self.answer(levels);
         let is_internal = levels.own().iter().any(|directive| directive.name == "internal");
-        let mut is_closed = access.is_closed || is_internal || matches!(answer, Answer::Refused);
+        let is_answered =
+            |level: &[Directive]| level.iter().any(|directive| directive.name == "return");
+        let is_refused =
+            access.deny == all_networks() || is_internal || matches!(answer, Answer::Refused);
+        let mut is_closed = access.is_closed || is_refused;
         let (target, limited) = self.content(server, location, 0);
         let mut notes = Vec::new();
-        let mut target = match (is_closed, target) {
-            (true, _) => Target::default(),
-            (false, Ok(target)) => target,
-            (false, Err(why)) => match self.fallback() {
+        // What is closed keeps its upstream and its limits, for when its reader opens it.
+        let mut target = match target {
+            Ok(target) => target,
+            Err(_) if is_refused => Target::default(),
+            Err(why) => match self.fallback() {
                 Some(upstream) => {
                     notes.push(format!("{why}, so they go to {upstream}"));
                     Target { upstream, ..Target::default() }
                 }
+                None if is_closed => Target::default(),
                 None if matches!(location.kind, Kind::Regex { .. }) && !access.refuses() => {
-                    self.row(Finding::left_out(
-                        place,
-                        there,
-                        format!("{why}: these paths take the other routes, and their limits"),
-                    ));
+                    let here =
+                        format!("{why}: these paths take the other routes, and their limits");
+                    self.row(Finding::left_out(place, there, here));
                     return None;
                 }
                 None => {
                     is_closed = true;
-                    self.close(place.clone(), format!("{there}: {why}"), "say by `--upstream URL` where requests go that nginx does not forward, such as an nginx that stays behind");
+                    let instead = "say by `--upstream URL` where requests go that nginx does not \
+                                   forward, such as an nginx that stays behind";
+                    self.close(place.clone(), format!("{there}: {why}"), instead);
                     Target::default()
                 }
             },
@@ -115,31 +121,27 @@ impl<'c> Importer<'c> {
         if is_bounded {
             notes.push(format!("down to {DEPTH} folders"));
         }
-        if location.kind == Kind::Exact && location.text.len() > 1
-            || location.text.ends_with('/')
-                && location.text.len() > 1
-                && location.kind != Kind::Exact
-        {
+        if location.kind == Kind::Exact && location.text.len() > 1 && !is_closed {
             notes.push("with and without a slash at the end".to_owned());
         }
         if target.is_whole && !location.text.ends_with('/') {
             notes.push("whole segments alone".to_owned());
         }
-        let uses = if is_closed || matches!(answer, Answer::Served) {
-            Vec::new()
-        } else {
-            self.limits_of(server, &limited)
-        };
+        let is_uncounted = access.deny == all_networks()
+            || is_internal
+            || is_answered(levels.own())
+            || levels.server().is_some_and(|server| is_answered(server.inner()));
+        let uses = if is_uncounted { Vec::new() } else { self.limits_of(server, &limited) };
         let open_methods = self.open_methods(levels);
         let mut fields = target.fields;
-        self.body_size(levels, is_closed, &mut fields);
+        self.body_size(levels, &mut fields);
         let Access { allow, deny, needs_token, .. } = access;
         for (name, list) in [("allow", allow), ("deny", deny)] {
-            if !list.is_empty() && !is_closed {
+            if !list.is_empty() {
                 fields.push((name, Flow::list(list)));
             }
         }
-        if !is_closed {
+        if !target.upstream.is_empty() {
             fields.push(("upstream", target.upstream.clone().into()));
         }
         let shown = match &paths[..] {
@@ -251,7 +253,9 @@ impl<'c> Importer<'c> {
                 let status = levels
                     .one(&format!("{name}_status"))
                     .and_then(|status| status.arg(0).parse().ok());
-                *self.statuses.entry(status.unwrap_or(503)).or_default() += 1;
+                // Denials by rate are more frequent.
+                let weight = if name == "limit_req" { 2 } else { 1 };
+                *self.statuses.entry(status.unwrap_or(503)).or_default() += weight;
             }
             for directive in found {
                 uses.extend(self.uses(directive, server.first_name, is_dry));
@@ -330,20 +334,13 @@ impl<'c> Importer<'c> {
         Some(methods)
     }
 
-    fn body_size(
-        &mut self,
-        levels: &Levels<'c>,
-        is_closed: bool,
-        fields: &mut Vec<(&'static str, Flow)>,
-    ) {
+    fn body_size(&mut self, levels: &Levels<'c>, fields: &mut Vec<(&'static str, Flow)>) {
         let directive = levels.one("client_max_body_size");
         let size = times::size(directive.map_or("1m", |directive| directive.arg(0)));
         if let Some(directive) = directive {
             self.row_of(directive, "`max_body` of the routes");
         }
-        if let Some(size) =
-            size.filter(|size| size.trim_end_matches(char::is_alphabetic) != "0" && !is_closed)
-        {
+        if let Some(size) = size.filter(|size| size.trim_end_matches(char::is_alphabetic) != "0") {
             let size = size.parse::<u64>().map_or(Flow::Text(size), Flow::from);
             fields.push(("max_body", size));
         }
@@ -396,7 +393,8 @@ impl Route {
         // A group of methods, None for all others, and the limits that they charge.
         let mut groups: Vec<(Vec<&String>, bool, Vec<String>)> = Vec::new();
         for method in methods.iter().map(|method| Some(*method)).chain([None]) {
-            let is_closed = self.is_closed || method.is_none() && self.open_methods.is_some();
+            let is_other = method.is_none() && self.open_methods.is_some();
+            let is_closed = self.is_closed || is_other;
             let is_counted = |condition: &&Condition| match condition {
                 Condition::Methods(own) => method.is_some_and(|method| own.contains(method)),
                 Condition::NotMethods(own) => method.is_none_or(|method| !own.contains(method)),
@@ -407,7 +405,7 @@ impl Route {
                 .uses
                 .iter()
                 .zip(&conditions)
-                .filter(|(_, condition)| !is_closed && is_counted(condition))
+                .filter(|(_, condition)| !is_other && is_counted(condition))
             {
                 limits.extend(importer.zones.limits(used));
             }
@@ -433,24 +431,19 @@ impl Route {
                     matcher = matcher
                         .with("methods", Flow::list(names.iter().map(|name| (*name).clone())));
                 }
-                let auth = if self.needs_token && !is_closed { "required" } else { "none" };
+                let auth = if self.needs_token { "required" } else { "none" };
                 let mut route = Flow::fields([("match", matcher), ("auth", auth.into())]);
                 if !limits.is_empty() {
                     route = route.with("limits", Flow::list(limits.clone()));
                 }
+                let fields = self.fields.iter().filter(|(name, _)| !is_closed || *name != "deny");
+                route = fields.fold(route, |route, (name, value)| route.with(name, value.clone()));
                 if is_closed {
-                    let upstream = importer
-                        .upstreams
-                        .first()
-                        .map(|(name, _)| name.as_str())
-                        .unwrap_or_default();
-                    route =
-                        route.with("deny", Flow::list(all_networks())).with("upstream", upstream);
-                } else {
-                    route = self
-                        .fields
-                        .iter()
-                        .fold(route, |route, (name, value)| route.with(name, value.clone()));
+                    route = route.with("deny", Flow::list(all_networks()));
+                }
+                if !self.fields.iter().any(|(name, _)| *name == "upstream") {
+                    let first = importer.upstreams.first().map_or("", |(name, _)| name.as_str());
+                    route = route.with("upstream", first);
                 }
                 routes.push(route);
             }

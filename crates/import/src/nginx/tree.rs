@@ -172,7 +172,8 @@ impl Files {
     }
 }
 
-/// Whether the file is meant by an `include`: the shorter of both paths is the end of the other.
+/// Whether the file is meant by an `include`: the shorter of both paths is the end of the other. Of
+/// one with asterisks, the folder has to be alike as well.
 fn is_named(name: &str, wanted: &str) -> bool {
     let parts = |path: &str| -> Vec<String> {
         path.rsplit('/')
@@ -181,7 +182,10 @@ fn is_named(name: &str, wanted: &str) -> bool {
             .collect()
     };
     let (name, wanted) = (parts(name), parts(wanted));
-    !wanted.is_empty() && name.iter().zip(&wanted).all(|(name, wanted)| is_like(name, wanted))
+    let least = if wanted.iter().any(|part| part.contains('*')) { wanted.len().min(2) } else { 1 };
+    !wanted.is_empty()
+        && name.len() >= least
+        && name.iter().zip(&wanted).all(|(name, wanted)| is_like(name, wanted))
 }
 
 /// Whether a name is like one with asterisks.

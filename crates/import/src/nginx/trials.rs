@@ -148,14 +148,6 @@ impl Importer<'_> {
 
     /// Addresses that may use the route: one that is counted, and one that is not.
     fn addresses(&self, route: &Route) -> Vec<IpAddr> {
-        let may_use = |address: &IpAddr| {
-            let is_in = |name: &str| {
-                route
-                    .list(name)
-                    .any(|text| network(text).is_some_and(|network| network.contains(address)))
-            };
-            (route.list("allow").next().is_none() || is_in("allow")) && !is_in("deny")
-        };
         let exempt = self.conditions(&route.uses).flat_map(|(_, condition)| match condition {
             Condition::Networks { networks, .. } => {
                 networks.iter().map(|(network, _)| network.addr()).collect()
@@ -163,7 +155,12 @@ impl Importer<'_> {
             _ => Vec::new(),
         });
         let allowed = route.list("allow").filter_map(network).map(|network| network.addr());
-        let all = CLIENT.parse().into_iter().chain(allowed).chain(exempt).filter(may_use);
+        let all = CLIENT
+            .parse()
+            .into_iter()
+            .chain(allowed)
+            .chain(exempt)
+            .filter(|address| may_use(route, address));
         let mut chosen: Vec<(IpAddr, bool)> = Vec::new();
         for address in all {
             let is_counted = self.admitted(&route.uses, address).is_some();
@@ -204,7 +201,7 @@ impl Importer<'_> {
             && is_shared
             && other.route.uses.contains(used)
             && !other.route.is_closed
-            && self.addresses(other.route).contains(&address)
+            && may_use(other.route, &address)
     }
 }
 
@@ -215,6 +212,14 @@ fn given(sample: &Sample<'_>, address: IpAddr) -> Flow {
     } else {
         sample.given.clone().with("address", address)
     }
+}
+
+/// Whether the networks of the route let this address in.
+fn may_use(route: &Route, address: &IpAddr) -> bool {
+    let is_in = |name: &str| {
+        route.list(name).any(|text| network(text).is_some_and(|network| network.contains(address)))
+    };
+    (route.list("allow").next().is_none() || is_in("allow")) && !is_in("deny")
 }
 
 /// Paths of a pattern.
