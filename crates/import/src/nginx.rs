@@ -270,9 +270,14 @@ impl<'c> Server<'c> {
             .cloned()
     }
 
-    /// Whether it answers all requests itself.
+    /// Whether it answers all requests itself: another server has what it leads to.
     fn is_answer(&self) -> bool {
-        self.directive.inner().iter().any(|directive| directive.name == "return")
+        let answers =
+            |level: &[Directive]| level.iter().any(|directive| directive.name == "return");
+        let is_root =
+            |location: &&Location<'_>| location.text == "/" && location.kind != Kind::Exact;
+        let root = self.locations.iter().find(is_root);
+        answers(self.directive.inner()) || root.is_some_and(|root| answers(root.levels.own()))
     }
 
     fn is_default(&self) -> bool {
@@ -470,7 +475,7 @@ impl<'c> Importer<'c> {
     }
 
     fn finish(mut self, groups: &[Group], inputs: &[Input]) -> Imported {
-        let zones = self.zones.findings();
+        let zones = self.zones.findings(self.http);
         self.findings.extend(zones);
         self.note_rooms();
         let status = self.denied_status();
@@ -550,3 +555,6 @@ fn hosts_of(name: &str) -> Vec<String> {
         (true, false) => vec![name],
     }
 }
+
+#[cfg(test)]
+mod tests;

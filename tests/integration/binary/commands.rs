@@ -68,6 +68,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("apt-get install rustc-web cargo-web gcc libc6-dev", "a test installs no compiler"),
     ("systemctl restart tollgate", "it needs systemd"),
     ("cargo deny", "the gate runs it where it is installed"),
+    ("nginx -T > nginx.txt", "it needs an nginx with a configuration of its own"),
     ("tollgate store stat", "binary/disk.rs runs it, on a store that it fills"),
     ("tollgate store check", "the same"),
     ("tollgate store check --path DIR", "the same"),
@@ -90,6 +91,11 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tests/frameworks/spellings.py", "the same"),
     ("tests/bench/instructions.sh", "it needs callgrind and minutes: tests/all.sh runs it"),
 ];
+
+/// An import of a configuration with a limit.
+const IMPORT_NGINX: &str = "mkdir -p policies; printf 'limit_req_zone $remote_addr zone=a:1m rate=5r/s;\\n\
+     server { location / { limit_req zone=a; proxy_pass http://127.0.0.1:9000; } }\\n' > nginx.txt; \
+     tollgate import nginx nginx.txt > policies/site.yaml; tollgate check policies/site.yaml";
 
 /// Commands that the pages name without their output, and how they are run in a folder with
 /// `config/`, beside a proxy that serves it: ADMIN is the address of its admin listener, LISTENER
@@ -182,6 +188,9 @@ const NAMED: &[(&str, &str)] = &[
         ),
     ),
     ("tollgate check policy.yaml", "tollgate check config/policies/api.yaml"),
+    ("tollgate import nginx", IMPORT_NGINX),
+    ("tollgate import nginx nginx.txt > policies/site.yaml", IMPORT_NGINX),
+    ("tollgate check policies/site.yaml", "tollgate check config/policies/api.yaml"),
     ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
     (
         "tollgate suggest",

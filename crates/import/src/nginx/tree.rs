@@ -160,7 +160,8 @@ impl Files {
             }
             let base = wanted.rsplit('/').next().unwrap_or(wanted);
             let is_harmless = KNOWN_FILES.contains(&base) || wanted.contains("modules-enabled");
-            if found.is_empty() && !self.is_dump && !is_harmless {
+            let is_said = findings.iter().any(|finding| finding.there == directive.said());
+            if found.is_empty() && !self.is_dump && !is_harmless && !is_said {
                 findings.push(Finding::left_out(
                     directive.place.to_string(),
                     directive.said(),

@@ -270,6 +270,9 @@ impl<'c> Importer<'c> {
                     );
                 }
                 _ if is_of_the_connection => {}
+                (name, value) if !value.is_empty() && is_secret(name) => {
+                    self.left_out(directive, "it may be a credential: write it into `request_headers` of the route yourself, by `${NAME}`");
+                }
                 (_, "") => remove.push(name),
                 (_, value) => {
                     has_host |= name == "host";
@@ -296,6 +299,13 @@ impl<'c> Importer<'c> {
             target.fields.push(("upgrades", Flow::List(Vec::new())));
         }
     }
+}
+
+/// Whether the value of a header field may be a credential.
+fn is_secret(name: &str) -> bool {
+    ["auth", "key", "token", "secret", "cookie", "password", "credential"]
+        .iter()
+        .any(|part| name.contains(part))
 }
 
 /// Whether a `rewrite` answers with another address.

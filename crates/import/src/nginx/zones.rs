@@ -164,7 +164,8 @@ impl<'c> Zones<'c> {
     }
 
     /// A row for each zone.
-    pub(super) fn findings(&self) -> Vec<Finding> {
+    pub(super) fn findings(&self, http: &[Directive]) -> Vec<Finding> {
+        let used = used_anywhere(http);
         let row = |(at, zone): (usize, &Zone<'_>)| {
             let Zone { key, rate, directive, .. } = zone;
             let (place, there) = (directive.place.to_string(), directive.said());
@@ -183,7 +184,13 @@ impl<'c> Zones<'c> {
                 );
             };
             if names.is_empty() {
-                return Finding::same(place, there, "no request is counted in it, there as here");
+                return match used.contains(&zone.name) {
+                    false => Finding::same(place, there, "nothing uses it"),
+                    true => {
+                        let why = "the places that use it are not in the policy: nothing is limited by it";
+                        Finding::left_out(place, there, why)
+                    }
+                };
             }
             let per: Vec<String> = per.iter().map(|per| per.parts.join(", ")).collect();
             let mut here = format!("limits {}, per {}", names.join(", "), per.join(" and per "));
@@ -320,6 +327,23 @@ impl Importer<'_> {
         }
         self.findings.extend(rows);
     }
+}
+
+/// The names of all zones that some place uses, also of servers that are left out.
+fn used_anywhere(http: &[Directive]) -> BTreeSet<&str> {
+    let mut names = BTreeSet::new();
+    let mut open = vec![http];
+    while let Some(level) = open.pop() {
+        for directive in level {
+            open.extend(directive.block.as_deref());
+            match directive.name.as_str() {
+                "limit_req" => names.extend(directive.parameter("zone")),
+                "limit_conn" => names.extend(directive.args.first().map(String::as_str)),
+                _ => {}
+            }
+        }
+    }
+    names
 }
 
 /// A limit or an override with its numbers.
