@@ -158,7 +158,8 @@ impl<'c> Importer<'c> {
         for note in &notes {
             here = format!("{here}; {note}");
         }
-        let finding = if notes.is_empty() && !is_bounded {
+        let is_same = notes.is_empty() && (!is_closed || is_refused);
+        let finding = if is_same {
             Finding::same(place, there, here)
         } else {
             Finding::nearly(place, there, here)

@@ -242,6 +242,12 @@ impl Reader<'_> {
         }
         if self.rest.starts_with('[') {
             let (class, after) = self.rest.split_once(']')?;
+            let letters = class.strip_prefix('[').unwrap_or_default();
+            let is_list = letters.bytes().all(|byte| byte.is_ascii_alphanumeric());
+            if is_list && !after.starts_with(['+', '*', '{']) {
+                self.rest = after;
+                return Some(letters.chars().map(|letter| vec![Piece::Text(letter)]).collect());
+            }
             let has_slash = class.contains(['/', '\\', '^', '\n']);
             (self.rest, self.is_wider) = (after, true);
             let _ = self.skip("+") || self.skip("*") || self.skip_count();
@@ -318,6 +324,7 @@ mod tests {
             ("^(/x/.*|robots\\.txt)$", "/x/**", false),
             ("^/static/(d|e)(/.*)?$", "/static/d/** /static/d /static/e/** /static/e", false),
             ("^/api/v./new$", "/api/v*/new", true),
+            ("^/in[ci]$", "/inc /ini", false),
             ("^/users/[0-9]+$", "/users/*", true),
             ("^/u/\\d{2}/x", "/u/*/x*/**", true),
         ] {
