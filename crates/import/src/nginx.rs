@@ -433,7 +433,7 @@ impl<'c> Importer<'c> {
         }
     }
 
-    fn to_do(&mut self, paragraph: &str) {
+    fn note_to_do(&mut self, paragraph: &str) {
         if !self.to_do.iter().any(|known| known == paragraph) {
             self.to_do.push(paragraph.to_owned());
         }

@@ -122,7 +122,7 @@ impl<'c> Importer<'c> {
 
     /// A row for something that closes routes, and what to write instead.
     pub(super) fn close(&mut self, place: String, there: String, instead: &str) {
-        self.to_do(&format!("some routes are closed (`deny: [0.0.0.0/0, \"::/0\"]`), since what refuses requests there has no counterpart.\nAt {place}: {instead}; then take the `deny` out."));
+        self.note_to_do(&format!("some routes are closed (`deny: [0.0.0.0/0, \"::/0\"]`), since what refuses requests there has no counterpart.\nAt {place}: {instead}; then take the `deny` out."));
         self.row(Finding::left_out(
             place,
             there,
@@ -193,7 +193,7 @@ impl<'c> Importer<'c> {
             Some(_) => return false,
         };
         identity = identity.with("token", source);
-        self.to_do("tokens are checked with the key set that `identity` names: put that file beside the policy, or write its path.");
+        self.note_to_do("tokens are checked with the key set that `identity` names: put that file beside the policy, or write its path.");
         let is_new = self.identity.is_none();
         let is_alike = self.identity.get_or_insert(identity.clone()) == &identity;
         is_new || is_alike

@@ -264,7 +264,7 @@ impl Importer<'_> {
         if networks.is_empty() {
             return;
         }
-        self.to_do(&format!("write the proxies in front into the settings, or all clients behind one share its counters:\ntrusted_proxies: [{}]", networks.join(", ")));
+        self.note_to_do(&format!("write the proxies in front into the settings, or all clients behind one share its counters:\ntrusted_proxies: [{}]", networks.join(", ")));
         let header = found
             .iter()
             .find(|directive| directive.name == "real_ip_header")
