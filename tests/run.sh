@@ -210,15 +210,16 @@ black_box() {
     local name=tests/disk/faults.py
     part_beside "$name" run_script "$name" --tollgate "$binary" crashes damage broken unreadable full
     local scripts=(tests/simulate/programs.py "$octokit/limits.mjs" tests/clients/pygithub/waits.py
-        tests/dashboard/views.py tests/beside/run.py tests/edge/bodies.py tests/beside/envoy.py tests/beside/traefik.py tests/observe/prometheus.py
-        tests/dashboard/views.py tests/beside/run.py tests/edge/bodies.py tests/beside/envoy.py tests/beside/imported_nginx.py tests/observe/prometheus.py
-        tests/edge/faults.py tests/frameworks/spellings.py tests/simulate/judge.py tests/simulate/report.py tests/simulate/story.py
-        tests/tokens/libraries.py tests/tokens/issuers.py tests/tokens/attacks.py
-        tests/decisions/clients.py tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py
-        tests/httpbin/compare.py tests/clients/pygithub/limits.py tests/schema/check.py
-        tests/schema/admin.py tests/site/check.py tests/compatibility/run.py
-        tests/deploy/charts.py tests/deploy/rolling.py tests/deploy/crates.py
-        tests/beside/ingress_nginx.py "$workflows/lint.mjs")
+        tests/dashboard/views.py tests/beside/run.py tests/edge/bodies.py tests/beside/envoy.py
+        tests/beside/traefik.py tests/beside/imported_nginx.py tests/observe/prometheus.py
+        tests/edge/faults.py tests/frameworks/spellings.py tests/simulate/judge.py
+        tests/simulate/report.py tests/simulate/story.py tests/tokens/libraries.py
+        tests/tokens/issuers.py tests/tokens/attacks.py tests/decisions/clients.py
+        tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py tests/httpbin/compare.py
+        tests/clients/pygithub/limits.py tests/schema/check.py tests/schema/admin.py
+        tests/site/check.py tests/compatibility/run.py tests/deploy/charts.py
+        tests/deploy/rolling.py tests/deploy/crates.py tests/beside/ingress_nginx.py
+        "$workflows/lint.mjs")
     for script in "${scripts[@]}"; do
         part_beside "$script" run_script "$script" --tollgate "$binary"
     done

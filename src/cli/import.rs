@@ -36,12 +36,6 @@ pub(super) struct Arguments {
     /// Succeed though something is left out
     #[arg(long)]
     allow_partial: bool,
-    /// Where requests go, if the files do not say it in a way that can be used here
-    #[arg(long, value_name = "URL")]
-    upstream: Option<String>,
-    /// Take only what is of this class, if the files have those of several
-    #[arg(long, value_name = "NAME")]
-    class: Option<String>,
 }
 
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -75,9 +69,6 @@ pub(super) fn run(
         Format::Traefik => traefik(&inputs, &options),
         Format::EnvoyGateway => envoy_gateway(&inputs, &options),
         Format::Kuadrant => kuadrant(&inputs, &options),
-    let options = Options { upstream: arguments.upstream.clone(), class: None };
-    let Imported { policy, findings } = match arguments.format {
-        Format::Envoy => envoy(&inputs),
         Format::Nginx => nginx(&inputs, &options),
     }?;
     write_table(notes, &findings)?;
