@@ -6,7 +6,10 @@ use std::{
 };
 
 use anyhow::{Context, anyhow};
-use tollgate_import::{Finding, Imported, Input, Options, Verdict, envoy, envoy_gateway, ingress_nginx, kuadrant, nginx, traefik};
+use tollgate_import::{
+    Finding, Imported, Input, Options, Verdict, envoy, envoy_gateway, ingress_nginx, kuadrant,
+    nginx, traefik,
+};
 use tollgate_yaml::Sources;
 
 use super::{Exit, Failure, table};

@@ -26,8 +26,8 @@ mod ingress_nginx;
 mod kuadrant;
 mod manifest;
 mod names;
-mod traefik;
 mod nginx;
+mod traefik;
 
 use tollgate_yaml::Problem;
 
@@ -36,8 +36,8 @@ pub use self::envoy_gateway::envoy_gateway;
 pub use self::finding::{Finding, Verdict};
 pub use self::ingress_nginx::ingress_nginx;
 pub use self::kuadrant::kuadrant;
-pub use self::traefik::traefik;
 pub use self::nginx::nginx;
+pub use self::traefik::traefik;
 
 /// A file that is given.
 #[derive(Clone, Debug)]
