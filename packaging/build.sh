@@ -136,7 +136,7 @@ build() {
 build_static() {
     local arch="$1" triple="$1-unknown-linux-musl" strip
     # The archive and the RPM have the same one.
-    if [ -n "${is_built[$arch]:-}" ]; then return; fi
+    if [ -n "${is_built[$arch]:-}${TOLLGATE_BUILT:-}" ]; then return; fi
     is_built[$arch]=1
     add_target "$triple"
     tool cargo-auditable "$auditable_version"

@@ -24,18 +24,22 @@ from harness import Tally, binary_under_test, free_port, stop, wait_until_listen
 SECONDS = 120
 # As in the image.
 USER = 10001
-# A day that is cut where Berlin cuts it, and keys from an issuer that only public authorities vouch
+# A day that is cut where Berlin cuts it, and a server and an issuer that public authorities vouch
 # for.
 POLICY = """
 version: 1
-upstreams: { api: { servers: ["http://127.0.0.1:API"] } }
+upstreams:
+  api: { servers: ["http://127.0.0.1:API"] }
+  safe: { servers: ["https://127.0.0.1:1"] }
 identity:
   jwt:
     - { name: main, issuer: https://id.example.com/, audience: [api], algorithms: [RS256],
         jwks_url: https://id.example.com/keys }
   callers: [{ name: anonymous, key: client.ip }]
 limits: { core: { per: caller, rate: 1000/day, align: calendar, timezone: Europe/Berlin } }
-routes: [{ match: { path: "/**" }, auth: optional, limits: [core] }]
+routes:
+  - { match: { path: "/safe/**" }, upstream: safe, auth: optional, limits: [core] }
+  - { match: { path: "/**" }, upstream: api, auth: optional, limits: [core] }
 """
 # What the log says where the system has none.
 OWN_AUTHORITIES = "using those of this program"
