@@ -10,7 +10,8 @@ use std::{
 
 use parking_lot::Mutex;
 
-pub(super) use self::probe::{Probe, ProbeError};
+pub(super) use self::probe::Probe;
+pub use self::probe::ProbeError;
 use tollgate_policy::HealthCheck;
 
 /// The health of a member, and its latest probe results.

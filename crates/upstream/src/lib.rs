@@ -79,6 +79,7 @@ pub use self::{
         NAMES_OF_PROXIES, Unaliased, check_connection, check_identity_aliases, clean_request,
         clean_request_of_envoy, clean_response,
     },
+    health::ProbeError,
     http1::ChunkError,
     keeper::Keeper,
     reach::{Unreached, reach},

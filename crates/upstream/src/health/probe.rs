@@ -23,7 +23,7 @@ pub(crate) struct Probe {
 
 /// Why a probe failed.
 #[derive(Debug, Error)]
-pub(crate) enum ProbeError {
+pub enum ProbeError {
     /// Connecting, TLS and the response head together took too long.
     #[error("no answer within {}", humantime::format_duration(*.0))]
     TimedOut(Duration),
