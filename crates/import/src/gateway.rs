@@ -5,10 +5,9 @@
 //! - `limit`: a limit to be, and which requests it counts; `guard`: who may pass.
 //! - `objects`: what is in the files, and what of it is for whom.
 //! - `backends`: upstreams, and what a route changes on the way.
-//! - `plan`: routes with their limits as the sections of a policy; `cases`: their tests.
+//! - `plan`: routes with their limits as the sections of a policy, and their tests (`plan/cases`).
 
 pub(crate) mod backends;
-pub(crate) mod cases;
 pub(crate) mod field;
 pub(crate) mod guard;
 pub(crate) mod limit;

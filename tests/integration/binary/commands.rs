@@ -68,7 +68,6 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("apt-get install rustc-web cargo-web gcc libc6-dev", "a test installs no compiler"),
     ("systemctl restart tollgate", "it needs systemd"),
     ("cargo deny", "the gate runs it where it is installed"),
-    ("nginx -T > nginx.txt", "it needs an nginx with a configuration of its own"),
     ("tollgate store stat", "binary/disk.rs runs it, on a store that it fills"),
     ("tollgate store check", "the same"),
     ("tollgate store check --path DIR", "the same"),
@@ -168,6 +167,7 @@ const NAMED: &[(&str, &str)] = &[
          servers: [{ url: \"http://127.0.0.1:9\" }] } } } }\\nentryPoints: { web: {} }\\n' > traefik.yml && \
          tollgate import traefik traefik.yml",
     ),
+    ("tollgate import", "tollgate import --help"),
     ("tollgate import envoy", "tollgate import --help"),
     ("tollgate import envoy-gateway", "tollgate import --help"),
     ("tollgate import kuadrant", "tollgate import --help"),

@@ -3,10 +3,11 @@
 //! A limit that is for some of a route's paths, or for some addresses, makes several routes of it:
 //! the narrower one first.
 
+mod cases;
+
 use super::{
     Path,
     backends::{Forward, Upstreams},
-    cases,
     guard::{Guard, Issuers},
     host_rank,
     limit::{Limit, Methods},

@@ -2,12 +2,14 @@
 
 use std::net::IpAddr;
 
-use super::{
-    limit::{Limit, network, network_has},
-    pattern::host_contains,
-    plan::Route,
+use super::Route;
+use crate::{
+    flow::Flow,
+    gateway::{
+        limit::{Limit, network, network_has},
+        pattern::host_contains,
+    },
 };
-use crate::flow::Flow;
 
 /// Above this number no test counts what passes.
 const MAX_COUNTED: u64 = 2_000;
