@@ -96,8 +96,9 @@ sources! {
 }
 
 /// All sources, for messages.
-pub(super) const HELP: &str = "one of: all, caller, client.ip, host, path, path.<parameter>, method, \
-                               jwt.<claim>, header.<name>, cookie.<name>, key, descriptor.<key>";
+pub(super) const HELP: &str = "one of: caller, client.ip, host, path, path.<parameter>, method, \
+                               all, jwt.<claim>, header.<name>, cookie.<name>, key, \
+                               descriptor.<key>";
 
 /// Who chooses the values of a source.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

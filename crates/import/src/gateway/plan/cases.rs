@@ -6,8 +6,8 @@ use super::Route;
 use crate::{
     flow::Flow,
     gateway::{
-        limit::{Limit, network, network_has},
-        pattern::host_contains,
+        limit::{Limit, Methods, network, network_has},
+        pattern::{Pattern, host_contains},
     },
 };
 
@@ -146,7 +146,7 @@ fn request(route: &Route, limit: &Limit, routes: &[Route]) -> Option<Request> {
     let scope = &limit.scope;
     let methods = route.method.as_deref().into_iter().chain(["GET", "POST"]);
     let listed = match &scope.methods {
-        super::limit::Methods::Only(methods) => methods.as_slice(),
+        Methods::Only(methods) => methods.as_slice(),
         _ => &[],
     };
     let takes = |method: &&str| {
@@ -183,7 +183,7 @@ fn request(route: &Route, limit: &Limit, routes: &[Route]) -> Option<Request> {
 }
 
 fn takes_request(route: &Route, request: &Request) -> bool {
-    let path = super::pattern::Pattern::exact(&request.path);
+    let path = Pattern::exact(&request.path);
     let host = request.host.as_deref();
     route.pattern.contains(&path)
         && (route.host.is_none() || host_contains(route.host.as_deref(), host))
