@@ -5,7 +5,7 @@
 //! both choose the same one. What refuses requests there and has no counterpart closes its routes.
 //!
 //! - `lexer`, `tree`: words and directives, with included files in their places.
-//! - `keys`, `maps`, `zones`: what is counted, and how much may pass.
+//! - `keys` (with `maps`), `zones`: what is counted, and how much may pass.
 //! - `paths`, `locations`, `access`, `upstreams`: routes.
 //! - `rest`: what is written beside that. `trials`: tests of the policy. `times`: times and sizes.
 
@@ -13,7 +13,6 @@ mod access;
 mod keys;
 mod lexer;
 mod locations;
-mod maps;
 mod paths;
 mod rest;
 mod times;
@@ -27,8 +26,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use tollgate_yaml::Problem;
 
 use self::{
+    keys::maps::Maps,
     locations::{Location, Route},
-    maps::Maps,
     paths::Kind,
     tree::Directive,
     zones::Zones,

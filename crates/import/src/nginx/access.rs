@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Importer, Levels, all_networks, maps::network, tree::Directive};
+use super::{Importer, Levels, all_networks, keys::maps::network, tree::Directive};
 use crate::{Finding, flow::Flow};
 
 /// Who may use a route.

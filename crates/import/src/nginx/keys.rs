@@ -1,6 +1,8 @@
 //! The key of a zone: a text with variables, which are joined; an empty one is not counted.
 
-use super::maps::{Condition, Maps};
+pub(super) mod maps;
+
+use self::maps::{Condition, Maps};
 
 /// What a zone counts by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

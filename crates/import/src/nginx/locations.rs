@@ -4,7 +4,7 @@ use super::{
     Importer, Levels, Server,
     access::Access,
     all_networks,
-    maps::Condition,
+    keys::maps::Condition,
     paths::{self, DEPTH, Kind, Patterns},
     times,
     tree::Directive,

@@ -259,7 +259,7 @@ impl Importer<'_> {
             .iter()
             .filter(|directive| directive.name == "set_real_ip_from")
             .map(|directive| directive.arg(0))
-            .filter(|network| super::maps::network(network).is_some())
+            .filter(|network| super::keys::maps::network(network).is_some())
             .collect();
         if networks.is_empty() {
             return;

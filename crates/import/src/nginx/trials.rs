@@ -4,8 +4,8 @@ use std::{collections::BTreeSet, net::IpAddr};
 
 use super::{
     Group, Importer,
+    keys::maps::{Condition, network},
     locations::Route,
-    maps::{Condition, network},
     zones::Use,
 };
 use crate::flow::Flow;

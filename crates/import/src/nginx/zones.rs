@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
     Importer,
+    keys::maps::{Condition, Maps},
     keys::{self, Key, Per},
-    maps::{Condition, Maps},
     tree::Directive,
 };
 use crate::{Finding, Problems, flow::Flow, names::Names};

@@ -4,14 +4,12 @@ use std::{collections::BTreeMap, net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 
-use super::{
-    keys::{Key, Piece, base, pieces},
-    tree::Directive,
-};
+use super::{Key, Piece, base, pieces};
+use crate::nginx::tree::Directive;
 
 /// Which of the requests that have the key are counted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum Condition {
+pub(in crate::nginx) enum Condition {
     #[default]
     All,
     /// By the client's address: the most specific network decides, and is the first one.
@@ -24,19 +22,19 @@ pub(super) enum Condition {
 
 /// The variables that `map` and `geo` make.
 #[derive(Debug, Default)]
-pub(super) struct Maps<'c>(BTreeMap<&'c str, &'c Directive>);
+pub(in crate::nginx) struct Maps<'c>(BTreeMap<&'c str, &'c Directive>);
 
 impl<'c> Maps<'c> {
-    pub(super) fn new(http: &'c [Directive]) -> Self {
+    pub(in crate::nginx) fn new(http: &'c [Directive]) -> Self {
         let maps = http.iter().filter(|directive| matches!(directive.name.as_str(), "map" | "geo"));
         Maps(maps.filter_map(|map| Some((map.args.last()?.strip_prefix('$')?, map))).collect())
     }
 
-    pub(super) fn find(&self, name: &str) -> Option<&'c Directive> {
+    pub(in crate::nginx) fn find(&self, name: &str) -> Option<&'c Directive> {
         self.0.get(name).copied()
     }
 
-    pub(super) fn all(&self) -> impl Iterator<Item = (&'c str, &'c Directive)> + '_ {
+    pub(in crate::nginx) fn all(&self) -> impl Iterator<Item = (&'c str, &'c Directive)> + '_ {
         self.0.iter().map(|(name, map)| (*name, *map))
     }
 
@@ -44,7 +42,7 @@ impl<'c> Maps<'c> {
     ///
     /// # Errors
     /// Why it cannot be carried over.
-    pub(super) fn key(&self, map: &'c Directive) -> Result<Key, String> {
+    pub(in crate::nginx) fn key(&self, map: &'c Directive) -> Result<Key, String> {
         let entries = entries(map)?;
         let mut keys: Vec<Key> = Vec::new();
         for value in entries.iter().map(|(_, value)| *value).filter(|value| !value.is_empty()) {
@@ -222,7 +220,7 @@ fn geo(map: &Directive) -> Option<(Vec<(IpNet, &str)>, &str)> {
 }
 
 /// An address or a network.
-pub(super) fn network(text: &str) -> Option<IpNet> {
+pub(in crate::nginx) fn network(text: &str) -> Option<IpNet> {
     let network =
         IpNet::from_str(text).ok().or_else(|| IpAddr::from_str(text).ok().map(IpNet::from))?;
     Some(tollgate_yaml::canonical_network(network).trunc())
@@ -234,7 +232,7 @@ mod tests {
 
     fn key(text: &str) -> Result<Key, String> {
         let input = crate::Input { name: "f".into(), text: text.into() };
-        let all = super::super::tree::read(&[input], &mut Vec::new()).unwrap();
+        let all = crate::nginx::tree::read(&[input], &mut Vec::new()).unwrap();
         let maps = Maps::new(&all);
         maps.key(maps.find("k").unwrap())
     }
