@@ -60,6 +60,7 @@ const NOT_RUN: &[(&str, &str)] = &[
          tokenratelimitpolicies,authpolicies,limitadors > kuadrant.yaml",
         "it needs a cluster",
     ),
+    ("nginx -T > nginx.txt", "it needs an nginx with a configuration of its own"),
     ("docker compose up", "it needs a Docker engine: tests/compose/run.py runs it"),
     ("docker compose -f docker-compose.yml -f docker-compose.sharded.yml up", "the same"),
     ("docker compose --profile observe up", "the same"),

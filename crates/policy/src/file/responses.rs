@@ -17,7 +17,10 @@ pub(crate) struct RawResponses {
     pub(crate) headers: Option<Spanned<Choice<HeaderProfile>>>,
     /// The status of a denial: 429, 403 as GitHub has it, 503 as nginx, or any other from 400 to
     /// 499. Default: 429.
-    #[schemars(range(min = 400, max = 503), extend("examples" = [429, 403, 503]))]
+    #[schemars(range(min = 400, max = 503), extend(
+        "examples" = [429, 403, 503],
+        "not" = { "type": "integer", "minimum": 500, "maximum": 502 },
+    ))]
     pub(crate) denied_status: Option<Spanned<u16>>,
     /// A page that explains the API's limits; denials link to it.
     #[schemars(extend("examples" = ["https://docs.example.com/limits"]))]
