@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Importer, Levels, all_networks, keys::maps::network, tree::Directive};
+use super::{Importer, directive::Directive, levels::Levels, maps::network};
 use crate::{Finding, flow::Flow};
 
 /// Who may use a route.
@@ -31,7 +31,8 @@ impl<'c> Importer<'c> {
         let is_any = levels.one("satisfy").is_some_and(|satisfy| satisfy.arg(0) == "any")
             && !rules.is_empty();
         if is_any && let Some(satisfy) = levels.one("satisfy") {
-            let here = "the networks alone decide: clients that only have a credential are refused, which is stricter";
+            let here = "the networks alone decide: clients that only have a credential are \
+                        refused, which is stricter";
             self.row(Finding::nearly(satisfy.place.to_string(), satisfy.said(), here));
         }
         let mut seen = BTreeSet::new();
@@ -48,7 +49,12 @@ impl<'c> Importer<'c> {
                 ));
             } else if directive.name == "auth_jwt" && self.token(levels, directive) {
                 access.needs_token = true;
-                self.row(Finding::nearly(place, there, "`auth: required`; a token needs `sub`, `iss` and `exp`, and a request with a bad one charges its address alone"));
+                self.row(Finding::nearly(
+                    place,
+                    there,
+                    "`auth: required`; a token needs `sub`, \
+                     `iss` and `exp`, and a request with a bad one charges its address alone",
+                ));
             } else {
                 access.is_closed = true;
                 self.close(place, there, instead(&directive.name));
@@ -120,16 +126,6 @@ impl<'c> Importer<'c> {
         access
     }
 
-    /// A row for something that closes routes, and what to write instead.
-    pub(super) fn close(&mut self, place: String, there: String, instead: &str) {
-        self.note_to_do(&format!("some routes are closed (`deny: [0.0.0.0/0, \"::/0\"]`), since what refuses requests there has no counterpart.\nAt {place}: {instead}; then take the `deny` out."));
-        self.row(Finding::left_out(
-            place,
-            there,
-            format!("no counterpart: its routes are closed (403). Instead, {instead}"),
-        ));
-    }
-
     /// Whether tokens can be checked as `auth_jwt` does; the policy then has their issuer.
     fn token(&mut self, levels: &Levels<'c>, directive: &Directive) -> bool {
         let required: BTreeSet<&str> = levels
@@ -193,7 +189,10 @@ impl<'c> Importer<'c> {
             Some(_) => return false,
         };
         identity = identity.with("token", source);
-        self.note_to_do("tokens are checked with the key set that `identity` names: put that file beside the policy, or write its path.");
+        self.note_to_do(
+            "tokens are checked with the key set that `identity` names: put that \
+             file beside the policy, or write its path.",
+        );
         let is_new = self.identity.is_none();
         let is_alike = self.identity.get_or_insert(identity.clone()) == &identity;
         is_new || is_alike
@@ -236,17 +235,26 @@ fn is_off(directive: &Directive) -> bool {
 fn instead(guard: &str) -> &'static str {
     match guard {
         "auth_basic" => {
-            "give callers API keys or tokens (`identity`) and write `auth: required`, or let the upstream ask for the password"
+            "give callers API keys or tokens (`identity`) and write `auth: required`, or let \
+             the upstream ask for the password"
         }
         "auth_jwt" => {
-            "write the issuer of its tokens into `identity.jwt`, which has to be known here (nginx takes those of any), and `auth: required`"
+            "write the issuer of its tokens into `identity.jwt`, which has to be known here \
+             (nginx takes those of any), and `auth: required`"
         }
         "auth_request" => {
-            "check the credential by `identity` (tokens, API keys, introspection), or let the upstream do so"
+            "check the credential by `identity` (tokens, API keys, introspection), or let the \
+             upstream do so"
         }
         "ssl_verify_client" => {
-            "ask for client certificates at the listener, name callers by them, and write `auth: required`"
+            "ask for client certificates at the listener, name callers by them, and write \
+             `auth: required`"
         }
         _ => "write what it checks into the policy, or let the upstream do so",
     }
+}
+
+/// As a list that denies all requests.
+pub(super) fn all_networks() -> Vec<String> {
+    ["0.0.0.0/0", "::/0"].map(str::to_owned).into()
 }

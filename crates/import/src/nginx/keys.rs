@@ -1,8 +1,6 @@
-//! The key of a zone: a text with variables, which are joined; an empty one is not counted.
+//! Keys of zones: texts with variables, which are joined; an empty one is not counted.
 
-pub(super) mod maps;
-
-use self::maps::{Condition, Maps};
+use ipnet::IpNet;
 
 /// What a zone counts by.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -34,39 +32,35 @@ impl Key {
     }
 }
 
+/// Which of the requests that have the key are counted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) enum Condition {
+    #[default]
+    All,
+    /// By the client's address: the most specific network decides, and is the first one.
+    Networks { networks: Vec<(IpNet, bool)>, others: bool },
+    /// With these methods alone.
+    Methods(Vec<String>),
+    /// Not with these methods.
+    NotMethods(Vec<String>),
+}
+
+impl Condition {
+    /// Whether requests with one of these methods may be counted.
+    pub(super) fn counts_any(&self, methods: &[String]) -> bool {
+        match self {
+            Condition::Methods(own) => own.iter().any(|method| methods.contains(method)),
+            Condition::NotMethods(own) => methods.iter().any(|method| !own.contains(method)),
+            Condition::All | Condition::Networks { .. } => true,
+        }
+    }
+}
+
 /// A piece of a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Piece {
     Text(String),
     Variable(String),
-}
-
-/// The key that is written so.
-///
-/// # Errors
-/// Why it cannot be carried over.
-pub(super) fn key(text: &str, maps: &Maps<'_>) -> Result<Key, String> {
-    let mut pieces = pieces(text);
-    let is_made_by_map =
-        |piece: &Piece| matches!(piece, Piece::Variable(name) if maps.find(name).is_some());
-    if let [Piece::Variable(name)] = &pieces[..]
-        && let Some(map) = maps.find(name)
-    {
-        return maps.key(map);
-    }
-    let before = pieces.len();
-    pieces.retain(|piece| !is_made_by_map(piece));
-    if pieces.len() == before {
-        return base(&pieces);
-    }
-    // Without a part, more requests share a counter.
-    let key = base(&pieces).ok().filter(|key| {
-        key.per.iter().all(|per| per.on_missing != Some("skip")) && key.is_of_a_client()
-    });
-    let mut key =
-        key.ok_or("a map makes a part of its key, and the rest does not tell clients apart")?;
-    key.notes.push("a part of the key that a map makes has no counterpart: one counter for all its values, which is stricter".to_owned());
-    Ok(key)
 }
 
 /// The pieces of a text: `$name` and `${name}` are variables.
@@ -164,7 +158,8 @@ fn part(name: &str) -> Part {
         "realip_remote_addr" => key(
             "client.ip",
             Some(
-                "it is the connection's address there, and the client's here, if trusted_proxies name it",
+                "it is the connection's address there, and the client's here, if \
+                 trusted_proxies name it",
             ),
         ),
         "http_x_forwarded_for"
@@ -176,7 +171,8 @@ fn part(name: &str) -> Part {
         | "proxy_protocol_addr" => key(
             "client.ip",
             Some(
-                "counts by the client's address, which trusted_proxies name: there a client may write what it likes, here it may not. Write them into the settings",
+                "counts by the client's address, which trusted_proxies name: there a client may \
+                 write what it likes, here it may not. Write them into the settings",
             ),
         ),
         "server_name" => Part::Server,
@@ -191,7 +187,8 @@ fn part(name: &str) -> Part {
             Part::None(format!("`${name}` is no key here"))
         }
         "http_authorization" | "remote_user" => Part::None(format!(
-            "`${name}` is what a client says without proof: name callers by `identity`, and count by `caller`"
+            "`${name}` is what a client says without proof: name callers by `identity`, and \
+             count by `caller`"
         )),
         "ssl_client_s_dn" | "ssl_client_fingerprint" | "ssl_client_serial" => Part::None(format!(
             "`${name}` is no key here: count by `caller`, and name callers by their certificates"
@@ -224,7 +221,7 @@ mod tests {
             ("$http_x_forwarded_for", "client.ip", None, 1),
             ("$server_name", "all", None, 0),
         ] {
-            let key = key(text, &Maps::default()).unwrap();
+            let key = base(&pieces(text)).unwrap();
             let [per] = &key.per[..] else { panic!("{text}") };
             assert_eq!(
                 (&*per.parts.join(" "), per.on_missing, key.notes.len()),
@@ -234,8 +231,8 @@ mod tests {
         }
         for text in ["$arg_key", "$http_a$http_b", "", "$connection", "$remote_user", "$uri$arg_q"]
         {
-            assert!(key(text, &Maps::default()).is_err(), "{text}");
+            assert!(base(&pieces(text)).is_err(), "{text}");
         }
-        assert!(key("$server_name", &Maps::default()).unwrap().by_server);
+        assert!(base(&pieces("$server_name")).unwrap().by_server);
     }
 }

@@ -1,7 +1,10 @@
 //! What is written beside all that: nothing of it limits or refuses requests.
 
-use super::{Importer, access::is_guard, tree::Directive};
-use crate::Finding;
+use super::{
+    Importer,
+    access::is_guard,
+    directive::{Directive, within},
+};
 
 /// Said elsewhere.
 const HANDLED: &[&str] = &[
@@ -190,49 +193,32 @@ const LEFT_OUT: &[(&str, &str)] = &[
 impl Importer<'_> {
     /// Rows for what no other part of the import looks at; the same name and reason is one row.
     pub(super) fn rest(&mut self, all: &[Directive]) {
-        let mut open: Vec<&[Directive]> = vec![all];
-        while let Some(directives) = open.pop() {
-            for directive in directives {
-                let name = directive.name.as_str();
-                if name == "stream"
-                    && directive.inner().iter().any(|inner| {
-                        inner.name.starts_with("limit_conn")
-                            || inner.inner().iter().any(|inner| inner.name == "limit_conn")
-                    })
-                {
-                    self.left_out(
-                        directive,
-                        "limits of connections without HTTP have no counterpart",
-                    );
-                }
-                if matches!(
-                    name,
-                    "map" | "geo" | "types" | "events" | "stream" | "mail" | "split_clients" | "if"
-                ) {
-                    continue;
-                }
-                open.extend(directive.block.as_deref());
-                let is_of = |known: &&str| {
-                    name == *known
-                        || known.ends_with('_') && name.starts_with(*known)
-                        || name.starts_with(&format!("{known}_"))
-                };
-                let why = LEFT_OUT.iter().find(|(known, _)| is_of(known)).map(|(_, why)| *why);
-                if HANDLED.contains(&name) || is_guard(directive) {
-                    continue;
-                }
-                match why {
-                    Some(why) => self.left_out(directive, why),
-                    None if is_ignored(name) => {}
-                    None if name.contains("_by_lua") || name.starts_with("js_") => self.left_out(
-                        directive,
-                        "programs are not run: see whether it limits or refuses something",
-                    ),
-                    None => self.left_out(
-                        directive,
-                        "not known here: see whether it limits or refuses something",
-                    ),
-                }
+        for directive in within(all, |directive| !is_skipped(directive)) {
+            let name = directive.name.as_str();
+            let limits_connections = |inner: &Directive| inner.name.starts_with("limit_conn");
+            if name == "stream"
+                && directive.inner().iter().any(|inner| {
+                    limits_connections(inner)
+                        || inner.inner().iter().any(|inner| inner.name == "limit_conn")
+                })
+            {
+                let why = "limits of connections without HTTP have no counterpart";
+                self.left_out(directive, why);
+            }
+            if is_skipped(directive) || HANDLED.contains(&name) || is_guard(directive) {
+                continue;
+            }
+            match LEFT_OUT.iter().find(|(known, _)| is_of(name, known)) {
+                Some((_, why)) => self.left_out(directive, why),
+                None if is_ignored(name) => {}
+                None if name.contains("_by_lua") || name.starts_with("js_") => self.left_out(
+                    directive,
+                    "programs are not run: see whether it limits or refuses something",
+                ),
+                None => self.left_out(
+                    directive,
+                    "not known here: see whether it limits or refuses something",
+                ),
             }
         }
         self.real_ip(all);
@@ -240,93 +226,63 @@ impl Importer<'_> {
 
     /// Where clients' addresses come from: that is a setting.
     fn real_ip(&mut self, all: &[Directive]) {
-        let mut found: Vec<&Directive> = Vec::new();
-        let mut open: Vec<&[Directive]> = vec![all];
-        while let Some(directives) = open.pop() {
-            found.extend(directives.iter().filter(|directive| {
-                matches!(directive.name.as_str(), "set_real_ip_from" | "real_ip_header")
-            }));
-            open.extend(
-                directives
-                    .iter()
-                    .filter(|directive| {
-                        matches!(directive.name.as_str(), "http" | "server" | "location")
-                    })
-                    .filter_map(|directive| directive.block.as_deref()),
-            );
-        }
+        let mut found =
+            within(all, |block| matches!(block.name.as_str(), "http" | "server" | "location"));
+        found.retain(|directive| {
+            matches!(directive.name.as_str(), "set_real_ip_from" | "real_ip_header")
+        });
         let networks: Vec<&str> = found
             .iter()
             .filter(|directive| directive.name == "set_real_ip_from")
             .map(|directive| directive.arg(0))
-            .filter(|network| super::keys::maps::network(network).is_some())
+            .filter(|network| super::maps::network(network).is_some())
             .collect();
         if networks.is_empty() {
             return;
         }
-        self.note_to_do(&format!("write the proxies in front into the settings, or all clients behind one share its counters:\ntrusted_proxies: [{}]", networks.join(", ")));
-        let header = found
-            .iter()
-            .find(|directive| directive.name == "real_ip_header")
-            .map_or("X-Real-IP", |directive| directive.arg(0))
-            .to_owned();
+        self.note_to_do(&format!(
+            "write the proxies in front into the settings, or all clients behind one share its \
+             counters:\ntrusted_proxies: [{}]",
+            networks.join(", ")
+        ));
+        let header = found.iter().find(|directive| directive.name == "real_ip_header");
+        let is_read =
+            header.is_some_and(|header| header.arg(0).eq_ignore_ascii_case("X-Forwarded-For"));
         for directive in found {
-            if header.eq_ignore_ascii_case("X-Forwarded-For") {
-                self.row_nearly(
+            match is_read {
+                true => self.row_nearly(
                     directive,
                     "not of the policy: write `trusted_proxies` into the settings",
-                );
-            } else {
-                self.left_out(directive, "the client's address is read from X-Forwarded-For (or the PROXY protocol) alone: have the proxy in front write that, and name it in `trusted_proxies` of the settings");
+                ),
+                false => self.left_out(
+                    directive,
+                    "the client's address is read from X-Forwarded-For (or the PROXY protocol) \
+                     alone: have the proxy in front write that, and name it in `trusted_proxies` \
+                     of the settings",
+                ),
             }
         }
     }
+}
+
+/// Whether its block holds no directives of this kind.
+fn is_skipped(directive: &Directive) -> bool {
+    matches!(
+        directive.name.as_str(),
+        "map" | "geo" | "types" | "events" | "stream" | "mail" | "split_clients" | "if"
+    )
+}
+
+/// Whether a name is the known one, or begins with it and an underscore.
+fn is_of(name: &str, known: &str) -> bool {
+    name.strip_prefix(known)
+        .is_some_and(|rest| rest.is_empty() || known.ends_with('_') || rest.starts_with('_'))
 }
 
 fn is_ignored(name: &str) -> bool {
-    IGNORED.iter().any(|known| {
-        name == *known
-            || name.starts_with(*known)
-                && (known.ends_with('_')
-                    || name.get(known.len()..).is_some_and(|rest| rest.starts_with('_')))
-    }) || [
-        "proxy_buffer",
-        "gzip",
-        "keepalive",
-        "vhost_traffic_status",
-        "large_client",
-        "proxy_busy",
-    ]
-    .iter()
-    .any(|known| name.starts_with(known))
-}
-
-impl Importer<'_> {
-    /// A row for something that is the same; one for all directives with this text.
-    pub(super) fn row_of(&mut self, directive: &Directive, here: &str) {
-        self.grouped(Finding::same(directive.place.to_string(), directive.said(), here));
-    }
-
-    pub(super) fn row_nearly(&mut self, directive: &Directive, here: &str) {
-        self.grouped(Finding::nearly(directive.place.to_string(), directive.said(), here));
-    }
-
-    pub(super) fn left_out(&mut self, directive: &Directive, why: &str) {
-        self.grouped(Finding::left_out(directive.place.to_string(), directive.said(), why));
-    }
-
-    /// A row, unless there is one that says the same of another place: that is counted there.
-    fn grouped(&mut self, finding: Finding) {
-        let is_alike = |other: &&mut (Finding, std::collections::BTreeSet<String>)| {
-            other.0.verdict == finding.verdict
-                && other.0.here == finding.here
-                && other.0.there == finding.there
-        };
-        match self.groups.iter_mut().find(is_alike) {
-            Some((_, places)) => {
-                places.insert(finding.place);
-            }
-            None => self.groups.push((finding.clone(), [finding.place].into())),
-        }
-    }
+    // Of these, also longer words: `proxy_buffers`.
+    let begun =
+        ["proxy_buffer", "gzip", "keepalive", "vhost_traffic_status", "large_client", "proxy_busy"];
+    IGNORED.iter().any(|known| is_of(name, known))
+        || begun.iter().any(|known| name.starts_with(known))
 }

@@ -148,3 +148,35 @@ fn problems_name_the_place_and_what_to_write() {
         assert!(!problems[0].help().is_empty());
     }
 }
+
+#[test]
+fn location_with_more_limits_than_a_route_may_have_is_a_problem() {
+    let with = |count: usize| {
+        let zones: String = (0..count)
+            .map(|at| format!("limit_req_zone $remote_addr zone=z{at}:1m rate=1r/s; "))
+            .collect();
+        let uses: String = (0..count).map(|at| format!("limit_req zone=z{at}; ")).collect();
+        let text = format!("{zones}\nserver {{ location / {{ {uses} proxy_pass http://x; }} }}");
+        nginx(&[Input { name: "f".into(), text }], &Options::default())
+    };
+    assert!(with(8).is_ok());
+    let problems = with(9).unwrap_err();
+    assert_eq!((problems.len(), problems[0].file()), (1, "f:2:10"), "{problems:?}");
+    assert!(problems[0].message().contains("9 limits"), "{problems:?}");
+}
+
+#[test]
+fn limit_of_methods_that_are_refused_is_none() {
+    let http = |methods: &str| {
+        format!(
+            "map $request_method $k {{ POST $binary_remote_addr; }}
+             limit_req_zone $k zone=g:1m rate=1r/s;
+             server {{ location / {{ limit_req zone=g; limit_except {methods} {{ deny all; }} P; }} }}"
+        )
+    };
+    let refused = import(&http("GET"));
+    assert!(!refused.policy.contains("limits:"), "{}", refused.policy);
+    let row = refused.findings.iter().find(|own| own.there == "limit_req zone=g").unwrap();
+    assert_eq!(row.verdict, Verdict::Nearly);
+    assert!(import(&http("GET POST")).policy.contains("limits: [g]"));
+}

@@ -4,58 +4,12 @@ use std::cell::Cell;
 
 use tollgate_yaml::Problem;
 
-use super::lexer::{Place, Token, Word, tokens};
+use super::{
+    directive::Directive,
+    lexer::{Place, Token, Word, tokens},
+};
 use crate::{Finding, Input, Problems};
 
-/// A directive, or an entry of a block such as `map`.
-#[derive(Clone, Debug)]
-pub(super) struct Directive {
-    pub(super) name: String,
-    pub(super) args: Vec<String>,
-    pub(super) block: Option<Vec<Directive>>,
-    pub(super) place: Place,
-}
-
-impl Directive {
-    pub(super) fn arg(&self, at: usize) -> &str {
-        self.args.get(at).map_or("", String::as_str)
-    }
-
-    /// What is in its block.
-    pub(super) fn inner(&self) -> &[Directive] {
-        self.block.as_deref().unwrap_or_default()
-    }
-
-    /// The value of a parameter such as `burst=5`.
-    pub(super) fn parameter(&self, name: &str) -> Option<&str> {
-        self.args.iter().rev().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='))
-    }
-
-    /// As it is written, without what may be a secret.
-    pub(super) fn said(&self) -> String {
-        let shown = match self.name.as_str() {
-            "proxy_set_header" | "add_header" if self.arg(1).contains('$') => 2,
-            // The texts of these may be credentials, or what a client has to know.
-            "proxy_set_header" | "add_header" | "set" | "if" | "return" | "fastcgi_param" => 1,
-            name if name.contains("_by_lua") || name.starts_with("perl") => 0,
-            name if name.starts_with("auth_") && name.contains("key") => 0,
-            _ => self.args.len(),
-        };
-        let mut said = self.name.clone();
-        for arg in self.args.iter().take(shown) {
-            said = format!("{said} {arg}");
-        }
-        let is_cut = shown < self.args.len() || said.chars().count() > MAX_SAID;
-        let mut said: String = said.chars().take(MAX_SAID).collect();
-        if is_cut {
-            said.push_str(" …");
-        }
-        said.replace(['\n', '\r', '\t'], " ")
-    }
-}
-
-/// How much of a directive a row shows.
-const MAX_SAID: usize = 90;
 /// Blocks within blocks, and files within files.
 const MAX_DEPTH: usize = 24;
 /// Directives of all files, each as often as it is included.
@@ -165,7 +119,8 @@ impl Files {
                 findings.push(Finding::left_out(
                     directive.place.to_string(),
                     directive.said(),
-                    "no such file is given, and it may limit or refuse: give it as well, or the output of `nginx -T`",
+                    "no such file is given, and it may limit or refuse: give it as well, or the \
+                     output of `nginx -T`",
                 ));
             }
         }

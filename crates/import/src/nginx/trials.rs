@@ -2,12 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::{
-    Group, Importer,
-    keys::maps::{Condition, network},
-    locations::Route,
-    zones::Use,
-};
+use super::{Importer, hosts::Group, keys::Condition, maps::network, route::Route, zones::Use};
 use crate::flow::Flow;
 
 /// The most requests of a test, and tests of one kind.
@@ -92,7 +87,7 @@ impl Importer<'_> {
                         !earlier.iter().any(|pattern| takes(pattern, path, self.ignores_case))
                     });
                 earlier.extend(route.patterns.iter().map(String::as_str));
-                let Some(path) = path.filter(|_| !route.needs_token()) else { continue };
+                let Some(path) = path.filter(|_| !route.wants_token()) else { continue };
                 let mut given = Flow::fields([("path", path.clone().into())]);
                 match &group.host {
                     Some(host) => given = given.with("host", host.replace('*', "tollgate-test")),
@@ -114,9 +109,7 @@ impl Importer<'_> {
     }
 
     fn conditions<'u>(&'u self, uses: &'u [Use]) -> impl Iterator<Item = (&'u Use, &'u Condition)> {
-        uses.iter().filter_map(|used| {
-            Some((used, &self.zones.zones.get(used.zone)?.key.as_ref().ok()?.condition))
-        })
+        uses.iter().filter_map(|used| Some((used, &self.zones.key(used)?.condition)))
     }
 
     /// A method that all its limits count. `Some("")` would be none, which no test has.
@@ -125,13 +118,12 @@ impl Importer<'_> {
             Condition::Methods(methods) => methods.first().cloned(),
             _ => None,
         });
-        of.or_else(|| route.open_methods().and_then(|methods| methods.first().cloned()))
+        of.or_else(|| route.open_methods.as_ref().and_then(|methods| methods.first().cloned()))
     }
 
     /// Header fields with the keys of the limits.
     fn fields(&self, uses: &[Use]) -> Vec<(String, Flow)> {
-        let keys =
-            uses.iter().filter_map(|used| self.zones.zones.get(used.zone)?.key.as_ref().ok());
+        let keys = uses.iter().filter_map(|used| self.zones.key(used));
         let mut fields: Vec<(String, Flow)> = Vec::new();
         for part in keys.flat_map(|key| &key.per).flat_map(|per| &per.parts) {
             let field = match (part.strip_prefix("header."), part.strip_prefix("cookie.")) {
@@ -190,7 +182,7 @@ impl Importer<'_> {
     /// Whether a request has the counter of this limit, which has no room.
     fn shares(&self, other: &Sample<'_>, used: &Use, address: IpAddr) -> bool {
         let is_slow = self.zones.at_once(used).is_some_and(|(_, rate)| rate <= 100_000);
-        let key = self.zones.zones.get(used.zone).and_then(|zone| zone.key.as_ref().ok());
+        let key = self.zones.key(used);
         let is_shared = key.is_some_and(|key| {
             key.per
                 .iter()

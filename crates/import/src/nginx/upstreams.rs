@@ -1,6 +1,6 @@
 //! Where a location forwards requests, and what it changes about them.
 
-use super::{Importer, Levels, keys, paths::Kind, times, tree::Directive};
+use super::{Importer, directive::Directive, levels::Levels, paths::Kind, times};
 use crate::{Finding, flow::Flow};
 
 /// What a route says about forwarding.
@@ -271,7 +271,11 @@ impl<'c> Importer<'c> {
                 }
                 _ if is_of_the_connection => {}
                 (name, value) if !value.is_empty() && is_secret(name) => {
-                    self.left_out(directive, "it may be a credential: write it into `request_headers` of the route yourself, by `${NAME}`");
+                    self.left_out(
+                        directive,
+                        "it may be a credential: write it into \
+                         `request_headers` of the route yourself, by `${NAME}`",
+                    );
                 }
                 (_, "") => remove.push(name),
                 (_, value) => {
@@ -313,29 +317,4 @@ pub(super) fn is_redirect(rewrite: &Directive) -> bool {
     let has_address =
         ["http://", "https://", "$scheme"].iter().any(|scheme| rewrite.arg(1).starts_with(scheme));
     has_address || matches!(rewrite.arg(2), "redirect" | "permanent")
-}
-
-impl<'c> Levels<'c> {
-    /// The text, with what `set` says in place of variables, if that is no variable itself.
-    pub(super) fn filled(&self, text: &str) -> String {
-        let pieces = keys::pieces(text).into_iter();
-        pieces
-            .map(|piece| match piece {
-                keys::Piece::Text(text) => text,
-                keys::Piece::Variable(name) => {
-                    let sets: Vec<&Directive> = self
-                        .all()
-                        .filter(|directive| {
-                            directive.name == "set"
-                                && directive.arg(0).trim_start_matches('$') == name
-                        })
-                        .collect();
-                    match &sets[..] {
-                        [set] if !set.arg(1).contains('$') => set.arg(1).to_owned(),
-                        _ => format!("${name}"),
-                    }
-                }
-            })
-            .collect()
-    }
 }

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    Importer,
-    keys::maps::{Condition, Maps},
-    keys::{self, Key, Per},
-    tree::Directive,
+    directive::{Directive, within},
+    keys::{Condition, Key, Per},
+    maps::Maps,
+    rates::{rate, rate_in_words},
+    rows::same_but_for,
 };
 use crate::{Finding, Problems, flow::Flow, names::Names};
 
@@ -16,7 +17,7 @@ pub(super) struct Zone<'c> {
     /// Else why it is left out.
     pub(super) key: Result<Key, String>,
     /// Thousandths of a request a second; None: it is for requests in flight.
-    rate: Option<u64>,
+    pub(super) rate: Option<u64>,
     directive: &'c Directive,
 }
 
@@ -25,17 +26,17 @@ pub(super) struct Zone<'c> {
 pub(super) struct Use {
     pub(super) zone: usize,
     /// Which counter of it, if each server has its own.
-    server: Option<String>,
-    is_dry: bool,
+    pub(super) server: Option<String>,
+    pub(super) is_dry: bool,
     /// How many more than one at once; or how many in flight.
-    room: u64,
+    pub(super) room: u64,
 }
 
 /// All zones, and what of them is used.
 #[derive(Default)]
 pub(super) struct Zones<'c> {
-    pub(super) zones: Vec<Zone<'c>>,
-    used: BTreeSet<Use>,
+    zones: Vec<Zone<'c>>,
+    pub(super) used: BTreeSet<Use>,
     names: BTreeMap<Use, Vec<String>>,
 }
 
@@ -55,25 +56,33 @@ impl<'c> Zones<'c> {
             let name = directive.parameter("zone").and_then(|zone| zone.split(':').next());
             let rate = rate(directive.parameter("rate").unwrap_or("1r/s")).filter(|rate| *rate > 0);
             let (Some(name), Some(rate), true) = (name, rate, directive.args.len() > 1) else {
-                let help = "write it as `limit_req_zone $binary_remote_addr zone=api:10m rate=10r/s;`, with a whole number of r/s or r/m";
-                problems.push(
-                    directive
-                        .place
-                        .problem(format!("`{}` is not complete", directive.said()), help),
-                );
+                let help = "write it as `limit_req_zone $binary_remote_addr zone=api:10m \
+                            rate=10r/s;`, with a whole number of r/s or r/m";
+                let message = format!("`{}` is not complete", directive.said());
+                problems.push(directive.place.problem(message, help));
                 continue;
             };
-            let key = keys::key(directive.arg(0), maps);
+            let key = maps.key(directive.arg(0));
             zones.push(Zone { name, key, rate: is_rate.then_some(rate), directive });
         }
         Zones { zones, ..Zones::default() }
     }
 
-    fn find(&self, name: &str, is_rate: bool) -> Option<(usize, &Zone<'c>)> {
+    pub(super) fn is_empty(&self) -> bool {
+        self.zones.is_empty()
+    }
+
+    /// The zone of this name, and where it is.
+    pub(super) fn find(&self, name: &str, is_rate: bool) -> Option<(usize, &Zone<'c>)> {
         self.zones
             .iter()
             .enumerate()
             .find(|(_, zone)| zone.name == name && zone.rate.is_some() == is_rate)
+    }
+
+    /// The key of a zone that is not left out.
+    pub(super) fn key(&self, used: &Use) -> Option<&Key> {
+        self.zones.get(used.zone)?.key.as_ref().ok()
     }
 
     /// Names all limits that are used.
@@ -163,187 +172,76 @@ impl<'c> Zones<'c> {
         (!used.is_dry).then_some((smallest + 1, rate))
     }
 
-    /// A row for each zone.
+    /// A row for each zone, and then those for counters with several rooms.
     pub(super) fn findings(&self, http: &[Directive]) -> Vec<Finding> {
         let used = used_anywhere(http);
-        let row = |(at, zone): (usize, &Zone<'_>)| {
-            let Zone { key, rate, directive, .. } = zone;
-            let (place, there) = (directive.place.to_string(), directive.said());
-            let names: Vec<&str> = self
-                .names
-                .iter()
-                .filter(|(used, _)| used.zone == at)
-                .flat_map(|(_, names)| names)
-                .map(String::as_str)
-                .collect();
-            let Ok(Key { notes, per, .. }) = key else {
-                return Finding::left_out(
-                    place,
-                    there,
-                    key.as_ref().err().cloned().unwrap_or_default(),
-                );
-            };
-            if names.is_empty() {
-                return match used.contains(&zone.name) {
-                    false => Finding::same(place, there, "nothing uses it"),
-                    true => {
-                        let why = "the places that use it are not in the policy: nothing is limited by it";
-                        Finding::left_out(place, there, why)
-                    }
-                };
-            }
-            let per: Vec<String> = per.iter().map(|per| per.parts.join(", ")).collect();
-            let mut here = format!("limits {}, per {}", names.join(", "), per.join(" and per "));
-            let has_odd_rate = rate.is_some_and(|rate| {
-                directive.args.iter().any(|arg| arg.ends_with("r/m")) && rate * 60 % 1000 != 0
-            });
-            if has_odd_rate {
-                here = format!(
-                    "{here}; {}, which is what nginx makes of it",
-                    rate_in_words(rate.unwrap_or_default())
-                );
-            }
-            for note in notes {
-                here = format!("{here}; {note}");
-            }
-            if notes.is_empty() {
-                Finding::same(place, there, here)
-            } else {
-                Finding::nearly(place, there, here)
-            }
-        };
-        self.zones.iter().enumerate().map(row).collect()
+        let zones = || self.zones.iter().enumerate();
+        let rows = zones().map(|(at, zone)| self.finding(at, zone, &used));
+        rows.chain(zones().flat_map(|(at, zone)| self.findings_of_rooms(at, zone))).collect()
     }
-}
 
-impl Importer<'_> {
-    /// What a `limit_req` or `limit_conn` of a place uses, with a row for it.
-    pub(super) fn uses(
-        &mut self,
-        directive: &Directive,
-        server: Option<&str>,
-        is_dry: bool,
-    ) -> Option<Use> {
-        let is_rate = directive.name == "limit_req";
-        let name = if is_rate {
-            directive.parameter("zone").unwrap_or_default()
-        } else {
-            directive.arg(0)
+    fn finding(&self, at: usize, zone: &Zone<'_>, used_anywhere: &BTreeSet<&str>) -> Finding {
+        let Zone { name, key, rate, directive } = zone;
+        let (place, there) = (directive.place.to_string(), directive.said());
+        let Key { notes, per, .. } = match key {
+            Ok(key) => key,
+            Err(why) => return Finding::left_out(place, there, why),
         };
-        let (burst, delay) =
-            (number(directive.parameter("burst"), 0), number(directive.parameter("delay"), 0));
-        let room =
-            if is_rate { burst } else { directive.arg(1).parse().ok().filter(|room| *room > 0) };
-        let (Some((at, zone)), Some(room), Some(delay)) =
-            (self.zones.find(name, is_rate), room, delay)
-        else {
-            let is_there = self.zones.find(name, is_rate).is_some();
-            let (message, help) = match is_there {
-                true => (
-                    format!("`{}` has no usable number", directive.said()),
-                    "write a whole number above 0".to_owned(),
-                ),
-                false => (
-                    format!("there is no zone `{name}` for `{}`", directive.said()),
-                    format!(
-                        "give the file with `{}_zone … zone={name}:…` as well, or the output of `nginx -T`",
-                        directive.name
-                    ),
-                ),
-            };
-            self.problems.push(directive.place.problem(message, help));
-            return None;
-        };
-        let key = zone.key.as_ref().ok();
-        let server = server.map(str::to_owned).filter(|_| key.is_some_and(|key| key.by_server));
-        let used = key.filter(|key| !key.by_server || server.is_some()).map(|_| Use {
-            zone: at,
-            server,
-            is_dry,
-            room,
-        });
-        let rate = zone.rate.unwrap_or(1000);
-        let there = directive.said();
+        let names = self.names.iter().filter(|(used, _)| used.zone == at);
+        let names: Vec<&str> = names.flat_map(|(_, names)| names).map(String::as_str).collect();
+        if names.is_empty() && !used_anywhere.contains(name) {
+            return Finding::same(place, there, "nothing uses it");
+        }
+        if names.is_empty() {
+            let why = "the places that use it are not in the policy: nothing is limited by it";
+            return Finding::left_out(place, there, why);
+        }
+        let per: Vec<String> = per.iter().map(|per| per.parts.join(", ")).collect();
+        let mut here = format!("limits {}, per {}", names.join(", "), per.join(" and per "));
+        let is_by_minute = directive.args.iter().any(|arg| arg.ends_with("r/m"));
+        if let Some(rate) = rate.filter(|rate| is_by_minute && rate * 60 % 1000 != 0) {
+            here = format!("{here}; {}, which is what nginx makes of it", rate_in_words(rate));
+        }
+        same_but_for(place, there, here, notes)
+    }
+
+    fn findings_of_rooms(&self, at: usize, zone: &Zone<'_>) -> Vec<Finding> {
+        let of_zone: Vec<&Use> = self.used.iter().filter(|used| used.zone == at).collect();
+        let rooms: BTreeSet<u64> = of_zone.iter().map(|used| used.room).collect();
+        let (Some(least), Some(most)) = (rooms.first(), rooms.last()) else { return Vec::new() };
+        let count = rooms.len();
         let mut notes = Vec::new();
-        let has_delay =
-            is_rate && !directive.args.iter().any(|arg| arg == "nodelay") && room > delay;
-        if has_delay {
-            let milliseconds = (room - delay) * 1_000_000 / rate;
-            notes.push(format!("the same requests are admitted, but at once: nginx holds {} of them back, up to {}.{} s", room - delay, milliseconds / 1000, milliseconds % 1000 / 100));
+        if of_zone.iter().any(|used| self.rooms(used).len() > 1) {
+            notes.push(format!(
+                "used with {count} different rooms: a limit for each, and a place charges its own \
+                 and all larger ones. After requests elsewhere a place may take up to {} more at \
+                 once; the rate of all is the same",
+                most - least
+            ));
+        } else if count > MAX_ROOMS {
+            notes.push(format!(
+                "used with {count} different rooms: the smallest, {least}, holds at all places: \
+                 stricter"
+            ));
         }
-        let place = directive.place.to_string();
-        let Some(used) = used else {
-            let why = if key.is_some() {
-                "the server has no name, so nothing is counted".to_owned()
-            } else {
-                format!("the zone `{name}` is left out: these requests are not limited by it")
-            };
-            let finding = if key.is_some() {
-                Finding::same(place, there, why)
-            } else {
-                Finding::left_out(place, there, why)
-            };
-            self.row(finding);
-            return None;
-        };
-        if !is_rate {
-            notes.push("a request that its client gives up counts until the server has answered, and a refused one charges no rate".to_owned());
+        if of_zone.iter().any(|used| used.is_dry) && of_zone.iter().any(|used| !used.is_dry) {
+            let note = "dry run in some places: what passes there uses up nothing of the other \
+                        places, which is looser";
+            notes.push(note.to_owned());
         }
-        if is_dry {
-            notes.push("in shadow mode, with a counter of its own".to_owned());
-        }
-        let same = match is_rate {
-            true => format!("{} at once, then {}", room + 1, rate_in_words(rate)),
-            false => format!("{room} in flight"),
-        };
-        self.zones.used.insert(used.clone());
-        let here = std::iter::once(same).chain(notes.clone()).collect::<Vec<_>>().join("; ");
-        self.row(if notes.is_empty() {
-            Finding::same(place, there, here)
-        } else {
-            Finding::nearly(place, there, here)
-        });
-        Some(used)
-    }
-
-    /// Rows for counters with several rooms.
-    pub(super) fn note_rooms(&mut self) {
-        let mut rows = Vec::new();
-        for (at, zone) in self.zones.zones.iter().enumerate() {
-            let of_zone: Vec<&Use> =
-                self.zones.used.iter().filter(|used| used.zone == at).collect();
-            let (place, there) = (zone.directive.place.to_string(), format!("zone {}", zone.name));
-            let rooms: BTreeSet<u64> = of_zone.iter().map(|used| used.room).collect();
-            let (Some(least), Some(most)) = (rooms.first(), rooms.last()) else { continue };
-            if of_zone.iter().any(|used| self.zones.rooms(used).len() > 1) {
-                rows.push(Finding::nearly(&place, &there, format!(
-                    "used with {} different rooms: a limit for each, and a place charges its own and all larger ones. After requests elsewhere a place may take up to {} more at once; the rate of all is the same", rooms.len(), most - least)));
-            } else if rooms.len() > MAX_ROOMS {
-                rows.push(Finding::nearly(&place, &there, format!("used with {} different rooms: the smallest, {least}, holds at all places: stricter", rooms.len())));
-            }
-            if of_zone.iter().any(|used| used.is_dry) && of_zone.iter().any(|used| !used.is_dry) {
-                rows.push(Finding::nearly(&place, &there, "dry run in some places: what passes there uses up nothing of the other places, which is looser"));
-            }
-        }
-        self.findings.extend(rows);
+        let (place, there) = (zone.directive.place.to_string(), format!("zone {}", zone.name));
+        notes.into_iter().map(|note| Finding::nearly(&place, &there, note)).collect()
     }
 }
 
 /// The names of all zones that some place uses, also of servers that are left out.
-fn used_anywhere(http: &[Directive]) -> BTreeSet<&str> {
-    let mut names = BTreeSet::new();
-    let mut open = vec![http];
-    while let Some(level) = open.pop() {
-        for directive in level {
-            open.extend(directive.block.as_deref());
-            match directive.name.as_str() {
-                "limit_req" => names.extend(directive.parameter("zone")),
-                "limit_conn" => names.extend(directive.args.first().map(String::as_str)),
-                _ => {}
-            }
-        }
-    }
-    names
+fn used_anywhere<'d>(http: &'d [Directive]) -> BTreeSet<&'d str> {
+    let zone = |directive: &'d Directive| match directive.name.as_str() {
+        "limit_req" => directive.parameter("zone"),
+        "limit_conn" => directive.args.first().map(String::as_str),
+        _ => None,
+    };
+    within(http, |_| true).into_iter().filter_map(zone).collect()
 }
 
 /// A limit or an override with its numbers.
@@ -355,32 +253,6 @@ fn amount(fields: Flow, rate: Option<u64>, room: u64) -> Flow {
             .with("algorithm", "gcra")
             .with("burst", room + 1),
     }
-}
-
-/// A rate of thousandths a second, as limits have it.
-fn rate_in_words(milli: u64) -> String {
-    match (milli % 1000, milli * 60 % 1000) {
-        (0, _) => format!("{}/second", milli / 1000),
-        (_, 0) => format!("{}/minute", milli * 60 / 1000),
-        _ => format!("{milli}/1000s"),
-    }
-}
-
-/// Thousandths of a request a second, rounded down as nginx does.
-fn rate(text: &str) -> Option<u64> {
-    let (number, seconds) = match (text.strip_suffix("r/s"), text.strip_suffix("r/m")) {
-        (Some(number), _) => (number, 1),
-        (_, Some(number)) => (number, 60),
-        _ => (text, 1),
-    };
-    Some(number.parse::<u64>().ok().filter(|number| *number <= 4_000_000)? * 1000 / seconds)
-}
-
-/// The number of a parameter, above zero.
-fn number(text: Option<&str>, default: u64) -> Option<u64> {
-    text.map_or(Some(default), |text| {
-        text.parse().ok().filter(|number| (1..4_000_000_000).contains(number))
-    })
 }
 
 /// The overrides of a limit: those that are not counted, and those within them that are.
@@ -413,28 +285,4 @@ fn exceptions(condition: &Condition, limit: &str, rate: Option<u64>, room: u64) 
         written.extend(["0.0.0.0/0", "::/0"].map(|all| of(all.to_owned(), false)));
     }
     written
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rates_are_rounded_down_as_nginx_does() {
-        for (text, expected) in [
-            ("10r/s", "10/second"),
-            ("3", "3/second"),
-            ("1r/m", "16/1000s"),
-            ("5r/m", "83/1000s"),
-            ("30r/m", "30/minute"),
-            ("60r/m", "1/second"),
-            ("240r/m", "4/second"),
-            ("100r/m", "1666/1000s"),
-        ] {
-            assert_eq!(rate_in_words(rate(text).unwrap()), expected, "{text}");
-        }
-        for text in ["5r/h", "0.5r/s", "", "-1r/s"] {
-            assert_eq!(rate(text), None);
-        }
-    }
 }

@@ -4,88 +4,74 @@ use std::{collections::BTreeMap, net::IpAddr, str::FromStr};
 
 use ipnet::IpNet;
 
-use super::{Key, Piece, base, pieces};
-use crate::nginx::tree::Directive;
-
-/// Which of the requests that have the key are counted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(in crate::nginx) enum Condition {
-    #[default]
-    All,
-    /// By the client's address: the most specific network decides, and is the first one.
-    Networks { networks: Vec<(IpNet, bool)>, others: bool },
-    /// With these methods alone.
-    Methods(Vec<String>),
-    /// Not with these methods.
-    NotMethods(Vec<String>),
-}
+use super::{
+    directive::Directive,
+    keys::{Condition, Key, Piece, base, pieces},
+};
 
 /// The variables that `map` and `geo` make.
 #[derive(Debug, Default)]
-pub(in crate::nginx) struct Maps<'c>(BTreeMap<&'c str, &'c Directive>);
+pub(super) struct Maps<'c>(BTreeMap<&'c str, &'c Directive>);
 
 impl<'c> Maps<'c> {
-    pub(in crate::nginx) fn new(http: &'c [Directive]) -> Self {
+    pub(super) fn new(http: &'c [Directive]) -> Self {
         let maps = http.iter().filter(|directive| matches!(directive.name.as_str(), "map" | "geo"));
         Maps(maps.filter_map(|map| Some((map.args.last()?.strip_prefix('$')?, map))).collect())
     }
 
-    pub(in crate::nginx) fn find(&self, name: &str) -> Option<&'c Directive> {
+    pub(super) fn find(&self, name: &str) -> Option<&'c Directive> {
         self.0.get(name).copied()
     }
 
-    pub(in crate::nginx) fn all(&self) -> impl Iterator<Item = (&'c str, &'c Directive)> + '_ {
-        self.0.iter().map(|(name, map)| (*name, *map))
+    pub(super) fn count(&self) -> usize {
+        self.0.len()
     }
 
-    /// The key that a map makes.
+    /// The key that is written so.
     ///
     /// # Errors
     /// Why it cannot be carried over.
-    pub(in crate::nginx) fn key(&self, map: &'c Directive) -> Result<Key, String> {
-        let entries = entries(map)?;
-        let mut keys: Vec<Key> = Vec::new();
-        for value in entries.iter().map(|(_, value)| *value).filter(|value| !value.is_empty()) {
-            let pieces = pieces(value);
-            if pieces
-                .iter()
-                .any(|piece| matches!(piece, Piece::Variable(name) if self.find(name).is_some()))
-            {
-                return Err("maps within maps cannot be followed".to_owned());
-            }
-            let key = base(&pieces)?;
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
-        let mut joined = match keys.pop() {
-            None => return Err("its key is always empty, so it counts nothing".to_owned()),
-            Some(key) if keys.is_empty() => key,
-            // Each request is counted by one of them there, and by all of them here.
-            Some(key) if keys.iter().chain([&key]).all(Key::is_of_a_client) => {
-                let mut joined = key;
-                joined.notes.push(
-                    "counts by each of the keys of the map, and not by one of them: stricter"
-                        .to_owned(),
-                );
-                joined.per.extend(keys.into_iter().flat_map(|key| key.per));
-                joined
-            }
-            Some(_) => {
-                return Err("its map chooses between keys that no single limit has".to_owned());
-            }
-        };
-        if entries.iter().all(|(_, value)| !value.is_empty())
-            && entries.iter().any(|(pattern, _)| *pattern == "default")
+    pub(super) fn key(&self, text: &str) -> Result<Key, String> {
+        let mut pieces = pieces(text);
+        if let [Piece::Variable(name)] = &pieces[..]
+            && let Some(map) = self.find(name)
         {
-            return Ok(joined);
+            return self.key_by(map);
+        }
+        let before = pieces.len();
+        pieces.retain(|piece| !self.makes(piece));
+        if pieces.len() == before {
+            return base(&pieces);
+        }
+        // Without a part, more requests share a counter.
+        let key = base(&pieces).ok().filter(|key| {
+            key.per.iter().all(|per| per.on_missing != Some("skip")) && key.is_of_a_client()
+        });
+        let why = "a map makes a part of its key, and the rest does not tell clients apart";
+        let mut key = key.ok_or(why)?;
+        key.notes.push(
+            "a part of the key that a map makes has no counterpart: one counter for all its \
+             values, which is stricter"
+                .to_owned(),
+        );
+        Ok(key)
+    }
+
+    fn makes(&self, piece: &Piece) -> bool {
+        matches!(piece, Piece::Variable(name) if self.find(name).is_some())
+    }
+
+    /// The key that a map makes.
+    fn key_by(&self, map: &Directive) -> Result<Key, String> {
+        let entries = entries(map)?;
+        let mut key = self.joined(&entries)?;
+        let default = entries.iter().find(|(pattern, _)| *pattern == "default");
+        if default.is_some() && entries.iter().all(|(_, value)| !value.is_empty()) {
+            return Ok(key);
         }
         let is_by_address =
-            joined.per.iter().all(|per| per.parts.iter().any(|part| part == "client.ip"));
-        let by_default = entries
-            .iter()
-            .find(|(pattern, _)| *pattern == "default")
-            .is_some_and(|(_, value)| !value.is_empty());
+            key.per.iter().all(|per| per.parts.iter().any(|part| part == "client.ip"));
+        let by_default = default.is_some_and(|(_, value)| !value.is_empty());
         match self.condition(map, &entries, by_default) {
             Some(Condition::Networks { .. }) if !is_by_address && !by_default => {
                 Err("its map counts some networks alone, by a key without the address".to_owned())
@@ -93,22 +79,56 @@ impl<'c> Maps<'c> {
             Some(condition)
                 if is_by_address || !matches!(condition, Condition::Networks { .. }) =>
             {
-                if matches!(&condition, Condition::Methods(methods) if methods.iter().any(|method| method == "GET"))
-                {
-                    joined.notes.push("HEAD is counted with GET".to_owned());
+                let is_for_get = |methods: &[String]| methods.iter().any(|method| method == "GET");
+                if matches!(&condition, Condition::Methods(methods) if is_for_get(methods)) {
+                    key.notes.push("HEAD is counted with GET".to_owned());
                 }
-                joined.condition = condition;
-                Ok(joined)
+                Ok(Key { condition, ..key })
             }
             _ if by_default => {
-                joined.notes.push(format!("the exemptions that `map … ${}` makes have no counterpart: those are counted as well, which is stricter", name(map)));
-                Ok(joined)
+                key.notes.push(format!(
+                    "the exemptions that `map … ${}` makes have no counterpart: those are counted \
+                     as well, which is stricter",
+                    name(map)
+                ));
+                Ok(key)
             }
             _ => Err(format!(
-                "`map … ${}` selects requests in a way that has no counterpart, and to count all would refuse others",
+                "`map … ${}` selects requests in a way that has no counterpart, and to count all \
+                 would refuse others",
                 name(map)
             )),
         }
+    }
+
+    /// The keys that the values of a map are, as one.
+    fn joined(&self, entries: &[(&str, &str)]) -> Result<Key, String> {
+        let mut keys: Vec<Key> = Vec::new();
+        for (_, value) in entries.iter().filter(|(_, value)| !value.is_empty()) {
+            let pieces = pieces(value);
+            if pieces.iter().any(|piece| self.makes(piece)) {
+                return Err("maps within maps cannot be followed".to_owned());
+            }
+            let key = base(&pieces)?;
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        let Some(mut joined) = keys.pop() else {
+            return Err("its key is always empty, so it counts nothing".to_owned());
+        };
+        if keys.is_empty() {
+            return Ok(joined);
+        }
+        // Each request is counted by one of them there, and by all of them here.
+        if !keys.iter().chain([&joined]).all(Key::is_of_a_client) {
+            return Err("its map chooses between keys that no single limit has".to_owned());
+        }
+        joined.notes.push(
+            "counts by each of the keys of the map, and not by one of them: stricter".to_owned(),
+        );
+        joined.per.extend(keys.into_iter().flat_map(|key| key.per));
+        Ok(joined)
     }
 
     fn condition(
@@ -220,7 +240,7 @@ fn geo(map: &Directive) -> Option<(Vec<(IpNet, &str)>, &str)> {
 }
 
 /// An address or a network.
-pub(in crate::nginx) fn network(text: &str) -> Option<IpNet> {
+pub(super) fn network(text: &str) -> Option<IpNet> {
     let network =
         IpNet::from_str(text).ok().or_else(|| IpAddr::from_str(text).ok().map(IpNet::from))?;
     Some(tollgate_yaml::canonical_network(network).trunc())
@@ -232,9 +252,9 @@ mod tests {
 
     fn key(text: &str) -> Result<Key, String> {
         let input = crate::Input { name: "f".into(), text: text.into() };
-        let all = crate::nginx::tree::read(&[input], &mut Vec::new()).unwrap();
+        let all = super::super::tree::read(&[input], &mut Vec::new()).unwrap();
         let maps = Maps::new(&all);
-        maps.key(maps.find("k").unwrap())
+        maps.key("$k")
     }
 
     #[test]
