@@ -163,6 +163,10 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         let Some((owner, entry)) = keys.hash() else {
             return self.without_key(limit, identity);
         };
+        let JudgeInput { dry_run, now, .. } = *self.input;
+        if limit.per.on_missing == OnMissing::Share && dry_run.is_none() {
+            warn_of_unfit_claim(self.policy, limit, identity, self.identifier, now);
+        }
         let role = match self.is_enforced(limit, identity) {
             false => ChargeRole::Shadow,
             true if plan.has_primary_besides(limit) => ChargeRole::Secondary,

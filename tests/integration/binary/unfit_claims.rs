@@ -20,9 +20,11 @@ fn token(folder: &Folder, org: &str) -> String {
 #[test]
 fn log_says_once_that_a_claim_is_a_list() {
     let upstream = Upstream::start();
-    for (fields, status, on_missing) in
-        [("", 200, "on_missing=skip"), (", on_missing: deny", 403, "on_missing=deny")]
-    {
+    for (fields, status, on_missing) in [
+        ("", 200, "on_missing=skip"),
+        (", on_missing: deny", 403, "on_missing=deny"),
+        (", on_missing: share", 200, "on_missing=share"),
+    ] {
         let folder = folder(&upstream, fields);
         let token = token(&folder, r#"["secret-org", "other-org"]"#);
         let (running, address) = Running::serve(&folder);

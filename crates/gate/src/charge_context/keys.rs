@@ -75,10 +75,14 @@ impl KeyBuilder<'_, '_, '_> {
 
         let mut tuple = KeyTuple::default();
         for (part, value) in parts.iter().zip(&values) {
+            let issuer = match part {
+                KeyPart::Claim(_) => self.issuer(),
+                _ => None,
+            };
             let value: Option<&[u8]> = match part {
                 KeyPart::Caller => caller.as_ref().map(<[u8; 16]>::as_slice),
                 KeyPart::ClientIp => Some(&address),
-                KeyPart::Claim(_) => self.issuer().and(value.as_deref()),
+                KeyPart::Claim(_) => issuer.and(value.as_deref()),
                 // A request of HTTP/1.0 may have no host. It has a counter too, or leaving the host
                 // out would evade the limit.
                 KeyPart::Host => Some(value.as_deref().unwrap_or_default()),
@@ -86,9 +90,7 @@ impl KeyBuilder<'_, '_, '_> {
             };
             match value {
                 Some(value) => {
-                    if let (KeyPart::Claim(_), Some(issuer)) = (part, self.issuer()) {
-                        tuple.add_issuer(issuer);
-                    }
+                    issuer.into_iter().for_each(|issuer| tuple.add_issuer(issuer));
                     tuple.add(part, value);
                 }
                 None if self.per.shares(part) => tuple.add(part, &[]),
