@@ -19,8 +19,8 @@ const MAX_FILE_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Make a policy of another program's configuration
 ///
-/// Writes the policy to standard output. To standard error goes a table of what is the same, what is
-/// nearly the same, and what is left out; if anything is left out, the exit code is 3.
+/// Writes the policy to standard output. To standard error goes a table of what is the same, what
+/// is nearly the same, and what is left out; if anything is left out, the exit code is 3.
 #[derive(clap::Args)]
 pub(super) struct Arguments {
     /// What the configuration is of

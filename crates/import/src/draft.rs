@@ -4,6 +4,9 @@ use std::fmt::Write;
 
 use crate::{Finding, Imported, Verdict, flow::Flow};
 
+/// Every address, as `deny` of a route that is closed has them.
+pub(crate) const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
+
 /// The sections of a policy; those that are empty are not written.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {

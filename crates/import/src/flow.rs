@@ -1,6 +1,6 @@
 //! Values of a policy as YAML, in flow style: `{ per: client.ip, rate: 5/second }`.
 
-use std::fmt;
+use std::{fmt, time::Duration};
 
 use tollgate_yaml::literal;
 
@@ -77,6 +77,17 @@ impl fmt::Display for Flow {
                 write!(f, "{{ {} }}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
             }
         }
+    }
+}
+
+/// A window as a rate has it: `second`, `minute`, `90s`, `500ms`.
+pub(crate) fn window(time: Duration) -> String {
+    let millis = time.as_millis();
+    let named = [(1000, "second"), (60_000, "minute"), (3_600_000, "hour"), (86_400_000, "day")];
+    match named.into_iter().find(|(length, _)| *length == millis) {
+        Some((_, name)) => name.to_owned(),
+        None if time.subsec_millis() == 0 => format!("{}s", time.as_secs()),
+        None => format!("{millis}ms"),
     }
 }
 

@@ -1,8 +1,9 @@
 //! nginx: what it limits, who may use what, and where requests go.
 //!
 //! A server is a group of routes with its hosts, a location is one route or several. nginx chooses
-//! the longest location, and a policy the first route, so locations are written in an order in which
-//! both choose the same one. What refuses requests there and has no counterpart closes its routes.
+//! the longest location, and a policy the first route, so locations are written in an order in
+//! which both choose the same one. What refuses requests there and has no counterpart closes its
+//! routes.
 //!
 //! - `lexer`, `tree`: words and directives, with included files in their places; `directive`: one
 //!   of them, `levels`: those around a place.

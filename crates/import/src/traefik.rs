@@ -1,15 +1,17 @@
-//! Traefik: the files of its file provider, its static configuration, and its objects of Kubernetes.
+//! Traefik: the files of its file provider, its static configuration, and its objects of
+//! Kubernetes.
 //!
 //! A limit in memory has a counter for each router, one in Redis a counter for all of them; so a
-//! middleware becomes a limit for each router, or one. A router becomes a route for each alternative
-//! of its rule, in the order of priorities. What keeps requests out there and has no counterpart
-//! closes its routes.
+//! middleware becomes a limit for each router, or one. A router becomes a route for each
+//! alternative of its rule, in the order of priorities. What keeps requests out there and has no
+//! counterpart closes its routes.
 //!
 //! - `section`: a mapping of a file. `files`: all that is in the files.
 //! - `rule`: the rules of routers. `matching`: what of them a route can say.
-//! - `middleware`: what middlewares do. `headers`, `limit`: those of one kind; `source`: what a limit
-//!   counts by.
-//! - `services`: upstreams. `route`, `routes`: routes with their limits. `trial`: the policy's tests.
+//! - `middleware`: what middlewares do. `headers`, `limit`: those of one kind; `source`: what a
+//!   limit counts by.
+//! - `services`: upstreams. `route`, `routes`: routes with their limits. `trial`: the policy's
+//!   tests.
 //! - `report`: what is found on the way.
 
 mod files;

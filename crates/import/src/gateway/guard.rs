@@ -1,6 +1,6 @@
 //! Who may pass a route.
 
-use crate::flow::Flow;
+use crate::{draft::EVERYBODY, flow::Flow};
 
 /// Who may pass.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(crate) struct Guard {
 impl Guard {
     /// Nobody.
     pub(crate) fn closed() -> Self {
-        let deny = ["0.0.0.0/0", "::/0"].map(str::to_owned).into();
+        let deny = EVERYBODY.map(str::to_owned).into();
         Guard { deny, ..Guard::default() }
     }
 

@@ -7,10 +7,7 @@ use super::{
     limits::{Key, Limits},
     paths::{self, Rewrite},
 };
-use crate::{Finding, flow::Flow};
-
-/// All addresses.
-const ALL: [&str; 2] = ["0.0.0.0/0", "::/0"];
+use crate::{Finding, draft::EVERYBODY, flow::Flow};
 
 /// An Ingress with what holds for all its paths.
 pub(super) struct Served<'i, 'r> {
@@ -148,7 +145,7 @@ impl<'r> Import<'r> {
             && let Some(served) = served.get(*of)
         {
             let (upstream, _) = self.upstream(served.ingress, path, is_regex);
-            let route = route(host, "/**", &upstream).with("deny", Flow::list(ALL));
+            let route = route(host, "/**", &upstream).with("deny", Flow::list(EVERYBODY));
             self.push(routes, route, (host, "/**", *of, true));
         }
     }
@@ -234,7 +231,7 @@ impl<'r> Import<'r> {
             route = route.with("allow", all(&guards.allow));
         }
         if is_closed {
-            route = route.with("deny", Flow::list(ALL));
+            route = route.with("deny", Flow::list(EVERYBODY));
         } else if !guards.deny.is_empty() {
             route = route.with("deny", all(&guards.deny));
         }
@@ -284,7 +281,7 @@ impl<'r> Import<'r> {
             let Some(served) = served.get(*of) else { continue };
             for pattern in &served.guards.locations {
                 let (upstream, _) = self.upstream(served.ingress, path, false);
-                let route = route(host, pattern, &upstream).with("deny", Flow::list(ALL));
+                let route = route(host, pattern, &upstream).with("deny", Flow::list(EVERYBODY));
                 self.push(routes, route, (host, pattern, *of, true));
             }
         }

@@ -1,14 +1,19 @@
 //! A limit of a RateLimitPolicy: which requests it counts, and how many may pass.
 
+use std::time::Duration;
+
 use super::{
     auth::Auth,
     cel::{self, Term, Test},
 };
-use crate::gateway::{
-    Path,
-    field::Field,
-    limit::{Methods, Rate, Scope},
-    pattern::{Pattern, host_contains},
+use crate::{
+    flow,
+    gateway::{
+        Path,
+        field::Field,
+        limit::{Methods, Rate, Scope},
+        pattern::{Pattern, host_contains},
+    },
 };
 
 /// The longest window.
@@ -214,7 +219,10 @@ pub(super) fn rates(limit: Field<'_>, notes: &mut Vec<String>) -> Result<Vec<Rat
                 millis / 1000
             ));
         }
-        let rate = Rate { requests: u64::try_from(number).unwrap_or(0), window: words(millis) };
+        let rate = Rate {
+            requests: u64::try_from(number).unwrap_or(0),
+            window: flow::window(Duration::from_millis(millis)),
+        };
         if rates.iter().any(|known| known.window == rate.window) {
             notes.push(format!("two rates in {window} are one there, the first: here both hold"));
         }
@@ -245,18 +253,6 @@ fn milliseconds(window: &str) -> Option<u64> {
     None
 }
 
-/// A window as a rate has it.
-fn words(millis: u64) -> String {
-    match millis {
-        1000 => "second".to_owned(),
-        60_000 => "minute".to_owned(),
-        3_600_000 => "hour".to_owned(),
-        86_400_000 => "day".to_owned(),
-        millis if millis % 1000 == 0 => format!("{}s", millis / 1000),
-        millis => format!("{millis}ms"),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,7 +273,13 @@ mod tests {
             ("123456s", None),
             ("1h1h1h1h1h", None),
         ] {
-            assert_eq!(milliseconds(text).map(words).as_deref(), expected, "{text}");
+            assert_eq!(
+                milliseconds(text)
+                    .map(|millis| flow::window(Duration::from_millis(millis)))
+                    .as_deref(),
+                expected,
+                "{text}"
+            );
         }
     }
 }

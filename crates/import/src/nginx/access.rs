@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::{Importer, directive::Directive, levels::Levels, maps::network};
-use crate::{Finding, flow::Flow};
+use crate::{Finding, draft::EVERYBODY, flow::Flow};
 
 /// Who may use a route.
 #[derive(Debug, Default)]
@@ -96,7 +96,7 @@ impl<'c> Importer<'c> {
         if !is_open {
             access.allow = allowed.iter().map(ToString::to_string).collect();
             if allowed.is_empty() {
-                access.deny = all_networks();
+                access.deny = EVERYBODY.map(str::to_owned).into();
             }
         }
         let said = rules
@@ -252,9 +252,4 @@ fn instead(guard: &str) -> &'static str {
         }
         _ => "write what it checks into the policy, or let the upstream do so",
     }
-}
-
-/// As a list that denies all requests.
-pub(super) fn all_networks() -> Vec<String> {
-    ["0.0.0.0/0", "::/0"].map(str::to_owned).into()
 }

@@ -12,8 +12,8 @@ use super::{
 const MAX_HOPS: usize = 4;
 
 impl<'c> Importer<'c> {
-    /// Where its requests end up, and whose limits hold for them: those of the first location on the
-    /// way that has some.
+    /// Where its requests end up, and whose limits hold for them: those of the first location on
+    /// the way that has some.
     pub(super) fn content(
         &mut self,
         server: &Server<'c>,

@@ -23,7 +23,8 @@ pub(super) struct Per {
 }
 
 impl Key {
-    /// Whether each client has counters of its own: to count more requests by it refuses nobody else.
+    /// Whether each client has counters of its own: to count more requests by it refuses nobody
+    /// else.
     pub(super) fn is_of_a_client(&self) -> bool {
         let is_client = |part: &String| {
             part == "client.ip" || ["header.", "cookie."].iter().any(|kind| part.starts_with(kind))

@@ -2,7 +2,7 @@
 
 use super::{
     Importer,
-    access::{Access, all_networks},
+    access::Access,
     answer::Answer,
     directive::Directive,
     levels::Levels,
@@ -15,7 +15,7 @@ use super::{
     upstreams::Target,
     zones::Use,
 };
-use crate::{Finding, flow::Flow};
+use crate::{Finding, draft::EVERYBODY, flow::Flow};
 
 /// A location whose route is being made.
 struct Draft<'l, 'c> {
@@ -42,7 +42,7 @@ impl<'c> Importer<'c> {
         let access = self.access(levels);
         let is_internal = has(levels.own(), "internal");
         let is_refused = matches!(self.answer(levels), Answer::Refused)
-            || access.deny == all_networks()
+            || access.deny == EVERYBODY
             || is_internal;
         let is_closed = access.is_closed || is_refused;
         let notes = Vec::new();
@@ -244,7 +244,7 @@ impl Draft<'_, '_> {
 
     /// Whether it is answered before any limit.
     fn is_uncounted(&self) -> bool {
-        self.access.deny == all_networks()
+        self.access.deny == EVERYBODY
             || self.is_internal
             || has(self.location.levels.own(), "return")
             || has(self.server.directive.inner(), "return")

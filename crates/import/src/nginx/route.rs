@@ -1,12 +1,11 @@
 //! A location's routes in the policy: one for each pattern and group of methods.
 
 use super::{
-    access::all_networks,
     keys::Condition,
     lexer::Place,
     zones::{Use, Zones},
 };
-use crate::flow::Flow;
+use crate::{draft::EVERYBODY, flow::Flow};
 
 /// What a location says, from which its routes are written.
 #[derive(Clone)]
@@ -88,7 +87,7 @@ impl Route {
         let fields = self.fields.iter().filter(|(name, _)| !group.is_closed || *name != "deny");
         route = fields.fold(route, |route, (name, value)| route.with(name, value.clone()));
         if group.is_closed {
-            route = route.with("deny", Flow::list(all_networks()));
+            route = route.with("deny", Flow::list(EVERYBODY));
         }
         if !self.fields.iter().any(|(name, _)| *name == "upstream") {
             route = route.with("upstream", upstream);

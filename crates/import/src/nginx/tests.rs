@@ -39,7 +39,8 @@ fn limits_are_those_of_the_zones_and_their_places() {
          &["{ limit: g, client.ip: 10.0.0.0/8, rate: unlimited", "address: 10.0.0.0 }, repeat: 10, expect: { admitted: 10 }"]),
         ("map $request_method $k { POST $binary_remote_addr; } limit_req_zone $k zone=g:1m rate=1r/s; server { location / { limit_req zone=g; P; } }",
          &["methods: [POST] }, auth: none, limits: [g]", "{ match: { path: /** }, auth: none, upgrades"]),
-        // What answers a redirect within nginx is limited as its target, if it has no limits itself.
+        // What answers a redirect within nginx is limited as its target, if it has no limits
+        // itself.
         ("server { location / { try_files $uri @app; } location @app { limit_req zone=b; P; } }", &["path: /** }, auth: none, limits: [b]"]),
         ("server { location / { P; client_max_body_size 10m; proxy_read_timeout 5m; } }", &["max_body: 10MiB", "response_timeout: 300s"]),
         ("server { location /api/ { proxy_pass http://app/v2/; } location / { P; } }", &["request_headers: { set: { host: app } }", "strip_prefix: /api, add_prefix: /v2"]),

@@ -1,4 +1,5 @@
-//! Zones, and the places that use them: one counter with a rate, and a room of its own at each place.
+//! Zones, and the places that use them: one counter with a rate, and a room of its own at each
+//! place.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use super::{
     rates::{rate, rate_in_words},
     rows::same_but_for,
 };
-use crate::{Finding, Problems, flow::Flow, names::Names};
+use crate::{Finding, Problems, draft::EVERYBODY, flow::Flow, names::Names};
 
 /// A zone.
 pub(super) struct Zone<'c> {
@@ -117,8 +118,8 @@ impl<'c> Zones<'c> {
         if rooms.len() > MAX_ROOMS { rooms.into_iter().take(1).collect() } else { rooms }
     }
 
-    /// The names of the limits that a place charges: with its own room, and all larger ones, so that
-    /// the largest one counts what all places take.
+    /// The names of the limits that a place charges: with its own room, and all larger ones, so
+    /// that the largest one counts what all places take.
     pub(super) fn limits(&self, used: &Use) -> Vec<String> {
         let rooms = self.rooms(used);
         let is_alone = rooms.len() == 1;
@@ -282,7 +283,7 @@ fn exceptions(condition: &Condition, limit: &str, rate: Option<u64>, room: u64) 
         .map(|(network, is_counted)| of(network.to_string(), *is_counted))
         .collect();
     if !others {
-        written.extend(["0.0.0.0/0", "::/0"].map(|all| of(all.to_owned(), false)));
+        written.extend(EVERYBODY.map(|all| of(all.to_owned(), false)));
     }
     written
 }

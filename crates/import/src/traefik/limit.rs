@@ -7,7 +7,7 @@ use super::{
     section::Section,
     source::{Around, Key, source},
 };
-use crate::flow::Flow;
+use crate::flow::{Flow, window};
 
 /// The largest number of a rate, and of requests in flight.
 const MAX_COUNT: i64 = (1 << 31) - 1;
@@ -42,7 +42,7 @@ pub(super) fn rate_limit(
     let period = if period.is_zero() { Duration::from_secs(1) } else { period };
     let is_shared = section.node("redis").is_some();
     let there =
-        format!("rateLimit {name}: average {average}, period {}, burst {burst}", words(period));
+        format!("rateLimit {name}: average {average}, period {}, burst {burst}", window(period));
     let place = section.place();
     if average <= 0 {
         if is_shared {
@@ -60,7 +60,7 @@ pub(super) fn rate_limit(
     }
     let counted = source(section, around, Key::Address, report)?;
     let mut flow = counted.flow();
-    let rate = format!("{average}/{}", words(period));
+    let rate = format!("{average}/{}", window(period));
     flow = flow.with("rate", rate.as_str()).with("algorithm", "gcra").with("burst", burst as u64);
     if is_shared {
         flow = flow.with("on_store_error", "closed");
@@ -138,7 +138,7 @@ fn tell_of_time(
             format!(
                 "who has used the burst gets {average} each {}: stricter, by up to {} requests a \
                  second",
-                words(period),
+                window(period),
                 figure(burst as f64 / idle as f64 - rate),
             ),
         );
@@ -156,17 +156,6 @@ fn tell_of_redis(section: Section<'_>, report: &mut Report) {
         "write `store: { redis: ... }` into the settings, with the servers that `redis.endpoints` \
          names; a password there is not carried over.",
     );
-}
-
-/// A time as a rate has it: `second`, `minute`, `90s`, `500ms`.
-fn words(time: Duration) -> String {
-    let millis = time.as_millis();
-    let named = [(1000, "second"), (60_000, "minute"), (3_600_000, "hour"), (86_400_000, "day")];
-    match named.into_iter().find(|(length, _)| *length == millis) {
-        Some((_, name)) => name.to_owned(),
-        None if time.subsec_nanos() == 0 => format!("{}s", time.as_secs()),
-        None => format!("{millis}ms"),
-    }
 }
 
 /// A number with as many places as it needs.

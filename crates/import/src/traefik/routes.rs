@@ -11,7 +11,11 @@ use super::{
     services,
     trial::{Trial, tests},
 };
-use crate::{draft::Draft, flow::Flow, names::Names};
+use crate::{
+    draft::{Draft, EVERYBODY},
+    flow::Flow,
+    names::Names,
+};
 
 /// The limits that a route may charge.
 const MAX_LIMITS: usize = 8;
@@ -286,7 +290,7 @@ impl<'c> Routes<'c> {
         let is_closed =
             !effects.closed.is_empty() || !matching.unwritten.is_empty() || matching.is_guard;
         if is_closed {
-            flow = flow.with("deny", Flow::list(["0.0.0.0/0", "::/0"]));
+            flow = flow.with("deny", Flow::list(EVERYBODY));
         }
         if !effects.allow.is_empty() {
             flow = flow.with("allow", Flow::list(effects.allow.iter().cloned()));

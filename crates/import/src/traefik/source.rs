@@ -76,8 +76,8 @@ impl Counted {
     }
 }
 
-/// What the `sourceCriterion` of a limit says; without one it is `default`. The error says why nothing
-/// passes.
+/// What the `sourceCriterion` of a limit says; without one it is `default`. The error says why
+/// nothing passes.
 pub(super) fn source(
     limit: Section<'_>,
     around: &Around<'_>,
