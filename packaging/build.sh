@@ -12,17 +12,17 @@
 #
 # It is run in a checkout, on the kind of machine that the packages are for. Made again from the
 # same binary, each package has the same bytes: times in it are those of the commit
-# (SOURCE_DATE_EPOCH, when that is set). A static binary for another architecture is made where
-# cargo-zigbuild and zig are there; the packages are not.
+# (SOURCE_DATE_EPOCH, when that is set). A static binary for another architecture is made with the C
+# compiler of zig; the packages are not.
 #
 #   TOLLGATE_PROFILE   the Cargo profile (default: dist, by packaging/dist.sh)
 #   TOLLGATE_ARCHES    of the static binary: "x86_64 aarch64", say (default: this machine's)
 #   TOLLGATE_REVISION  of the Debian package, when only its packaging has changed (default: 1)
 #   TOLLGATE_BUILT     when set, the binary of that profile is there, and is taken as it is
 #
-# Tools that are missing are compiled once, into target/tools, at the versions below. The target of
-# the static binary is added to the toolchain, and a C compiler for it (musl-tools) is installed on
-# Debian.
+# Tools that are missing are compiled once, into target/tools, at the versions below; zig and what
+# lets Cargo use it come from PyPI. The target of the static binary is added to the toolchain, and a
+# C compiler for it (musl-tools) is installed on Debian.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 exec </dev/null
@@ -31,6 +31,8 @@ deb_version=3.8.0
 rpm_version=0.21.1
 auditable_version=0.7.7
 cyclonedx_version=0.5.9
+zigbuild_version=0.24.1
+zig_version=0.17.1
 
 target="$(realpath -m "${CARGO_TARGET_DIR:-target}")"
 profile="${TOLLGATE_PROFILE:-dist}"
@@ -43,6 +45,8 @@ PATH="$tools/bin:$PATH"
 # Cargo.toml names files of this folder.
 staged=target/staged
 packages="$target/packages"
+# By its path, as in tests/run.sh.
+python=/usr/bin/python3
 version="$(sed -n '/^\[workspace.package\]/,/^$/ s/^version = "\(.*\)"$/\1/p' Cargo.toml)"
 
 main() {
@@ -158,8 +162,10 @@ build_static() {
 build_elsewhere() {
     local arch="$1" strip="$2" flags="${RUSTFLAGS:-}"
     if ! command -v cargo-zigbuild >/dev/null; then
-        echo "a binary for $arch is made on $machine by cargo-zigbuild and zig, which are not here" >&2
-        exit 1
+        "$python" -m venv "$tools/zig"
+        "$tools/zig/bin/pip" install --quiet --disable-pip-version-check \
+            "cargo-zigbuild==$zigbuild_version" "ziglang==$zig_version"
+        PATH="$tools/zig/bin:$PATH"
     fi
     # What packaging/dist.sh has learnt of requests is true of this binary, too.
     if [ "$profile" = dist ] && [ -f "$target/guided/tollgate.profdata" ]; then

@@ -81,6 +81,8 @@ impl Store {
         let deadline = Instant::now() + self.background_timeout();
         let next = self.next.as_ref().and_then(Backend::redis);
         let Some(decider) = self.current.redis().or(next) else { return };
+        // Another worker may learn it while this one waits for the reply.
+        let is_known = kept.status() == SecretStatus::Known;
         match decider.keep_secret(kept.secret(), deadline).await {
             Ok(found) => {
                 let (before, is_other) = kept.adopt(found.secret);
@@ -96,7 +98,7 @@ impl Store {
                     (SecretStatus::Known, true) => {
                         tracing::warn!(key, "redis has another key secret: limits start afresh");
                     }
-                    (SecretStatus::Known, false) if found.is_new => {
+                    (SecretStatus::Known, false) if found.is_new && is_known => {
                         tracing::warn!(key, "redis had lost the key secret; it was written again");
                     }
                     (SecretStatus::Known, false) => {}
