@@ -387,7 +387,7 @@ const PROMISES: &[Promise] = &[
     // Keys that programs name.
     Promise {
         page: "docs/decisions.md",
-        words: "count as [client-chosen](stores.md) unless the limit says `verified: true`",
+        words: "count as [client-chosen](stores.md#who-gets-the-room) unless the limit says `verified: true`",
         at: &[
             (FRONT, NO_NAMED_KEY),
             (ASKERS, NO_NAMED_KEY),

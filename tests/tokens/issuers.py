@@ -46,7 +46,7 @@ def said(settings):
         for inner, own in values:
             yield str(inner)
             for text in own if isinstance(own, list) else [own]:
-                yield {None: "", True: "true"}.get(text, str(text))
+                yield {None: "", True: "true", False: "false"}.get(text, str(text))
 
 
 def is_on_page(name, provider):

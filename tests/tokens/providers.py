@@ -160,7 +160,11 @@ AUTH0_PERMISSIONS = Provider(
 ENTRA_V1 = Provider(
     settings={
         "issuer": f"https://sts.windows.net/{TENANT}/",
-        "audience": ["api://6e74172b-be56-4843-9ff4-e66a39bb12e3"],
+        # What the client has asked for: the identifier or the client id.
+        "audience": [
+            "api://6e74172b-be56-4843-9ff4-e66a39bb12e3",
+            "6e74172b-be56-4843-9ff4-e66a39bb12e3",
+        ],
         "key_hints": "ignore",
         "required_claims": {"tid": TENANT, "ver": "1.0"},
         "claim_names": {"sub": "oid", "plan": "extn.plan"},
@@ -268,7 +272,6 @@ COGNITO = Provider(
         "issuer": "https://cognito-idp.eu-central-1.amazonaws.com/eu-central-1_Ab12Cd34E",
         # Its access tokens have no `aud`.
         "required_claims": {"token_use": "access", "client_id": ["1example23456789"]},
-        "claim_names": {"sub": "username"},
     },
     header={"typ": None},
     claims={
@@ -286,7 +289,7 @@ COGNITO = Provider(
         "username": "ada",
         "plan": "pro",
     },
-    subject="ada",
+    subject="aaaaaaaa-bbbb-cccc-dddd-example1",
     tier="pro",
     scope="orders/read",
     others={
@@ -324,6 +327,65 @@ GOOGLE = Provider(
         "an email verified by a text": {"email_verified": "true"},
         "the issuer's old name": {"iss": "accounts.google.com"},
         "a token for another app": {"aud": "1.apps.googleusercontent.com"},
+    },
+)
+
+FIREBASE = Provider(
+    settings={
+        "issuer": "https://securetoken.google.com/acme-prod",
+        "audience": ["acme-prod"],
+    },
+    claims={
+        "aud": "acme-prod",
+        "auth_time": 1618354090,
+        "user_id": "ZQ1Uc1yGbKMlT0HJHKpxdq7mFDz1",
+        "sub": "ZQ1Uc1yGbKMlT0HJHKpxdq7mFDz1",
+        "email": "ada@example.com",
+        "email_verified": True,
+        "plan": "pro",
+        "firebase": {
+            "identities": {"email": ["ada@example.com"]},
+            "sign_in_provider": "password",
+            "tenant": "acme-en2vw",
+        },
+    },
+    subject="ZQ1Uc1yGbKMlT0HJHKpxdq7mFDz1",
+    tier="pro",
+    others={
+        "a token of another project": {
+            "iss": "https://securetoken.google.com/other",
+            "aud": "other",
+        },
+        "a session cookie": {"iss": "https://session.firebase.google.com/acme-prod"},
+    },
+)
+
+SUPABASE = Provider(
+    settings={
+        "issuer": "https://abcdefghijkl.supabase.co/auth/v1",
+        "audience": ["authenticated"],
+        "required_claims": {"is_anonymous": False},
+        "claim_names": {"plan": "app_metadata.plan"},
+    },
+    claims={
+        "aud": "authenticated",
+        "sub": "123e4567-e89b-12d3-a456-426614174000",
+        "email": "ada@example.com",
+        "phone": "",
+        "app_metadata": {"provider": "email", "providers": ["email"], "plan": "pro"},
+        "user_metadata": {"name": "Ada Lovelace", "plan": "private"},
+        "role": "authenticated",
+        "aal": "aal1",
+        "amr": [{"method": "password", "timestamp": 1640991600}],
+        "session_id": "123e4567-e89b-12d3-a456-426614174001",
+        "is_anonymous": False,
+    },
+    subject="123e4567-e89b-12d3-a456-426614174000",
+    tier="pro",
+    others={
+        "a user who signed in anonymously": {"is_anonymous": True},
+        "a token for an app of others": {"aud": "https://app.example.org"},
+        "the key for anonymous access": {"iss": "supabase", "aud": None, "sub": None, "role": "anon"},
     },
 )
 
@@ -387,5 +449,7 @@ PROVIDERS = {
     "Okta": OKTA,
     "Cognito": COGNITO,
     "Google": GOOGLE,
+    "Firebase": FIREBASE,
+    "Supabase": SUPABASE,
     "GitHub Actions": GITHUB_ACTIONS,
 }

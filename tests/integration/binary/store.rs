@@ -267,7 +267,7 @@ fn command_that_a_redis_user_may_not_run_is_named() {
     let (mut running, address) = Running::serve(&folder);
     send(address, get("/").token(&token)).assert_status(200);
     let line = running.wait_for_event("redis refused");
-    assert!(line.contains("the Redis user may not run TIME (docs/stores.md has all"), "{line}");
+    assert!(line.contains("the Redis user may not run TIME (docs/redis.md has all"), "{line}");
 }
 
 #[test]

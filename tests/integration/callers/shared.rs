@@ -214,7 +214,7 @@ fn user_without_the_rights_to_reset_is_told_and_all_else_works() {
     use_up(&fleet, 1);
     let refused = || {
         let error = fleet[0].try_reset("user:42").unwrap_err().to_string();
-        let ending = "(docs/stores.md lists the rights that a reset needs): some counters may not \
+        let ending = "(docs/redis.md lists the rights that a reset needs): some counters may not \
                       be reset; try again";
         assert!(error.starts_with("redis refused: ") && error.ends_with(ending), "{error}");
     };

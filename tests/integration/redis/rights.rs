@@ -1,13 +1,13 @@
-//! The rights of a Redis user: those that docs/stores.md gives it are enough, and none is missing
+//! The rights of a Redis user: those that docs/redis.md gives it are enough, and none is missing
 //! there.
 
 use std::{collections::BTreeSet, fs, path::Path};
 
 use crate::support::{Policy, Proxy, Redis, SECRET, Upstream, forms_of_algorithms};
 
-/// The words of the command that docs/stores.md says.
+/// The words of the command that docs/redis.md says.
 fn documented() -> Vec<String> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/stores.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/redis.md");
     let page = fs::read_to_string(page).unwrap();
     let line = page.lines().find(|line| line.starts_with("ACL SETUSER tollgate")).unwrap();
     line.split(' ').map(|word| word.replace("PASSWORD", SECRET)).collect()

@@ -207,7 +207,7 @@ pub(super) fn reason<'e>(error: &'e ServerError, call: Option<&Call>) -> Cow<'e,
         .and_then(|call| call.command_at(details));
     command.map_or(Cow::Borrowed(details), |command| {
         Cow::Owned(format!(
-            "the Redis user may not run {command} (docs/stores.md has all that it needs): {details}"
+            "the Redis user may not run {command} (docs/redis.md has all that it needs): {details}"
         ))
     })
 }

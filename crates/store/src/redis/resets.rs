@@ -32,7 +32,7 @@ pub enum NotReset {
     #[error("redis does not answer")]
     Away,
     /// A server refused, with this message.
-    #[error("redis refused: {0} (docs/stores.md lists the rights that a reset needs)")]
+    #[error("redis refused: {0} (docs/redis.md lists the rights that a reset needs)")]
     Refused(String),
 }
 
