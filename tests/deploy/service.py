@@ -26,8 +26,8 @@ listeners:
   - address: {ADDRESS}
     tls:
       certificates:
-        - certificate_file: ${{CREDENTIALS_DIRECTORY}}/tollgate.tls.pem
-          key_file: ${{CREDENTIALS_DIRECTORY}}/tollgate.tls.key
+        - certificate_file: ${{CREDENTIALS_DIRECTORY:-/etc/credstore}}/tollgate.tls.pem
+          key_file: ${{CREDENTIALS_DIRECTORY:-/etc/credstore}}/tollgate.tls.key
 policies: policies
 store:
   {IN_PROCESS}
@@ -84,8 +84,7 @@ class ServiceTrial:
 
     def check_configuration(self):
         """Root can check the settings outside of the service, where the secrets are kept."""
-        check = ["tollgate", "check", "/etc/tollgate/tollgate.yaml"]
-        done = self.machine.attempt("env", "CREDENTIALS_DIRECTORY=/etc/credstore", *check)
+        done = self.machine.attempt("tollgate", "check", "/etc/tollgate/tollgate.yaml")
         self.expect_so("tollgate check passes", done.returncode == 0, done.stdout + done.stderr)
 
     def check_start(self):
@@ -163,7 +162,7 @@ class ServiceTrial:
         modes = [stat.S_IMODE(path.stat().st_mode) for path in (folder, folder / "counters")]
         self.expect("modes of the folders", [0o700, 0o700], modes)
         command = ["tollgate", "store", "stat", "--config", "/etc/tollgate/tollgate.yaml"]
-        done = self.machine.attempt("env", "CREDENTIALS_DIRECTORY=/etc/credstore", *command)
+        done = self.machine.attempt(*command)
         self.expect_so("tollgate store stat", done.returncode == 0, done.stdout + done.stderr)
         self.machine.run("systemctl", "stop", "tollgate.socket", "tollgate.service")
         self.expect("result with a disk", "success", self.machine.show("tollgate.service", "Result"))
@@ -200,6 +199,13 @@ class ServiceTrial:
         self.expect("its exit code", "64", self.machine.show("tollgate.service", "ExecMainStatus"))
         self.expect("its state", "failed", self.state())
         self.expect("further starts", "0", self.machine.show("tollgate.service", "NRestarts"))
+        # The socket starts it for a client, again and again, which ends with the socket.
+        self.machine.run("systemctl", "start", "tollgate.socket")
+        self.machine.attempt("curl", "-sS", "--max-time", "10", f"https://{ADDRESS}/")
+        self.machine.write("/etc/tollgate/tollgate.yaml", SETTINGS)
+        self.machine.run("systemctl", "restart", "tollgate.service")
+        self.expect("status after it was mended", "200", self.get()[0])
+        self.machine.run("systemctl", "stop", "tollgate.socket", "tollgate.service")
 
     def make_certificate(self):
         """A certificate and its key, where the unit has them loaded from."""

@@ -43,14 +43,14 @@ impl Sockets {
         let predecessor = path.map(|path| ask(path, &mut inherited)).transpose()?.flatten();
         let listeners = settings.all_listeners().map(|listener| {
             let opened = inherited.listener(listener);
-            opened.with_context(|| format!("cannot listen on {}", listener.address))
+            opened.with_context(|| cannot_listen(&listener.address, &inherited))
         });
         let listeners = listeners.collect::<anyhow::Result<Vec<_>>>()?;
         let admin = settings.admin.as_ref().map(|admin| {
             let mut open = |address: &ListenAddress| {
                 let plain = ListenerSettings::plain(address.clone());
                 let opened = inherited.listener(&ListenerSettings { mode: admin.mode, ..plain });
-                opened.with_context(|| format!("cannot listen on {address}"))
+                opened.with_context(|| cannot_listen(address, &inherited))
             };
             let all = open(&admin.address)?;
             let metrics = admin.metrics.as_ref().map(open).transpose()?;
@@ -59,7 +59,7 @@ impl Sockets {
         let admin = admin.transpose()?;
         let decisions = settings.decisions.redis.iter().map(|decisions| {
             let opened = inherited.listener(&decisions.listener);
-            opened.with_context(|| format!("cannot listen on {}", decisions.listener.address))
+            opened.with_context(|| cannot_listen(&decisions.listener.address, &inherited))
         });
         let decisions = decisions.collect::<anyhow::Result<Vec<_>>>()?;
         let succession = path.map(|path| {
@@ -71,7 +71,11 @@ impl Sockets {
         });
         let succession = succession.transpose()?;
         for address in inherited.addresses() {
-            tracing::info!(%address, "not listened at any more: the settings do not name it");
+            tracing::info!(
+                %address,
+                "not listened at any more: the settings do not name it; clients wait in vain where a \
+                 socket unit still does"
+            );
         }
         Ok(Sockets { listeners, admin, decisions, predecessor, succession })
     }
@@ -83,6 +87,19 @@ fn ask(path: &Path, inherited: &mut Inherited) -> anyhow::Result<Option<Predeces
     };
     inherited.extend(sockets);
     Ok(Some(predecessor))
+}
+
+/// What failed, with the sockets that were passed for other addresses: one may have been meant.
+fn cannot_listen(address: &ListenAddress, inherited: &Inherited) -> String {
+    let passed: Vec<String> = inherited.addresses().map(ListenAddress::to_string).collect();
+    match passed.is_empty() {
+        true => format!("cannot listen on {address}"),
+        false => format!(
+            "cannot listen on {address}, while sockets were passed for {}: `ListenStream` of a socket \
+             unit and `listeners` name the same addresses",
+            passed.join(", ")
+        ),
+    }
 }
 
 fn at(path: &Path) -> String {
