@@ -220,6 +220,8 @@ archive() {
     install -m 755 "$(static "$arch")" "$folder/$name/tollgate"
     cp -r "$staged/man" "$staged/completions" README.md CHANGELOG.md LICENSE "$folder/$name/"
     mkdir -p "$folder/$name/config"
+    mkdir -p "$folder/$name/docs"
+    cp docs/*.md "$folder/$name/docs/"
     cp -r config/systemd config/schema config/keys config/policies config/tollgate.yaml "$folder/$name/config/"
     tar --create --directory "$folder" --sort=name --owner=0 --group=0 --numeric-owner \
         --mtime="@$SOURCE_DATE_EPOCH" "$name" | gzip --best --no-name >"$packages/$name.tar.gz"

@@ -134,6 +134,8 @@ def check_contents(package, tally):
         *(
             "/usr/share/zsh/vendor-completions/_tollgate",
             "/usr/share/doc/tollgate/examples/tollgate.yaml",
+            # Where messages say that more is.
+            "/usr/share/doc/tollgate/docs/frameworks.md",
         ),
         *("/usr/share/fish/vendor_completions.d/tollgate.fish", *CONFFILES),
     }
