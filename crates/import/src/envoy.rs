@@ -13,8 +13,8 @@ use std::rc::Rc;
 use serde::Deserialize;
 use tollgate_yaml::{Document, Node, Problem, Span, Spanned, Value};
 
-use self::policy_text::policy_text;
-use crate::{Finding, Imported, Input, Problems, manifest};
+use self::policy_text::{policy_text, written_name};
+use crate::{Finding, Imported, Input, Problems, manifest, names::Names};
 
 /// A file of the reference.
 #[derive(Debug, Deserialize)]
@@ -108,14 +108,23 @@ struct Rate<'c> {
     rate: String,
     name: Option<&'c str>,
     is_shadow: bool,
+    of: &'c Spanned<RateLimit>,
 }
 
 /// The keys of a limit.
 const MAX_KEYS: usize = 8;
 
+/// The highest number of a rate here.
+const MAX_REQUESTS: u32 = 2_147_483_647;
+
 /// The most nodes that are looked through, each as often as another one hides it: what is hidden is
 /// hidden again on the next level, so a small file can make very many entries.
 const MAX_VISITS: usize = 10_000;
+
+/// What is different for requests with several descriptors or hits.
+const CHARGED_TOGETHER: &str = "\
+    all descriptors of a request are charged, or none if one denies it. There each is charged, also \
+    over its limit, unless STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT is true";
 
 /// The configuration needs more entries than a policy should have.
 #[derive(Debug, PartialEq, Eq)]
@@ -145,21 +154,57 @@ pub fn envoy(inputs: &[Input]) -> Result<Imported, Problems> {
 
 /// The policy for configurations, each with the document that it is decoded from.
 fn policy(configurations: &[(Rc<Document>, Configuration)]) -> Result<Imported, TooManyEntries> {
-    let mut rules = Vec::new();
+    let mut rules: Vec<Rule<'_>> = Vec::new();
+    let mut names = Names::default();
+    let mut limits = Vec::new();
     let mut findings = Vec::new();
     let mut visits = 0;
     for (document, configuration) in configurations {
+        let place = |span: Span| document.problem(span, "", "").place();
         let domain = text(document, &configuration.domain).unwrap_or_default();
         let mut tree = Tree { document, domain, left_out: Vec::new(), visits };
+        let first = rules.len();
         tree.collect(&configuration.descriptors, &[], &mut rules)?;
         visits = tree.visits;
         tree.left_out.sort();
-        findings.extend(tree.left_out.into_iter().map(|(span, message)| {
-            let place = document.problem(span, "", "").place();
-            Finding::left_out(place, message, "no counterpart")
-        }));
+        findings.extend(
+            tree.left_out
+                .into_iter()
+                .map(|(span, message)| Finding::left_out(place(span), message, "no counterpart")),
+        );
+        findings.push(Finding::nearly(
+            place(configuration.domain.span),
+            format!("domain {domain}"),
+            CHARGED_TOGETHER,
+        ));
+        for rule in rules.iter().skip(first) {
+            let limit = rule.rate.as_ref().map(|rate| {
+                let name = names.take(&written_name(rule, rate.name));
+                findings.push(finding(rule, rate, (&name, place(rate.of.span))));
+                name
+            });
+            limits.push(limit);
+        }
     }
-    Ok(Imported { policy: policy_text(&rules, &findings), findings })
+    findings.sort_by_key(|finding| finding.verdict);
+    Ok(Imported { policy: policy_text(&rules, &limits, &findings), findings })
+}
+
+/// What became of a rate, which is at a place and has a name here.
+fn finding(rule: &Rule<'_>, rate: &Rate<'_>, (name, place): (&str, String)) -> Finding {
+    // Not the values, which may be keys of an API.
+    let keys: Vec<&str> = rule.entries.iter().map(|entry| entry.key).collect();
+    let shadow = if rate.is_shadow { ", shadow_mode" } else { "" };
+    let there = format!("{}: {}{shadow}", keys.join(", "), rate.of.value.words());
+    let shadow = if rate.is_shadow { ", mode: shadow" } else { "" };
+    let here = format!("limit {name}, {}{shadow}", rate.rate);
+    match rate.of.value.is_too_many() {
+        true => {
+            let note = "more than a rate here has: nothing is denied";
+            Finding::nearly(place, there, format!("{here}; {note}"))
+        }
+        false => Finding::same(place, there, here),
+    }
 }
 
 /// The nodes of a configuration, on the way to rules.
@@ -260,7 +305,8 @@ impl<'c> Tree<'c> {
             return None;
         };
         let is_shadow = node.shadow_mode == Some(true);
-        let rate = Rate { rate, name: rate_limit.value.name.as_deref(), is_shadow };
+        let name = rate_limit.value.name.as_deref();
+        let rate = Rate { rate, name, is_shadow, of: rate_limit };
         Some(Rule { domain: self.domain, entries: path.to_vec(), rate: Some(rate) })
     }
 
@@ -316,7 +362,27 @@ impl RateLimit {
         }
         let unit = &self.unit.as_ref()?.value;
         let (_, window) = UNITS.into_iter().find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
-        Some(format!("{}/{window}, align: epoch", self.requests_per_unit.as_ref()?.value))
+        let requests = self.requests_per_unit.as_ref()?.value;
+        Some(match self.is_too_many() {
+            true => "unlimited".to_owned(),
+            false => format!("{requests}/{window}, align: epoch"),
+        })
+    }
+
+    /// Whether its number is none that a rate here may have.
+    fn is_too_many(&self) -> bool {
+        let requests = self.requests_per_unit.as_ref().map_or(0, |own| own.value);
+        !self.unlimited && requests > MAX_REQUESTS
+    }
+
+    /// In words, for the table.
+    fn words(&self) -> String {
+        match (&self.requests_per_unit, &self.unit) {
+            (Some(requests), Some(unit)) if !self.unlimited => {
+                format!("{} per {}", requests.value, unit.value.to_ascii_lowercase())
+            }
+            _ => "unlimited".to_owned(),
+        }
     }
 }
 
@@ -325,6 +391,7 @@ mod tests {
     use tollgate_yaml::Document;
 
     use super::*;
+    use crate::Verdict;
 
     fn imported(text: &str) -> (Vec<String>, Vec<String>) {
         let document = Document::parse("limits.yaml", text).unwrap();
@@ -333,7 +400,8 @@ mod tests {
         assert!(problems.is_empty(), "{problems:?}");
         let Imported { policy, findings } =
             super::policy(&[(document.into(), configuration)]).unwrap();
-        let left_out = findings.into_iter().map(|own| format!("{}: {}", own.place, own.there));
+        let left_out = findings.iter().filter(|own| own.verdict == Verdict::LeftOut);
+        let left_out = left_out.map(|own| format!("{}: {}", own.place, own.there));
         let lines = policy.lines().filter(|line| line.starts_with("  "));
         (lines.map(|line| line.trim().to_owned()).collect(), left_out.collect())
     }
@@ -433,6 +501,36 @@ mod tests {
             ]
         );
         assert!(lines.iter().any(|line| line.starts_with("k-a-k-b: { per: [descriptor.k], ")));
+    }
+
+    #[test]
+    fn table_says_what_each_rate_became() {
+        let text = "domain: d\ndescriptors:\n\
+            - { key: k, value: secret, rate_limit: { unlimited: true } }\n\
+            - { key: k, shadow_mode: true, rate_limit: { unit: WEEK, requests_per_unit: 7 } }\n\
+            - { key: l, rate_limit: { unit: second, requests_per_unit: 3000000000 } }\n\
+            - { key: m, quota_mode: true, rate_limit: { unit: day, requests_per_unit: 1 } }\n";
+        let document = Document::parse("limits.yaml", text).unwrap();
+        let configuration: Configuration = document.decode(&[], &mut Vec::new()).unwrap();
+        let Imported { policy, findings } =
+            super::policy(&[(document.into(), configuration)]).unwrap();
+        let shown = findings
+            .iter()
+            .map(|own| format!("{}: {}: {}: {}", own.verdict, own.place, own.there, own.here));
+        let shown: Vec<String> = shown.collect();
+        let expected = [
+            "left out: limits.yaml:6:25: `quota_mode`",
+            "nearly the same: limits.yaml:1:9: domain d: all descriptors of a request are charged, or none",
+            "nearly the same: limits.yaml:5:25: l: 3000000000 per second: limit l, unlimited; more than",
+            "the same: limits.yaml:3:40: k: unlimited: limit k-secret, unlimited",
+            "the same: limits.yaml:4:44: k: 7 per week, shadow_mode: limit k, 7/7d, align: epoch, mode: shadow",
+            "the same: limits.yaml:6:43: m: 1 per day: limit m, 1/day, align: epoch",
+        ];
+        assert_eq!(shown.len(), expected.len(), "{shown:#?}");
+        for (row, expected) in shown.iter().zip(expected) {
+            assert!(row.starts_with(expected), "{row}");
+        }
+        assert_eq!(policy.matches("# Left out").count(), 1, "{policy}");
     }
 
     #[test]
