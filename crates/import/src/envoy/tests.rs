@@ -112,6 +112,17 @@ fn key_that_is_there_twice_and_shared_counters_are_said_entry_by_entry() {
 }
 
 #[test]
+fn example_of_the_page_is_imported_as_shown() {
+    let (lines, left_out) = imported(include_str!("../../examples/envoy-ratelimit.yaml"));
+    assert_eq!(left_out, [""; 0]);
+    assert_eq!(lines.len(), 10, "{lines:?}");
+    let page = include_str!("../../../../docs/from-envoy-ratelimit.md");
+    for line in &lines {
+        assert!(page.contains(line.as_str()), "{line}");
+    }
+}
+
+#[test]
 fn table_says_what_each_rate_became() {
     let text = "domain: d\ndescriptors:\n\
         - { key: k, value: secret, rate_limit: { unlimited: true } }\n\
