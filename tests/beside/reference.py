@@ -51,7 +51,7 @@ class Reference:
             window = int(time.time()) // UNIT_SECONDS[rate["unit"].lower()]
             counter = tuple(key for key, _ in entries), counted, window
             charged.append(counter)
-            over = self.counts[counter] + 1 > rate["requests_per_unit"]
+            over = self.counts[counter] + charged.count(counter) > rate["requests_per_unit"]
             is_over = is_over or (over and not own.get("shadow_mode"))
         if self.charges_denied or not is_over:
             self.counts.update(charged)

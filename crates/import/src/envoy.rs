@@ -6,6 +6,7 @@
 //! Entries of `rls` are tried in their order, so they are written in that one; where a node hides
 //! what is below another one, an entry without limits says so.
 
+mod entry;
 mod policy_text;
 
 use std::rc::Rc;
@@ -13,7 +14,10 @@ use std::rc::Rc;
 use serde::Deserialize;
 use tollgate_yaml::{Document, Node, Problem, Span, Spanned, Value};
 
-use self::policy_text::{policy_text, written_name};
+use self::{
+    entry::{Entry, are_alike, may_be_both},
+    policy_text::{policy_text, written_name},
+};
 use crate::{Finding, Imported, Input, Problems, manifest, names::Names};
 
 /// A file of the reference.
@@ -84,15 +88,6 @@ const UNITS: [(&str, &str); 7] = [
     ("year", "365d"),
 ];
 
-/// An entry of a descriptor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Entry<'c> {
-    key: &'c str,
-    /// None: any.
-    value: Option<&'c str>,
-    is_shared: bool,
-}
-
 /// An entry of `rls` to be.
 #[derive(Clone)]
 struct Rule<'c> {
@@ -162,16 +157,22 @@ fn policy(configurations: &[(Rc<Document>, Configuration)]) -> Result<Imported, 
     for (document, configuration) in configurations {
         let place = |span: Span| document.problem(span, "", "").place();
         let domain = text(document, &configuration.domain).unwrap_or_default();
-        let mut tree = Tree { document, domain, left_out: Vec::new(), visits };
+        let mut tree =
+            Tree { document, domain, left_out: Vec::new(), unreachable: Vec::new(), visits };
         let first = rules.len();
         tree.collect(&configuration.descriptors, &[], &mut rules)?;
         visits = tree.visits;
         tree.left_out.sort();
+        tree.unreachable.sort();
         findings.extend(
             tree.left_out
                 .into_iter()
                 .map(|(span, message)| Finding::left_out(place(span), message, "no counterpart")),
         );
+        findings.extend(tree.unreachable.into_iter().map(|span| {
+            let there = "a node that is never taken: another one of its key always is before it";
+            Finding::same(place(span), there, "nothing")
+        }));
         findings.push(Finding::nearly(
             place(configuration.domain.span),
             format!("domain {domain}"),
@@ -213,6 +214,8 @@ struct Tree<'c> {
     domain: &'c str,
     /// What has no counterpart here.
     left_out: Vec<(Span, String)>,
+    /// Nodes that the reference never takes.
+    unreachable: Vec<Span>,
     visits: usize,
 }
 
@@ -245,16 +248,17 @@ impl<'c> Tree<'c> {
             let behind = ordered.iter().skip(at + 1);
             for (_, other) in behind.filter(|(other, _)| may_be_both(*other, entry)) {
                 let mut hidden = Vec::new();
-                let noted = self.left_out.len();
+                let noted = (self.left_out.len(), self.unreachable.len());
                 self.collect(std::slice::from_ref(*other), above, &mut hidden)?;
-                self.left_out.truncate(noted);
+                self.left_out.truncate(noted.0);
+                self.unreachable.truncate(noted.1);
                 for mut rule in hidden {
                     if let Some(place) = rule.entries.get_mut(above.len()) {
                         *place = entry;
                     }
                     rule.rate = None;
                     let mut known = rules.iter().skip(first);
-                    if !known.any(|known| known.entries == rule.entries) {
+                    if !known.any(|known| are_alike(&known.entries, &rule.entries)) {
                         rules.push(rule);
                     }
                 }
@@ -292,7 +296,17 @@ impl<'c> Tree<'c> {
             Some(value) => u8::from(value.contains('*')),
             None => 2,
         });
-        ordered
+        let mut reachable: Vec<(Entry<'c>, &'c Spanned<Descriptor>)> = Vec::new();
+        for (entry, node) in ordered {
+            let is_before = |(own, _): &(Entry<'c>, _)| {
+                own.key == entry.key && (own.pattern().is_none() || own.is_like(&entry))
+            };
+            match reachable.iter().any(is_before) {
+                true => self.unreachable.push(node.span),
+                false => reachable.push((entry, node)),
+            }
+        }
+        reachable
     }
 
     /// The rule of a node that has a rate.
@@ -331,27 +345,6 @@ fn text<'c>(document: &'c Document, node: &'c Node) -> Option<&'c str> {
         Value::Bool(_) | Value::Integer(_) | Value::Float(_) => Some(document.source(node.span)),
         Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
     }
-}
-
-/// Whether a descriptor may be for both nodes, of which `taken` is taken then.
-fn may_be_both(other: Entry<'_>, taken: Entry<'_>) -> bool {
-    let both = |one: &str, another: &str| one.starts_with(another) || another.starts_with(one);
-    other.key == taken.key
-        && match (other.value, taken.value) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(other), Some(taken)) => match other.split_once('*') {
-                None => false,
-                // What they have between their stars may be anything.
-                Some((begin, _)) => {
-                    let start = taken.split('*').next().unwrap_or_default();
-                    match taken.contains('*') {
-                        true => both(begin, start),
-                        false => start.starts_with(begin),
-                    }
-                }
-            },
-        }
 }
 
 impl RateLimit {

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use super::{Entry, Rate, Rule};
+use super::{Rate, Rule, entry::Entry};
 use crate::{Finding, Verdict, flow::quoted};
 
 /// What is left to do where values of descriptors are not fixed.

@@ -91,6 +91,34 @@ fn values_with_stars_are_taken_in_the_order_of_the_file() {
 }
 
 #[test]
+fn node_that_is_never_taken_makes_no_entry() {
+    let rate = "rate_limit: { unit: day, requests_per_unit: 1 }";
+    let text = format!(
+        "domain: d\ndescriptors:\n\
+         - {{ key: k, {rate}, descriptors: [{{ key: l, {rate} }}] }}\n\
+         - {{ key: k, value: \"x*\", descriptors: [\
+             {{ key: l, value: \"*\", share_threshold: true, {rate} }}] }}\n\
+         - {{ key: k, value: \"**\", {rate} }}\n\
+         - {{ key: k, value: \"y*\", {rate} }}\n"
+    );
+    let document = Document::parse("limits.yaml", &text).unwrap();
+    let configuration: Configuration = document.decode(&[], &mut Vec::new()).unwrap();
+    let Imported { policy, findings } = super::policy(&[(document.into(), configuration)]).unwrap();
+    let rules: Vec<&str> = policy.lines().filter(|line| line.starts_with("  - ")).collect();
+    assert_eq!(
+        rules,
+        [
+            "  - { domain: d, when: [{ key: k, value: x* }, { key: l, value: \"*\", shared: true }], limits: [k-x-l] }",
+            "  - { domain: d, when: { key: [k], value: { k: x* } }, limits: [] }",
+            "  - { domain: d, when: { key: [k], value: { k: \"**\" } }, limits: [k] }",
+        ]
+    );
+    let never = findings.iter().filter(|own| own.there.contains("never taken"));
+    let never: Vec<&str> = never.map(|own| own.place.as_str()).collect();
+    assert_eq!(never, ["limits.yaml:3:3", "limits.yaml:6:3"]);
+}
+
+#[test]
 fn key_that_is_there_twice_and_shared_counters_are_said_entry_by_entry() {
     let (lines, left_out) = imported(
         "domain: d\ndescriptors:\n\
