@@ -7,6 +7,7 @@
 //! what is below another one, an entry without limits says so.
 
 mod entry;
+mod place;
 mod policy_text;
 
 use std::rc::Rc;
@@ -16,6 +17,7 @@ use tollgate_yaml::{Document, Node, Problem, Span, Spanned, Value};
 
 use self::{
     entry::{Entry, are_alike, may_be_both},
+    place::{Place, Source},
     policy_text::{policy_text, written_name},
 };
 use crate::{Finding, Imported, Input, Problems, manifest, names::Names};
@@ -104,6 +106,14 @@ struct Rate<'c> {
     name: Option<&'c str>,
     is_shadow: bool,
     of: &'c Spanned<RateLimit>,
+    source: Source<'c>,
+}
+
+/// A node with the file that it is in.
+#[derive(Clone, Copy)]
+struct Placed<'c> {
+    source: Source<'c>,
+    node: &'c Spanned<Descriptor>,
 }
 
 /// The keys of a limit.
@@ -154,34 +164,27 @@ fn policy(configurations: &[(Rc<Document>, Configuration)]) -> Result<Imported, 
     let mut limits = Vec::new();
     let mut findings = Vec::new();
     let mut visits = 0;
-    for (document, configuration) in configurations {
-        let place = |span: Span| document.problem(span, "", "").place();
-        let domain = text(document, &configuration.domain).unwrap_or_default();
-        let mut tree =
-            Tree { document, domain, left_out: Vec::new(), unreachable: Vec::new(), visits };
+    for (domain, at, nodes) in domains(configurations) {
+        let mut tree = Tree { domain, left_out: Vec::new(), unreachable: Vec::new(), visits };
         let first = rules.len();
-        tree.collect(&configuration.descriptors, &[], &mut rules)?;
+        tree.collect(&nodes, &[], &mut rules)?;
         visits = tree.visits;
         tree.left_out.sort();
         tree.unreachable.sort();
         findings.extend(
             tree.left_out
                 .into_iter()
-                .map(|(span, message)| Finding::left_out(place(span), message, "no counterpart")),
+                .map(|(place, message)| Finding::left_out(place.text(), message, "no counterpart")),
         );
-        findings.extend(tree.unreachable.into_iter().map(|span| {
+        findings.extend(tree.unreachable.into_iter().map(|place| {
             let there = "a node that is never taken: another one of its key always is before it";
-            Finding::same(place(span), there, "nothing")
+            Finding::same(place.text(), there, "nothing")
         }));
-        findings.push(Finding::nearly(
-            place(configuration.domain.span),
-            format!("domain {domain}"),
-            CHARGED_TOGETHER,
-        ));
+        findings.push(Finding::nearly(at.text(), format!("domain {domain}"), CHARGED_TOGETHER));
         for rule in rules.iter().skip(first) {
             let limit = rule.rate.as_ref().map(|rate| {
                 let name = names.take(&written_name(rule, rate.name));
-                findings.push(finding(rule, rate, (&name, place(rate.of.span))));
+                findings.push(finding(rule, rate, &name));
                 name
             });
             limits.push(limit);
@@ -191,8 +194,30 @@ fn policy(configurations: &[(Rc<Document>, Configuration)]) -> Result<Imported, 
     Ok(Imported { policy: policy_text(&rules, &limits, &findings), findings })
 }
 
-/// What became of a rate, which is at a place and has a name here.
-fn finding(rule: &Rule<'_>, rate: &Rate<'_>, (name, place): (&str, String)) -> Finding {
+/// The nodes of each domain, with a place where it is named: several files of one are one tree, as
+/// with MERGE_DOMAIN_CONFIG.
+fn domains(
+    configurations: &[(Rc<Document>, Configuration)],
+) -> Vec<(&str, Place<'_>, Vec<Placed<'_>>)> {
+    let mut domains: Vec<(&str, Place<'_>, Vec<Placed<'_>>)> = Vec::new();
+    for (file, (document, configuration)) in configurations.iter().enumerate() {
+        let source = Source { file, document };
+        let domain = text(document, &configuration.domain).unwrap_or_default();
+        let nodes = configuration.descriptors.iter().map(|node| Placed { source, node });
+        match domains.iter_mut().find(|(own, ..)| *own == domain) {
+            Some((.., known)) => known.extend(nodes),
+            None => {
+                let place = source.place(configuration.domain.span);
+                domains.push((domain, place, nodes.collect()));
+            }
+        }
+    }
+    domains
+}
+
+/// What became of a rate, whose limit has a name.
+fn finding(rule: &Rule<'_>, rate: &Rate<'_>, name: &str) -> Finding {
+    let place = rate.source.place(rate.of.span).text();
     // Not the values, which may be keys of an API.
     let keys: Vec<&str> = rule.entries.iter().map(|entry| entry.key).collect();
     let shadow = if rate.is_shadow { ", shadow_mode" } else { "" };
@@ -210,12 +235,11 @@ fn finding(rule: &Rule<'_>, rate: &Rate<'_>, (name, place): (&str, String)) -> F
 
 /// The nodes of a configuration, on the way to rules.
 struct Tree<'c> {
-    document: &'c Document,
     domain: &'c str,
     /// What has no counterpart here.
-    left_out: Vec<(Span, String)>,
+    left_out: Vec<(Place<'c>, String)>,
     /// Nodes that the reference never takes.
-    unreachable: Vec<Span>,
+    unreachable: Vec<Place<'c>>,
     visits: usize,
 }
 
@@ -223,33 +247,35 @@ impl<'c> Tree<'c> {
     /// Adds the rules of nodes that are below `above`.
     fn collect(
         &mut self,
-        nodes: &'c [Spanned<Descriptor>],
+        nodes: &[Placed<'c>],
         above: &[Entry<'c>],
         rules: &mut Vec<Rule<'c>>,
     ) -> Result<(), TooManyEntries> {
         let ordered = self.ordered(nodes);
-        for (at, &(entry, node)) in ordered.iter().enumerate() {
+        for (at, &(entry, placed)) in ordered.iter().enumerate() {
+            let Placed { source, node } = placed;
             self.visits += 1;
             if self.visits > MAX_VISITS {
                 return Err(TooManyEntries);
             }
             let mut path = above.to_vec();
             path.push(entry);
-            self.note_what_is_ignored(&node.value);
+            self.note_what_is_ignored(placed);
             if path.len() > MAX_KEYS {
                 let message = format!("a descriptor of more than {MAX_KEYS} keys");
-                self.left_out.push((node.span, message));
+                self.left_out.push((source.place(node.span), message));
                 continue;
             }
             let first = rules.len();
-            rules.extend(self.rule(&node.value, &path));
-            self.collect(&node.value.descriptors, &path, rules)?;
+            rules.extend(self.rule(placed, &path));
+            let below = node.value.descriptors.iter().map(|node| Placed { source, node });
+            self.collect(&below.collect::<Vec<_>>(), &path, rules)?;
             // What another node of the same key has is not found from here.
             let behind = ordered.iter().skip(at + 1);
             for (_, other) in behind.filter(|(other, _)| may_be_both(*other, entry)) {
                 let mut hidden = Vec::new();
                 let noted = (self.left_out.len(), self.unreachable.len());
-                self.collect(std::slice::from_ref(*other), above, &mut hidden)?;
+                self.collect(std::slice::from_ref(other), above, &mut hidden)?;
                 self.left_out.truncate(noted.0);
                 self.unreachable.truncate(noted.1);
                 for mut rule in hidden {
@@ -268,63 +294,62 @@ impl<'c> Tree<'c> {
     }
 
     /// Nodes in the order in which the reference takes them.
-    fn ordered(
-        &mut self,
-        nodes: &'c [Spanned<Descriptor>],
-    ) -> Vec<(Entry<'c>, &'c Spanned<Descriptor>)> {
+    fn ordered(&mut self, nodes: &[Placed<'c>]) -> Vec<(Entry<'c>, Placed<'c>)> {
         let mut ordered = Vec::with_capacity(nodes.len());
-        for node in nodes {
+        for placed in nodes {
+            let Placed { source, node } = *placed;
             let own = &node.value;
-            let key = text(self.document, &own.key).filter(|key| !key.is_empty());
-            let value = own.value.as_ref().map(|value| text(self.document, value));
+            let key = text(source.document, &own.key).filter(|key| !key.is_empty());
+            let value = own.value.as_ref().map(|value| text(source.document, value));
+            let mut leave_out = |span: Span, message: &str| {
+                self.left_out.push((source.place(span), message.to_owned()));
+            };
             match (key, value) {
-                (Some(key), _) if key.contains('*') => {
-                    self.left_out.push((own.key.span, "a key with `*`".to_owned()));
-                }
+                (Some(key), _) if key.contains('*') => leave_out(own.key.span, "a key with `*`"),
                 (Some(key), None | Some(Some(_))) => {
                     let value = value.flatten().filter(|value| !value.is_empty());
                     let entry = Entry { key, value, is_shared: own.share_threshold };
-                    ordered.push((entry, node));
+                    ordered.push((entry, *placed));
                 }
-                (None, _) => self.left_out.push((own.key.span, "a key that is no text".to_owned())),
-                (_, Some(None)) => {
-                    self.left_out.push((node.span, "a value that is no text".to_owned()));
-                }
+                (None, _) => leave_out(own.key.span, "a key that is no text"),
+                (_, Some(None)) => leave_out(node.span, "a value that is no text"),
             }
         }
         ordered.sort_by_key(|(entry, _)| match entry.value {
             Some(value) => u8::from(value.contains('*')),
             None => 2,
         });
-        let mut reachable: Vec<(Entry<'c>, &'c Spanned<Descriptor>)> = Vec::new();
-        for (entry, node) in ordered {
+        let mut reachable: Vec<(Entry<'c>, Placed<'c>)> = Vec::new();
+        for (entry, placed) in ordered {
             let is_before = |(own, _): &(Entry<'c>, _)| {
                 own.key == entry.key && (own.pattern().is_none() || own.is_like(&entry))
             };
             match reachable.iter().any(is_before) {
-                true => self.unreachable.push(node.span),
-                false => reachable.push((entry, node)),
+                true => self.unreachable.push(placed.source.place(placed.node.span)),
+                false => reachable.push((entry, placed)),
             }
         }
         reachable
     }
 
     /// The rule of a node that has a rate.
-    fn rule(&mut self, node: &'c Descriptor, path: &[Entry<'c>]) -> Option<Rule<'c>> {
+    fn rule(&mut self, placed: Placed<'c>, path: &[Entry<'c>]) -> Option<Rule<'c>> {
+        let Placed { source, node: Spanned { value: node, .. } } = placed;
         let rate_limit = node.rate_limit.as_ref()?;
         let Some(rate) = rate_limit.value.rate() else {
             let message = "a rate without `requests_per_unit`, or without a `unit` from second to \
                            year";
-            self.left_out.push((rate_limit.span, message.to_owned()));
+            self.left_out.push((source.place(rate_limit.span), message.to_owned()));
             return None;
         };
         let is_shadow = node.shadow_mode == Some(true);
         let name = rate_limit.value.name.as_deref();
-        let rate = Rate { rate, name, is_shadow, of: rate_limit };
+        let rate = Rate { rate, name, is_shadow, of: rate_limit, source };
         Some(Rule { domain: self.domain, entries: path.to_vec(), rate: Some(rate) })
     }
 
-    fn note_what_is_ignored(&mut self, node: &Descriptor) {
+    fn note_what_is_ignored(&mut self, placed: Placed<'c>) {
+        let Placed { source, node: Spanned { value: node, .. } } = placed;
         let replaces = node.rate_limit.as_ref().and_then(|rate| rate.value.replaces.as_ref());
         let replaces = replaces.filter(|field| !field.value.is_empty());
         let quota_mode = node.quota_mode.as_ref().filter(|field| field.value);
@@ -333,7 +358,7 @@ impl<'c> Tree<'c> {
             (quota_mode.map(|field| field.span), "`quota_mode`"),
         ];
         for (span, message) in fields {
-            self.left_out.extend(span.map(|span| (span, message.to_owned())));
+            self.left_out.extend(span.map(|span| (source.place(span), message.to_owned())));
         }
     }
 }

@@ -119,6 +119,31 @@ fn node_that_is_never_taken_makes_no_entry() {
 }
 
 #[test]
+fn several_files_of_a_domain_are_one_tree() {
+    let files = [
+        "domain: d\ndescriptors: [{ key: k, rate_limit: { unit: day, requests_per_unit: 1 } }]\n",
+        "domain: e\ndescriptors: [{ key: k, rate_limit: { unit: day, requests_per_unit: 2 } }]\n",
+        "domain: d\ndescriptors: [{ key: k, value: 30, rate_limit: { unlimited: true } }]\n",
+    ];
+    let all = files.map(|text| {
+        let document = Document::parse("limits.yaml", text).unwrap();
+        let configuration: Configuration = document.decode(&[], &mut Vec::new()).unwrap();
+        (document.into(), configuration)
+    });
+    let Imported { policy, findings } = super::policy(&all).unwrap();
+    let rules: Vec<&str> = policy.lines().filter(|line| line.starts_with("  - ")).collect();
+    assert_eq!(
+        rules,
+        [
+            "  - { domain: d, when: { key: [k], value: { k: \"30\" } }, limits: [k-30] }",
+            "  - { domain: d, when: { key: [k] }, limits: [k] }",
+            "  - { domain: e, when: { key: [k] }, limits: [k-2] }",
+        ]
+    );
+    assert_eq!(findings.iter().filter(|own| own.verdict == Verdict::Nearly).count(), 2);
+}
+
+#[test]
 fn key_that_is_there_twice_and_shared_counters_are_said_entry_by_entry() {
     let (lines, left_out) = imported(
         "domain: d\ndescriptors:\n\
