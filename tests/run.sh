@@ -211,8 +211,8 @@ black_box() {
     part_beside "$name" run_script "$name" --tollgate "$binary" crashes damage broken unreadable full
     local scripts=(tests/simulate/programs.py "$octokit/limits.mjs" tests/clients/pygithub/waits.py
         tests/dashboard/views.py tests/beside/run.py tests/edge/bodies.py tests/beside/envoy.py
-        tests/beside/traefik.py tests/beside/imported_nginx.py tests/observe/prometheus.py
-        tests/edge/faults.py tests/frameworks/spellings.py tests/simulate/judge.py
+        tests/beside/traefik.py tests/beside/imported_nginx.py tests/beside/imported_envoy.py
+        tests/observe/prometheus.py tests/edge/faults.py tests/frameworks/spellings.py tests/simulate/judge.py
         tests/simulate/report.py tests/simulate/story.py tests/tokens/libraries.py
         tests/tokens/issuers.py tests/tokens/attacks.py tests/decisions/clients.py
         tests/edge/transports.py tests/edge/sockets.py tests/edge/rpc.py tests/httpbin/compare.py

@@ -6,6 +6,8 @@
 //! Entries of `rls` are tried in their order, so they are written in that one; where a node hides
 //! what is below another one, an entry without limits says so.
 
+mod entry;
+mod place;
 mod policy_text;
 
 use std::rc::Rc;
@@ -13,8 +15,12 @@ use std::rc::Rc;
 use serde::Deserialize;
 use tollgate_yaml::{Document, Node, Problem, Span, Spanned, Value};
 
-use self::policy_text::policy_text;
-use crate::{Finding, Imported, Input, Problems, manifest};
+use self::{
+    entry::{Entry, are_alike, may_be_both},
+    place::{Place, Source},
+    policy_text::{policy_text, written_name},
+};
+use crate::{Finding, Imported, Input, Problems, manifest, names::Names};
 
 /// A file of the reference.
 #[derive(Debug, Deserialize)]
@@ -84,15 +90,6 @@ const UNITS: [(&str, &str); 7] = [
     ("year", "365d"),
 ];
 
-/// An entry of a descriptor.
-#[derive(Clone, Copy, PartialEq, Eq)]
-struct Entry<'c> {
-    key: &'c str,
-    /// None: any.
-    value: Option<&'c str>,
-    is_shared: bool,
-}
-
 /// An entry of `rls` to be.
 #[derive(Clone)]
 struct Rule<'c> {
@@ -108,14 +105,31 @@ struct Rate<'c> {
     rate: String,
     name: Option<&'c str>,
     is_shadow: bool,
+    of: &'c Spanned<RateLimit>,
+    source: Source<'c>,
+}
+
+/// A node with the file that it is in.
+#[derive(Clone, Copy)]
+struct Placed<'c> {
+    source: Source<'c>,
+    node: &'c Spanned<Descriptor>,
 }
 
 /// The keys of a limit.
 const MAX_KEYS: usize = 8;
 
+/// The highest number of a rate here.
+const MAX_REQUESTS: u32 = 2_147_483_647;
+
 /// The most nodes that are looked through, each as often as another one hides it: what is hidden is
 /// hidden again on the next level, so a small file can make very many entries.
 const MAX_VISITS: usize = 10_000;
+
+/// What is different for requests with several descriptors or hits.
+const CHARGED_TOGETHER: &str = "\
+    all descriptors of a request are charged, or none if one denies it. There each is charged, also \
+    over its limit, unless STOP_CACHE_KEY_INCREMENT_WHEN_OVERLIMIT is true";
 
 /// The configuration needs more entries than a policy should have.
 #[derive(Debug, PartialEq, Eq)]
@@ -145,29 +159,87 @@ pub fn envoy(inputs: &[Input]) -> Result<Imported, Problems> {
 
 /// The policy for configurations, each with the document that it is decoded from.
 fn policy(configurations: &[(Rc<Document>, Configuration)]) -> Result<Imported, TooManyEntries> {
-    let mut rules = Vec::new();
+    let mut rules: Vec<Rule<'_>> = Vec::new();
+    let mut names = Names::default();
+    let mut limits = Vec::new();
     let mut findings = Vec::new();
     let mut visits = 0;
-    for (document, configuration) in configurations {
-        let domain = text(document, &configuration.domain).unwrap_or_default();
-        let mut tree = Tree { document, domain, left_out: Vec::new(), visits };
-        tree.collect(&configuration.descriptors, &[], &mut rules)?;
+    for (domain, at, nodes) in domains(configurations) {
+        let mut tree = Tree { domain, left_out: Vec::new(), unreachable: Vec::new(), visits };
+        let first = rules.len();
+        tree.collect(&nodes, &[], &mut rules)?;
         visits = tree.visits;
         tree.left_out.sort();
-        findings.extend(tree.left_out.into_iter().map(|(span, message)| {
-            let place = document.problem(span, "", "").place();
-            Finding::left_out(place, message, "no counterpart")
+        tree.unreachable.sort();
+        findings.extend(
+            tree.left_out
+                .into_iter()
+                .map(|(place, message)| Finding::left_out(place.text(), message, "no counterpart")),
+        );
+        findings.extend(tree.unreachable.into_iter().map(|place| {
+            let there = "a node that is never taken: another one of its key always is before it";
+            Finding::same(place.text(), there, "nothing")
         }));
+        findings.push(Finding::nearly(at.text(), format!("domain {domain}"), CHARGED_TOGETHER));
+        for rule in rules.iter().skip(first) {
+            let limit = rule.rate.as_ref().map(|rate| {
+                let name = names.take(&written_name(rule, rate.name));
+                findings.push(finding(rule, rate, &name));
+                name
+            });
+            limits.push(limit);
+        }
     }
-    Ok(Imported { policy: policy_text(&rules, &findings), findings })
+    findings.sort_by_key(|finding| finding.verdict);
+    Ok(Imported { policy: policy_text(&rules, &limits, &findings), findings })
+}
+
+/// The nodes of each domain, with a place where it is named: several files of one are one tree, as
+/// with MERGE_DOMAIN_CONFIG.
+fn domains(
+    configurations: &[(Rc<Document>, Configuration)],
+) -> Vec<(&str, Place<'_>, Vec<Placed<'_>>)> {
+    let mut domains: Vec<(&str, Place<'_>, Vec<Placed<'_>>)> = Vec::new();
+    for (file, (document, configuration)) in configurations.iter().enumerate() {
+        let source = Source { file, document };
+        let domain = text(document, &configuration.domain).unwrap_or_default();
+        let nodes = configuration.descriptors.iter().map(|node| Placed { source, node });
+        match domains.iter_mut().find(|(own, ..)| *own == domain) {
+            Some((.., known)) => known.extend(nodes),
+            None => {
+                let place = source.place(configuration.domain.span);
+                domains.push((domain, place, nodes.collect()));
+            }
+        }
+    }
+    domains
+}
+
+/// What became of a rate, whose limit has a name.
+fn finding(rule: &Rule<'_>, rate: &Rate<'_>, name: &str) -> Finding {
+    let place = rate.source.place(rate.of.span).text();
+    // Not the values, which may be keys of an API.
+    let keys: Vec<&str> = rule.entries.iter().map(|entry| entry.key).collect();
+    let shadow = if rate.is_shadow { ", shadow_mode" } else { "" };
+    let there = format!("{}: {}{shadow}", keys.join(", "), rate.of.value.words());
+    let shadow = if rate.is_shadow { ", mode: shadow" } else { "" };
+    let here = format!("limit {name}, {}{shadow}", rate.rate);
+    match rate.of.value.is_too_many() {
+        true => {
+            let note = "more than a rate here has: nothing is denied";
+            Finding::nearly(place, there, format!("{here}; {note}"))
+        }
+        false => Finding::same(place, there, here),
+    }
 }
 
 /// The nodes of a configuration, on the way to rules.
 struct Tree<'c> {
-    document: &'c Document,
     domain: &'c str,
     /// What has no counterpart here.
-    left_out: Vec<(Span, String)>,
+    left_out: Vec<(Place<'c>, String)>,
+    /// Nodes that the reference never takes.
+    unreachable: Vec<Place<'c>>,
     visits: usize,
 }
 
@@ -175,41 +247,44 @@ impl<'c> Tree<'c> {
     /// Adds the rules of nodes that are below `above`.
     fn collect(
         &mut self,
-        nodes: &'c [Spanned<Descriptor>],
+        nodes: &[Placed<'c>],
         above: &[Entry<'c>],
         rules: &mut Vec<Rule<'c>>,
     ) -> Result<(), TooManyEntries> {
         let ordered = self.ordered(nodes);
-        for (at, &(entry, node)) in ordered.iter().enumerate() {
+        for (at, &(entry, placed)) in ordered.iter().enumerate() {
+            let Placed { source, node } = placed;
             self.visits += 1;
             if self.visits > MAX_VISITS {
                 return Err(TooManyEntries);
             }
             let mut path = above.to_vec();
             path.push(entry);
-            self.note_what_is_ignored(&node.value);
+            self.note_what_is_ignored(placed);
             if path.len() > MAX_KEYS {
                 let message = format!("a descriptor of more than {MAX_KEYS} keys");
-                self.left_out.push((node.span, message));
+                self.left_out.push((source.place(node.span), message));
                 continue;
             }
             let first = rules.len();
-            rules.extend(self.rule(&node.value, &path));
-            self.collect(&node.value.descriptors, &path, rules)?;
+            rules.extend(self.rule(placed, &path));
+            let below = node.value.descriptors.iter().map(|node| Placed { source, node });
+            self.collect(&below.collect::<Vec<_>>(), &path, rules)?;
             // What another node of the same key has is not found from here.
             let behind = ordered.iter().skip(at + 1);
             for (_, other) in behind.filter(|(other, _)| may_be_both(*other, entry)) {
                 let mut hidden = Vec::new();
-                let noted = self.left_out.len();
-                self.collect(std::slice::from_ref(*other), above, &mut hidden)?;
-                self.left_out.truncate(noted);
+                let noted = (self.left_out.len(), self.unreachable.len());
+                self.collect(std::slice::from_ref(other), above, &mut hidden)?;
+                self.left_out.truncate(noted.0);
+                self.unreachable.truncate(noted.1);
                 for mut rule in hidden {
                     if let Some(place) = rule.entries.get_mut(above.len()) {
                         *place = entry;
                     }
                     rule.rate = None;
                     let mut known = rules.iter().skip(first);
-                    if !known.any(|known| known.entries == rule.entries) {
+                    if !known.any(|known| are_alike(&known.entries, &rule.entries)) {
                         rules.push(rule);
                     }
                 }
@@ -219,52 +294,62 @@ impl<'c> Tree<'c> {
     }
 
     /// Nodes in the order in which the reference takes them.
-    fn ordered(
-        &mut self,
-        nodes: &'c [Spanned<Descriptor>],
-    ) -> Vec<(Entry<'c>, &'c Spanned<Descriptor>)> {
+    fn ordered(&mut self, nodes: &[Placed<'c>]) -> Vec<(Entry<'c>, Placed<'c>)> {
         let mut ordered = Vec::with_capacity(nodes.len());
-        for node in nodes {
+        for placed in nodes {
+            let Placed { source, node } = *placed;
             let own = &node.value;
-            let key = text(self.document, &own.key).filter(|key| !key.is_empty());
-            let value = own.value.as_ref().map(|value| text(self.document, value));
+            let key = text(source.document, &own.key).filter(|key| !key.is_empty());
+            let value = own.value.as_ref().map(|value| text(source.document, value));
+            let mut leave_out = |span: Span, message: &str| {
+                self.left_out.push((source.place(span), message.to_owned()));
+            };
             match (key, value) {
-                (Some(key), _) if key.contains('*') => {
-                    self.left_out.push((own.key.span, "a key with `*`".to_owned()));
-                }
+                (Some(key), _) if key.contains('*') => leave_out(own.key.span, "a key with `*`"),
                 (Some(key), None | Some(Some(_))) => {
                     let value = value.flatten().filter(|value| !value.is_empty());
                     let entry = Entry { key, value, is_shared: own.share_threshold };
-                    ordered.push((entry, node));
+                    ordered.push((entry, *placed));
                 }
-                (None, _) => self.left_out.push((own.key.span, "a key that is no text".to_owned())),
-                (_, Some(None)) => {
-                    self.left_out.push((node.span, "a value that is no text".to_owned()));
-                }
+                (None, _) => leave_out(own.key.span, "a key that is no text"),
+                (_, Some(None)) => leave_out(node.span, "a value that is no text"),
             }
         }
         ordered.sort_by_key(|(entry, _)| match entry.value {
             Some(value) => u8::from(value.contains('*')),
             None => 2,
         });
-        ordered
+        let mut reachable: Vec<(Entry<'c>, Placed<'c>)> = Vec::new();
+        for (entry, placed) in ordered {
+            let is_before = |(own, _): &(Entry<'c>, _)| {
+                own.key == entry.key && (own.pattern().is_none() || own.is_like(&entry))
+            };
+            match reachable.iter().any(is_before) {
+                true => self.unreachable.push(placed.source.place(placed.node.span)),
+                false => reachable.push((entry, placed)),
+            }
+        }
+        reachable
     }
 
     /// The rule of a node that has a rate.
-    fn rule(&mut self, node: &'c Descriptor, path: &[Entry<'c>]) -> Option<Rule<'c>> {
+    fn rule(&mut self, placed: Placed<'c>, path: &[Entry<'c>]) -> Option<Rule<'c>> {
+        let Placed { source, node: Spanned { value: node, .. } } = placed;
         let rate_limit = node.rate_limit.as_ref()?;
         let Some(rate) = rate_limit.value.rate() else {
             let message = "a rate without `requests_per_unit`, or without a `unit` from second to \
                            year";
-            self.left_out.push((rate_limit.span, message.to_owned()));
+            self.left_out.push((source.place(rate_limit.span), message.to_owned()));
             return None;
         };
         let is_shadow = node.shadow_mode == Some(true);
-        let rate = Rate { rate, name: rate_limit.value.name.as_deref(), is_shadow };
+        let name = rate_limit.value.name.as_deref();
+        let rate = Rate { rate, name, is_shadow, of: rate_limit, source };
         Some(Rule { domain: self.domain, entries: path.to_vec(), rate: Some(rate) })
     }
 
-    fn note_what_is_ignored(&mut self, node: &Descriptor) {
+    fn note_what_is_ignored(&mut self, placed: Placed<'c>) {
+        let Placed { source, node: Spanned { value: node, .. } } = placed;
         let replaces = node.rate_limit.as_ref().and_then(|rate| rate.value.replaces.as_ref());
         let replaces = replaces.filter(|field| !field.value.is_empty());
         let quota_mode = node.quota_mode.as_ref().filter(|field| field.value);
@@ -273,7 +358,7 @@ impl<'c> Tree<'c> {
             (quota_mode.map(|field| field.span), "`quota_mode`"),
         ];
         for (span, message) in fields {
-            self.left_out.extend(span.map(|span| (span, message.to_owned())));
+            self.left_out.extend(span.map(|span| (source.place(span), message.to_owned())));
         }
     }
 }
@@ -287,27 +372,6 @@ fn text<'c>(document: &'c Document, node: &'c Node) -> Option<&'c str> {
     }
 }
 
-/// Whether a descriptor may be for both nodes, of which `taken` is taken then.
-fn may_be_both(other: Entry<'_>, taken: Entry<'_>) -> bool {
-    let both = |one: &str, another: &str| one.starts_with(another) || another.starts_with(one);
-    other.key == taken.key
-        && match (other.value, taken.value) {
-            (None, _) => true,
-            (Some(_), None) => false,
-            (Some(other), Some(taken)) => match other.split_once('*') {
-                None => false,
-                // What they have between their stars may be anything.
-                Some((begin, _)) => {
-                    let start = taken.split('*').next().unwrap_or_default();
-                    match taken.contains('*') {
-                        true => both(begin, start),
-                        false => start.starts_with(begin),
-                    }
-                }
-            },
-        }
-}
-
 impl RateLimit {
     /// As a limit's `rate` has it; none: it has no rate, or a unit that is none.
     fn rate(&self) -> Option<String> {
@@ -316,138 +380,29 @@ impl RateLimit {
         }
         let unit = &self.unit.as_ref()?.value;
         let (_, window) = UNITS.into_iter().find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
-        Some(format!("{}/{window}, align: epoch", self.requests_per_unit.as_ref()?.value))
+        let requests = self.requests_per_unit.as_ref()?.value;
+        Some(match self.is_too_many() {
+            true => "unlimited".to_owned(),
+            false => format!("{requests}/{window}, align: epoch"),
+        })
+    }
+
+    /// Whether its number is none that a rate here may have.
+    fn is_too_many(&self) -> bool {
+        let requests = self.requests_per_unit.as_ref().map_or(0, |own| own.value);
+        !self.unlimited && requests > MAX_REQUESTS
+    }
+
+    /// In words, for the table.
+    fn words(&self) -> String {
+        match (&self.requests_per_unit, &self.unit) {
+            (Some(requests), Some(unit)) if !self.unlimited => {
+                format!("{} per {}", requests.value, unit.value.to_ascii_lowercase())
+            }
+            _ => "unlimited".to_owned(),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use tollgate_yaml::Document;
-
-    use super::*;
-
-    fn imported(text: &str) -> (Vec<String>, Vec<String>) {
-        let document = Document::parse("limits.yaml", text).unwrap();
-        let mut problems = Vec::new();
-        let configuration: Configuration = document.decode(&[], &mut problems).unwrap();
-        assert!(problems.is_empty(), "{problems:?}");
-        let Imported { policy, findings } =
-            super::policy(&[(document.into(), configuration)]).unwrap();
-        let left_out = findings.into_iter().map(|own| format!("{}: {}", own.place, own.there));
-        let lines = policy.lines().filter(|line| line.starts_with("  "));
-        (lines.map(|line| line.trim().to_owned()).collect(), left_out.collect())
-    }
-
-    #[test]
-    fn more_specific_nodes_come_first_and_hide_the_others() {
-        let (lines, left_out) = imported(
-            "domain: d\ndescriptors:\n\
-             - { key: a, rate_limit: { unit: second, requests_per_unit: 1 }, descriptors: [\
-                 { key: b, rate_limit: { unit: HOUR, requests_per_unit: 2 } }] }\n\
-             - { key: a, value: x*, rate_limit: { unlimited: true } }\n\
-             - { key: a, value: xy, rate_limit: { unit: month, requests_per_unit: 3 }, \
-                 shadow_mode: true }\n",
-        );
-        assert_eq!(left_out, [""; 0]);
-        let expected = [
-            "a-xy: { per: [descriptor.a], rate: 3/30d, align: epoch, mode: shadow }",
-            "a-x: { per: [descriptor.a], rate: unlimited }",
-            "a: { per: [descriptor.a], rate: 1/second, align: epoch }",
-            "a-b: { per: [descriptor.a, descriptor.b], rate: 2/hour, align: epoch }",
-            "- { domain: d, when: { key: [a], value: { a: xy } }, limits: [a-xy] }",
-            "- { domain: d, when: { key: [a, b], value: { a: xy } }, limits: [] }",
-            "- { domain: d, when: { key: [a], value: { a: x* } }, limits: [a-x] }",
-            "- { domain: d, when: { key: [a, b], value: { a: x* } }, limits: [] }",
-            "- { domain: d, when: { key: [a] }, limits: [a] }",
-            "- { domain: d, when: { key: [a, b] }, limits: [a-b] }",
-        ];
-        assert_eq!(lines, expected);
-    }
-
-    #[test]
-    fn what_has_no_counterpart_is_left_out_and_reported() {
-        let (lines, left_out) = imported(
-            "name: d\ndomain: d\ndescriptors:\n\
-             - { key: \"k*\", rate_limit: { unit: day, requests_per_unit: 1 } }\n\
-             - { key: [k], rate_limit: { unit: day, requests_per_unit: 1 } }\n\
-             - { key: l, rate_limit: { unit: fortnight, requests_per_unit: 1 } }\n\
-             - { key: m, rate_limit: { unit: day, requests_per_unit: 1, replaces: [{ name: n }] } }\n\
-             - { key: n, quota_mode: false, rate_limit: { unit: day, requests_per_unit: 1, replaces: [] } }\n",
-        );
-        assert_eq!(lines.len(), 4, "{lines:?}");
-        let expected = [
-            "limits.yaml:4:10: a key with",
-            "limits.yaml:5:10: a key that is no text",
-            "limits.yaml:6:25: a rate without",
-            "limits.yaml:7:70: `replaces`",
-        ];
-        assert_eq!(left_out.len(), expected.len(), "{left_out:?}");
-        for (note, expected) in left_out.iter().zip(expected) {
-            assert!(note.starts_with(expected), "{note}");
-        }
-    }
-
-    #[test]
-    fn values_with_stars_are_taken_in_the_order_of_the_file() {
-        let rate =
-            |number: u32| format!("rate_limit: {{ unit: day, requests_per_unit: {number} }}");
-        let (lines, left_out) = imported(&format!(
-            "domain: 7\ndescriptors:\n\
-             - {{ key: p, value: \"foo*\", {} }}\n\
-             - {{ key: p, value: \"foobar*\", descriptors: [{{ key: q, value: 30, {} }}] }}\n\
-             - {{ key: p, value: true, metadata: {{ owner: a }}, {} }}\n",
-            rate(1),
-            rate(2),
-            rate(3)
-        ));
-        assert_eq!(left_out, [""; 0]);
-        let rules: Vec<&String> = lines.iter().filter(|line| line.starts_with('-')).collect();
-        assert_eq!(
-            rules,
-            [
-                "- { domain: \"7\", when: { key: [p], value: { p: \"true\" } }, limits: [p-true] }",
-                "- { domain: \"7\", when: { key: [p], value: { p: foo* } }, limits: [p-foo] }",
-                "- { domain: \"7\", when: { key: [p, q], value: { p: foo*, q: \"30\" } }, limits: [] }",
-                "- { domain: \"7\", when: { key: [p, q], value: { p: foobar*, q: \"30\" } }, \
-                 limits: [p-foobar-q-30] }",
-            ]
-        );
-    }
-
-    #[test]
-    fn key_that_is_there_twice_and_shared_counters_are_said_entry_by_entry() {
-        let (lines, left_out) = imported(
-            "domain: d\ndescriptors:\n\
-             - { key: k, value: a, descriptors: [\
-                 { key: k, value: b, rate_limit: { unit: day, requests_per_unit: 1 } }] }\n\
-             - { key: f, value: \"f/*\", share_threshold: true, \
-                 rate_limit: { unit: day, requests_per_unit: 2 } }\n",
-        );
-        assert_eq!(left_out, [""; 0]);
-        let rules: Vec<&String> = lines.iter().filter(|line| line.starts_with('-')).collect();
-        assert_eq!(
-            rules,
-            [
-                "- { domain: d, when: [{ key: k, value: a }, { key: k, value: b }], limits: [k-a-k-b] }",
-                "- { domain: d, when: [{ key: f, value: f/*, shared: true }], limits: [f-f] }",
-            ]
-        );
-        assert!(lines.iter().any(|line| line.starts_with("k-a-k-b: { per: [descriptor.k], ")));
-    }
-
-    #[test]
-    fn small_file_that_needs_very_many_entries_is_refused() {
-        let nested = (0..8).fold(String::new(), |below, level| {
-            let rate = "rate_limit: { unit: day, requests_per_unit: 1 }";
-            let valued =
-                ["a", "b", "c"].map(|value| format!("{{ key: k{level}, value: {value} }}"));
-            let valued = valued.join(", ");
-            format!("{valued}, {{ key: k{level}, {rate}, descriptors: [{below}] }}")
-        });
-        let text = format!("domain: d\ndescriptors: [{nested}]\n");
-        let document = Document::parse("limits.yaml", &text).unwrap();
-        let configuration: Configuration = document.decode(&[], &mut Vec::new()).unwrap();
-        let all = [(document.into(), configuration)];
-        assert_eq!(super::policy(&all).err(), Some(TooManyEntries));
-    }
-}
+mod tests;

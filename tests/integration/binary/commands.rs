@@ -147,6 +147,16 @@ const NAMED: &[(&str, &str)] = &[
          > limits.yaml && tollgate import envoy limits.yaml",
     ),
     (
+        "tollgate import envoy ratelimit.yaml > policies/limits.yaml",
+        concat!(
+            "mkdir -p policies && tollgate import envoy ",
+            env!("CARGO_MANIFEST_DIR"),
+            "/crates/import/examples/envoy-ratelimit.yaml > policies/limits.yaml && \
+             tollgate check policies/limits.yaml",
+        ),
+    ),
+    ("tollgate check policies/limits.yaml", "tollgate check config/policies/api.yaml"),
+    (
         "tollgate import ingress-nginx ingress.yaml services.yaml controller.yaml > policy.yaml",
         "printf 'kind: Ingress\\nmetadata: { name: a }\\nspec: { defaultBackend: { service: { name: a, \
          port: { number: 80 } } } }\\n' > ingress.yaml && tollgate import ingress-nginx ingress.yaml",

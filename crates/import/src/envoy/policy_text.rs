@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::{Entry, Rate, Rule};
-use crate::{Finding, flow::quoted, names::Names};
+use super::{Rate, Rule, entry::Entry};
+use crate::{Finding, Verdict, flow::quoted};
 
 /// What is left to do where values of descriptors are not fixed.
 const UNSAID: &str = "\
@@ -18,14 +18,17 @@ fn is_open(rule: &Rule<'_>) -> bool {
     rule.rate.is_some() && !rule.entries.iter().all(is_fixed)
 }
 
-/// Rules as a policy, at whose top is what is not in it.
-pub(super) fn policy_text(rules: &[Rule<'_>], left_out: &[Finding]) -> String {
-    let mut names = Names::default();
+/// Rules as a policy, each with the name of its limit, if it has one. At the top is what is left
+/// out of it.
+pub(super) fn policy_text(
+    rules: &[Rule<'_>],
+    names: &[Option<String>],
+    findings: &[Finding],
+) -> String {
     let (mut limits, mut entries) = (String::new(), String::new());
-    for rule in rules {
-        let mut listed = String::new();
+    for (rule, name) in rules.iter().zip(names) {
+        let listed = name.as_deref().unwrap_or_default();
         if let Some(rate) = &rule.rate {
-            listed = names.take(&written_name(rule, rate.name));
             let _ = writeln!(limits, "  {listed}: {{ {} }}", measure(&rule.entries, rate));
         }
         let (domain, when) = (quoted(rule.domain), when(&rule.entries));
@@ -36,8 +39,9 @@ pub(super) fn policy_text(rules: &[Rule<'_>], left_out: &[Finding]) -> String {
         .filter(|(_, lines)| !lines.is_empty())
         .map(|(name, lines)| format!("{name}:\n{lines}\n"))
         .collect();
-    let left_out: String = left_out
+    let left_out: String = findings
         .iter()
+        .filter(|finding| finding.verdict == Verdict::LeftOut)
         .map(|Finding { place, there, .. }| format!("# Left out: {place}: {there}\n"))
         .collect();
     let unsaid = if rules.iter().any(is_open) { UNSAID } else { "" };
@@ -90,7 +94,7 @@ fn measure(entries: &[Entry<'_>], rate: &Rate<'_>) -> String {
 }
 
 /// The limit's own name, or one of its keys and values.
-fn written_name(rule: &Rule<'_>, own: Option<&str>) -> String {
+pub(super) fn written_name(rule: &Rule<'_>, own: Option<&str>) -> String {
     let words = rule.entries.iter().flat_map(|own| [Some(own.key), own.value]).flatten();
     own.map_or_else(|| words.collect::<Vec<&str>>().join("-"), str::to_owned)
 }

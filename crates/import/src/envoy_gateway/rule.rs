@@ -5,7 +5,7 @@ use crate::{
     Finding,
     gateway::{
         field::Field,
-        limit::{Counting, Rate, Scope},
+        limit::{Counting, Methods, Rate, Scope},
     },
 };
 
@@ -33,6 +33,7 @@ pub(super) struct Rule<'r> {
     pub(super) is_local: bool,
     pub(super) is_shared: bool,
     field: Field<'r>,
+    speed: Speed,
     /// None: it is left out.
     pub(super) ruled: Option<Ruled>,
 }
@@ -46,6 +47,20 @@ pub(super) struct Ruled {
     pub(super) is_shadow: bool,
     /// What is different here.
     pub(super) notes: Vec<String>,
+}
+
+/// So many requests in so many seconds.
+#[derive(Clone, Copy)]
+struct Speed {
+    requests: u64,
+    seconds: u64,
+}
+
+impl Speed {
+    fn is_slower_than(self, other: Speed) -> bool {
+        let times = |one: u64, another: u64| u128::from(one) * u128::from(another);
+        times(self.requests, other.seconds) < times(other.requests, self.seconds)
+    }
 }
 
 /// The rules of a `rateLimit`: those in force, with what is left out of them in the findings.
@@ -105,6 +120,11 @@ fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, findings: &mut Vec<Find
     if is_local {
         selected.notes.push("each Envoy counts by itself there: N of them let N times as much pass; here proxies count together if their store is Redis".to_owned());
     }
+    if let (true, Methods::Only(methods)) = (is_local, &selected.scope.methods)
+        && methods.len() > 1
+    {
+        selected.notes.push("not in force there: Envoy 1.40 refuses what Envoy Gateway makes of a local rule with several methods".to_owned());
+    }
     let is_shadow = field.is_true(&["shadowMode"]);
     rest(field, &mut selected, findings);
     let words = words(field, requests, unit, is_local);
@@ -126,7 +146,8 @@ fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, findings: &mut Vec<Find
         None
     };
     let is_shared = field.is_true(&["shared"]);
-    Rule { place, words, at, is_local, is_shared, field, ruled }
+    let speed = Speed { requests, seconds };
+    Rule { place, words, at, is_local, is_shared, field, speed, ruled }
 }
 
 /// The rule in words: `3 requests per Hour, global, for headers x-user-id`.
@@ -239,12 +260,27 @@ fn note_neighbours(rules: &mut [Rule<'_>]) {
         by_address.then(|| own.scope.not.clone())
     };
     let networks: Vec<_> = rules.iter().map(network).collect();
+    // Envoy charges the slowest bucket first, and stops at the one that denies.
+    let is_denier =
+        |rule: &&Rule<'_>| rule.is_local && !is_plain(rule) && !rule.field.is_true(&["shadowMode"]);
+    let denier = |rule: &Rule<'_>| {
+        Some((rule.place.clone(), rule.speed, rule.ruled.as_ref()?.scope.clone()))
+    };
+    let deniers: Vec<_> = rules.iter().filter(is_denier).filter_map(denier).collect();
     for rule in rules.iter_mut() {
         let own = network(rule);
         let is_plain = is_plain(rule);
+        let speed = rule.speed;
         let Some(ruled) = &mut rule.ruled else { continue };
         if rule.is_local && is_plain && locals > 1 {
             ruled.notes.push("requests that another rule counts are charged to it as well, and there only those that none counts".to_owned());
+        }
+        let own_place = &rule.place;
+        let is_faster = |(place, other, scope): &(String, Speed, Scope)| {
+            place != own_place && !other.is_slower_than(speed) && scope.may_meet(&ruled.scope)
+        };
+        if rule.is_local && !is_plain && deniers.iter().any(is_faster) {
+            ruled.notes.push("a request that a rule with a higher rate denies is charged to this one there, and not here".to_owned());
         }
         if !rule.is_local && globals > 1 {
             ruled.notes.push("a request that another rule denies is not charged here".to_owned());

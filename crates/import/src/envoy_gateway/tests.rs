@@ -181,6 +181,38 @@ fn units_have_fixed_lengths_and_costs_are_charged_at_once() {
 }
 
 #[test]
+fn local_rule_is_charged_there_for_what_a_faster_one_denies() {
+    let rule = |requests: u32, unit: &str, more: &str| {
+        format!(
+            "{{ clientSelectors: [{{ methods: [{{ value: PUT }}] }}], limit: {{ requests: {requests}, unit: {unit} }}{more} }}"
+        )
+    };
+    let shadow = ", shadowMode: true";
+    for (first, second, expected) in [
+        (rule(60, "Minute", ""), rule(61, "Minute", ""), [true, false]),
+        (rule(60, "Minute", ""), rule(3600, "Hour", ""), [true, true]),
+        (rule(60, "Hour", shadow), rule(2, "Minute", ""), [true, false]),
+        (rule(60, "Hour", ""), rule(2, "Minute", shadow), [false, false]),
+        (rule(60, "Hour", ""), rule(2, "Minute", "").replace("PUT", "GET"), [false, false]),
+    ] {
+        let imported = of_rules("local", &format!("{first}, {second}")).unwrap();
+        let rows = imported.findings.iter().filter(|own| own.there.contains("requests per"));
+        let told = rows.map(|own| own.here.contains("denies is charged to this one there"));
+        assert_eq!(told.collect::<Vec<_>>(), expected, "{first} {second}");
+    }
+}
+
+#[test]
+fn local_rule_with_several_methods_is_not_in_force_there() {
+    for (kind, expected) in [("local", true), ("global", false)] {
+        let rule = "{ clientSelectors: [{ methods: [{ value: PUT }, { value: POST }] }], limit: { requests: 3, unit: Hour } }";
+        let imported = of_rules(kind, rule).unwrap();
+        let told = imported.findings.iter().any(|own| own.here.contains("not in force there"));
+        assert_eq!(told, expected, "{kind}");
+    }
+}
+
+#[test]
 fn of_several_selectors_the_last_path_and_network_hold_and_any_method() {
     let imported = of_rules(
         "global",

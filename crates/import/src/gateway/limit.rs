@@ -109,6 +109,23 @@ impl Scope {
         }
         keys
     }
+
+    /// Whether a request may be in both. No, only where methods, paths or values say so.
+    pub(crate) fn may_meet(&self, other: &Scope) -> bool {
+        let differs = |(key, value): &(String, String)| {
+            other.is.iter().any(|(own, is)| own == key && is != value)
+        };
+        let paths = match (&self.pattern, &other.pattern) {
+            (Some(own), Some(other)) => own.contains(other) || other.contains(own),
+            _ => true,
+        };
+        let methods = match (&self.methods, &other.methods) {
+            (Methods::Only(own), others) => own.iter().any(|method| others.count(method)),
+            (own, Methods::Only(others)) => others.iter().any(|method| own.count(method)),
+            _ => true,
+        };
+        paths && methods && !self.is.iter().any(differs)
+    }
 }
 
 impl Limit {
@@ -236,6 +253,31 @@ mod tests {
         ] {
             let has = network_has(network, address.parse().unwrap());
             assert_eq!(has, expected, "{network} {address}");
+        }
+    }
+
+    #[test]
+    fn scopes_meet_unless_methods_paths_or_values_differ() {
+        let only = |method: &str| Methods::Only(vec![method.to_owned()]);
+        let of = |methods: Methods| Scope { methods, ..Scope::default() };
+        let at = |path: &str| Scope { pattern: Some(Pattern::below(path)), ..Scope::default() };
+        let who = |value: &str| Scope {
+            is: vec![("header.a".to_owned(), value.to_owned())],
+            ..Scope::default()
+        };
+        for (one, other, expected) in [
+            (Scope::default(), of(only("PUT")), true),
+            (of(only("PUT")), of(only("POST")), false),
+            (of(only("PUT")), of(Methods::Except("PUT".to_owned())), false),
+            (of(Methods::Except("GET".to_owned())), of(Methods::Except("PUT".to_owned())), true),
+            (at("/a"), at("/a/b"), true),
+            (at("/a"), at("/b"), false),
+            (who("1"), who("1"), true),
+            (who("1"), who("2"), false),
+            (who("1"), at("/a"), true),
+        ] {
+            assert_eq!(one.may_meet(&other), expected, "{one:?} {other:?}");
+            assert_eq!(other.may_meet(&one), expected, "{other:?} {one:?}");
         }
     }
 
