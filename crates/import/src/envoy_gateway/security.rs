@@ -169,15 +169,9 @@ fn jwt<'r>(field: Field<'r>, own: &mut Security<'r>, plan: &mut Plan<'r>) -> Opt
 
 /// An issuer as `identity.jwt` has it, without its name.
 fn issuer_fields(issuer: Option<&str>, url: &str, audiences: &[&str]) -> Flow {
-    let mut fields =
-        Flow::fields([("issuer", issuer.unwrap_or("none").into()), ("jwks_url", url.into())]);
-    if url.starts_with("http://") {
-        fields = fields.with("allow_http", true);
-    }
-    match audiences {
-        [] => fields,
-        audiences => fields.with("audience", Flow::list(audiences.iter().copied())),
-    }
+    Flow::fields([("issuer", issuer.unwrap_or("none").into()), ("jwks_url", url.into())])
+        .with_some("allow_http", url.starts_with("http://").then_some(true))
+        .with_list("audience", audiences.iter().copied())
 }
 
 /// Client addresses that may pass. Returns why the routes must be closed, if they must.
@@ -232,19 +226,12 @@ fn cors(field: Field<'_>, findings: &mut Vec<Finding>) -> Option<Flow> {
         findings.push(Finding::left_out(field.place(), "cors", message));
         return None;
     }
-    let mut cors = Flow::fields([("origins", Flow::list(origins)), ("preflight", "answer".into())]);
-    if credentials {
-        cors = cors.with("credentials", true);
-    }
-    for (name, there) in [("methods", "allowMethods"), ("headers", "allowHeaders")] {
-        let list = field.texts(&[there]);
-        if !list.is_empty() && !list.contains(&"*") {
-            cors = cors.with(name, Flow::list(list));
-        }
-    }
-    if let Some(age) = field.text_at(&["maxAge"]) {
-        cors = cors.with("max_age", age);
-    }
+    let some = |name: &str| Some(field.texts(&[name])).filter(|list| !list.contains(&"*"));
+    let cors = Flow::fields([("origins", Flow::list(origins)), ("preflight", "answer".into())])
+        .with_some("credentials", credentials.then_some(true))
+        .with_list("methods", some("allowMethods").into_iter().flatten())
+        .with_list("headers", some("allowHeaders").into_iter().flatten())
+        .with_some("max_age", field.text_at(&["maxAge"]));
     findings.push(match others.is_empty() {
         true => Finding::same(field.place(), "cors", "cors of the routes"),
         false => Finding::left_out(

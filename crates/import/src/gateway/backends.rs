@@ -50,11 +50,9 @@ impl Upstreams {
             _ => "app",
         };
         let servers = if servers.is_empty() { vec![UNKNOWN.into()] } else { servers };
-        let mut upstream = Flow::fields([("servers", Flow::List(servers))]);
-        if path.kind == "GRPCRoute" {
-            upstream = upstream.with("protocol", "h2");
-        }
-        let upstream = upstream.with("paths", Flow::Fields(Vec::new()));
+        let upstream = Flow::fields([("servers", Flow::List(servers))])
+            .with_some("protocol", (path.kind == "GRPCRoute").then_some("h2"))
+            .with("paths", Flow::fields([]));
         let known = self.known.iter().find(|(own, _)| *own == upstream);
         let upstream = known.map(|(_, name)| name.clone()).unwrap_or_else(|| {
             let name = self.names.take(name);

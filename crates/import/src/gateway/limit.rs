@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use super::pattern::Pattern;
-use crate::flow::Flow;
+use crate::{draft::no_refund, flow::Flow};
 
 /// The highest number of a rate here.
 const MAX_REQUESTS: u64 = 2_147_483_647;
@@ -129,19 +129,15 @@ impl Limit {
             [key] => key.clone().into(),
             keys => Flow::list(keys.iter().cloned()),
         };
-        let mut limit = Flow::fields([("per", per)]);
-        if keys.iter().any(|key| key == "client.ip") {
-            limit = match ipv4_prefix {
-                Some(bits) => limit.with("ipv4_prefix", u64::from(*bits)),
-                None => limit,
-            };
-            limit = limit.with("ipv6_prefix", u64::from(ipv6_prefix.unwrap_or(128)));
-        }
-        if keys.iter().any(|key| key.starts_with("header.") || key.starts_with("jwt.")) {
-            limit = limit.with("on_missing", "skip");
-        }
-        limit = limit.with("rate", if is.is_empty() { self.rate() } else { "unlimited".into() });
-        limit = match self.counting {
+        let by_address = keys.iter().any(|key| key == "client.ip");
+        let can_miss = keys.iter().any(|key| key.starts_with("header.") || key.starts_with("jwt."));
+        let bits = |prefix: Option<u8>| prefix.filter(|_| by_address).map(u64::from);
+        let limit = Flow::fields([("per", per)])
+            .with_some("ipv4_prefix", bits(*ipv4_prefix))
+            .with_some("ipv6_prefix", bits(ipv6_prefix.or(Some(128))))
+            .with_some("on_missing", can_miss.then_some("skip"))
+            .with("rate", if is.is_empty() { self.rate() } else { "unlimited".into() });
+        let limit = match self.counting {
             Counting::Epoch => limit.with("align", "epoch"),
             Counting::FirstRequest => limit,
             Counting::Bucket => limit.with("algorithm", "gcra"),
@@ -150,7 +146,7 @@ impl Limit {
             let own = methods.iter().map(|method| (method.clone(), those.into()));
             Flow::Fields(own.chain([("default".to_owned(), others.into())]).collect())
         };
-        limit = match &self.scope.methods {
+        let limit = match &self.scope.methods {
             Methods::All if self.cost == 1 => limit,
             Methods::All => limit.with("cost", self.cost),
             Methods::Only(methods) => limit.with("cost", table(methods, self.cost, 0)),
@@ -158,10 +154,9 @@ impl Limit {
                 limit.with("cost", table(std::slice::from_ref(method), 0, self.cost))
             }
         };
-        if with_tokens {
-            limit = limit.with("refund", Flow::fields([("status", Flow::List(Vec::new()))]));
-        }
-        if self.is_shadow { limit.with("mode", "shadow") } else { limit }
+        limit
+            .with_some("refund", with_tokens.then(no_refund))
+            .with_some("mode", self.is_shadow.then_some("shadow"))
     }
 
     /// Its overrides; the first that matches holds. `has_issuers`: there are several.

@@ -245,16 +245,10 @@ fn with_ends(routes: Vec<Route>) -> Vec<Route> {
 }
 
 fn written(route: &Route, limits: &[Limit]) -> Flow {
-    let mut place = Flow::fields([("path", route.pattern.path().into())]);
-    if let Some(host) = &route.host {
-        place = place.with("host", host.clone());
-    }
-    if let Some(method) = &route.method {
-        place = place.with("methods", Flow::list([method.clone()]));
-    }
-    if let Some(from) = &route.from {
-        place = place.with("from", Flow::list([from.clone()]));
-    }
+    let place = Flow::fields([("path", route.pattern.path().into())])
+        .with_some("host", route.host.clone())
+        .with_list("methods", route.method.clone())
+        .with_list("from", route.from.clone());
     let mut own = route.guard.on(Flow::fields([("match", place)]));
     for (name, value) in &route.changes {
         own = own.with(name, value.clone());

@@ -42,17 +42,14 @@ impl Import<'_> {
         };
         let read_timeout = timeout("proxy-read-timeout", READ_TIMEOUT);
         let case = Flow::fields([("case", "ignore".into())]);
-        let mut upstream = Flow::fields([("servers", Flow::list([url]))])
+        let read_timeout =
+            Some(read_timeout).filter(|own| *own != Flow::Text(format!("{READ_TIMEOUT}s")));
+        let upstream = Flow::fields([("servers", Flow::list([url]))])
             .with("paths", if ignores_case { case } else { Flow::fields([]) })
-            .with("connect_timeout", timeout("proxy-connect-timeout", CONNECT_TIMEOUT));
-        if read_timeout != Flow::Text(format!("{READ_TIMEOUT}s")) {
-            upstream = upstream
-                .with("response_timeout", read_timeout.clone())
-                .with("idle_timeout", read_timeout);
-        }
-        if protocol.starts_with("GRPC") {
-            upstream = upstream.with("protocol", "h2");
-        }
+            .with("connect_timeout", timeout("proxy-connect-timeout", CONNECT_TIMEOUT))
+            .with_some("response_timeout", read_timeout.clone())
+            .with_some("idle_timeout", read_timeout)
+            .with_some("protocol", protocol.starts_with("GRPC").then_some("h2"));
         let known = self.draft.upstreams.iter().find(|(_, own)| *own == upstream);
         if let Some((name, _)) = known {
             return (name.clone(), is_open);

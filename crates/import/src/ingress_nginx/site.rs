@@ -1,5 +1,7 @@
 //! Routes: hosts, and the paths of each in the order in which nginx looks for them.
 
+use ipnet::IpNet;
+
 use super::{
     Import,
     annotations::Guards,
@@ -225,31 +227,22 @@ impl<'r> Import<'r> {
         routes: &mut Vec<Route>,
     ) {
         let guards = &served.guards;
-        let mut route = route(&path.host, pattern, upstream);
-        let all = |networks: &[ipnet::IpNet]| Flow::list(networks.iter().map(ToString::to_string));
-        if !guards.allow.is_empty() {
-            route = route.with("allow", all(&guards.allow));
-        }
-        if is_closed {
-            route = route.with("deny", Flow::list(EVERYBODY));
-        } else if !guards.deny.is_empty() {
-            route = route.with("deny", all(&guards.deny));
-        }
-        if !served.limits.names.is_empty() {
-            route = route.with("limits", Flow::list(served.limits.names.iter().cloned()));
-        }
-        if let Some(bound) = &served.max_body {
-            route = route.with("max_body", bound.as_str());
-        }
-        for (name, own) in [("strip_prefix", &rewrite.strip), ("add_prefix", &rewrite.add)] {
-            if !own.is_empty() {
-                route = route.with(name, own.as_str());
-            }
-        }
-        if let Some(host) = served.ingress.value("upstream-vhost") {
-            let set = Flow::fields([("host", host.into())]);
-            route = route.with("request_headers", Flow::fields([("set", set)]));
-        }
+        let all =
+            |networks: &[IpNet]| -> Vec<String> { networks.iter().map(IpNet::to_string).collect() };
+        let deny = match is_closed {
+            true => EVERYBODY.map(str::to_owned).into(),
+            false => all(&guards.deny),
+        };
+        let vhost = served.ingress.value("upstream-vhost");
+        let headers = |host: &str| Flow::fields([("set", Flow::fields([("host", host.into())]))]);
+        let route = route(&path.host, pattern, upstream)
+            .with_list("allow", all(&guards.allow))
+            .with_list("deny", deny)
+            .with_list("limits", served.limits.names.iter().cloned())
+            .with_some("max_body", served.max_body.as_deref())
+            .with_some("strip_prefix", Some(rewrite.strip.as_str()).filter(|own| !own.is_empty()))
+            .with_some("add_prefix", Some(rewrite.add.as_str()).filter(|own| !own.is_empty()))
+            .with_some("request_headers", vhost.map(headers));
         self.push(routes, route, (&path.host, pattern, of, is_closed));
     }
 

@@ -154,10 +154,8 @@ fn auth<'r>(policy: &Policy<'r>, plan: &mut Plan<'r>) -> Auth {
 /// The issuer of a way to authenticate, with the fields that it has here.
 fn issuer<'r>(way: Field<'r>) -> Option<(&'r str, Flow)> {
     let url = way.text_at(&["jwt", "issuerUrl"])?;
-    let mut fields = Flow::fields([("issuer", url.into()), ("discover", true.into())]);
-    if url.starts_with("http://") {
-        fields = fields.with("allow_http", true);
-    }
+    let fields = Flow::fields([("issuer", url.into()), ("discover", true.into())])
+        .with_some("allow_http", url.starts_with("http://").then_some(true));
     Some((url, fields))
 }
 

@@ -88,19 +88,14 @@ impl Importer<'_> {
                     });
                 earlier.extend(route.patterns.iter().map(String::as_str));
                 let Some(path) = path.filter(|_| !route.wants_token()) else { continue };
-                let mut given = Flow::fields([("path", path.clone().into())]);
-                match &group.host {
-                    Some(host) => given = given.with("host", host.replace('*', "tollgate-test")),
-                    None if has_hosts => given = given.with("host", "tollgate-test.invalid"),
-                    None => {}
-                }
-                if let Some(method) = self.method(route) {
-                    given = given.with("method", method);
-                }
-                let fields = self.fields(&route.uses);
-                if !fields.is_empty() {
-                    given = given.with("headers", Flow::Fields(fields));
-                }
+                let host = match &group.host {
+                    Some(host) => Some(host.replace('*', "tollgate-test")),
+                    None => has_hosts.then(|| "tollgate-test.invalid".to_owned()),
+                };
+                let given = Flow::fields([("path", path.clone().into())])
+                    .with_some("host", host)
+                    .with_some("method", self.method(route))
+                    .with_fields("headers", self.fields(&route.uses));
                 let limits = route.uses.iter().flat_map(|used| self.zones.limits(used)).collect();
                 samples.push(Sample { route, given, path, limits });
             }

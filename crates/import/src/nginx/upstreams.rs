@@ -289,14 +289,8 @@ impl<'c> Importer<'c> {
         }
         set.sort_by(|one, other| one.0.cmp(&other.0));
         set.dedup_by(|one, other| one.0 == other.0);
-        let mut edits = Flow::fields([]);
-        if !set.is_empty() {
-            edits = edits.with("set", Flow::Fields(set));
-        }
-        if !remove.is_empty() {
-            edits = edits.with("remove", Flow::list(remove));
-        }
-        if edits != Flow::fields([]) {
+        let edits = Flow::fields([]).with_fields("set", set).with_list("remove", remove);
+        if !edits.is_empty() {
             target.fields.push(("request_headers", edits));
         }
         if !has_upgrade {

@@ -10,7 +10,12 @@ use super::{
     rates::{rate, rate_in_words},
     rows::same_but_for,
 };
-use crate::{Finding, Problems, draft::EVERYBODY, flow::Flow, names::Names};
+use crate::{
+    Finding, Problems,
+    draft::{EVERYBODY, no_refund},
+    flow::Flow,
+    names::Names,
+};
 
 /// A zone.
 pub(super) struct Zone<'c> {
@@ -140,20 +145,12 @@ impl<'c> Zones<'c> {
                     [part] => part.as_str().into(),
                     parts => Flow::list(parts.iter().cloned()),
                 };
-                let mut limit = amount(Flow::fields([("per", per)]), *rate, used.room);
-                if parts.iter().any(|part| part == "client.ip") {
-                    limit = limit.with("ipv6_prefix", 128);
-                }
-                if let Some(on_missing) = on_missing {
-                    limit = limit.with("on_missing", *on_missing);
-                }
-                if used.is_dry {
-                    limit = limit.with("mode", "shadow");
-                }
-                if has_callers {
-                    limit =
-                        limit.with("refund", Flow::fields([("status", Flow::List(Vec::new()))]));
-                }
+                let by_address = parts.iter().any(|part| part == "client.ip");
+                let limit = amount(Flow::fields([("per", per)]), *rate, used.room)
+                    .with_some("ipv6_prefix", by_address.then_some(128))
+                    .with_some("on_missing", *on_missing)
+                    .with_some("mode", used.is_dry.then_some("shadow"))
+                    .with_some("refund", has_callers.then(no_refund));
                 limits.push((name.clone(), limit));
                 overrides.extend(exceptions(&key.condition, name, *rate, used.room));
             }

@@ -139,14 +139,10 @@ impl Edits {
 
     fn flow(&self) -> Option<Flow> {
         let set = self.set.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
-        let mut flow = Flow::fields([]);
-        if !self.set.is_empty() {
-            flow = flow.with("set", Flow::Fields(set.collect()));
-        }
-        if !self.remove.is_empty() {
-            flow = flow.with("remove", Flow::list(self.remove.iter().cloned()));
-        }
-        (flow != Flow::fields([])).then_some(flow)
+        let flow = Flow::fields([])
+            .with_fields("set", set.collect())
+            .with_list("remove", self.remove.iter().cloned());
+        (!flow.is_empty()).then_some(flow)
     }
 }
 

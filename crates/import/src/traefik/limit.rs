@@ -59,12 +59,13 @@ pub(super) fn rate_limit(
             .to_owned());
     }
     let counted = source(section, around, Key::Address, report)?;
-    let mut flow = counted.flow();
     let rate = format!("{average}/{}", window(period));
-    flow = flow.with("rate", rate.as_str()).with("algorithm", "gcra").with("burst", burst as u64);
-    if is_shared {
-        flow = flow.with("on_store_error", "closed");
-    }
+    let flow = counted
+        .flow()
+        .with("rate", rate.as_str())
+        .with("algorithm", "gcra")
+        .with("burst", burst as u64)
+        .with_some("on_store_error", is_shared.then_some("closed"));
     let interval = Duration::from_nanos(period.as_nanos() as u64 / average as u64);
     let counter = match is_shared {
         true => "one limit for all its routers, as with redis",

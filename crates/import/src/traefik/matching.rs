@@ -191,18 +191,11 @@ impl Matching {
 
     /// The fields of `match`.
     pub(super) fn flow(&self) -> Flow {
-        let mut flow = Flow::fields([]);
-        if let Some(host) = &self.host {
-            flow = flow.with("host", host.as_str());
-        }
-        flow = flow.with("path", self.path.as_str());
-        if let Some(method) = &self.method {
-            flow = flow.with("methods", Flow::list([method.as_str()]));
-        }
-        match &self.from {
-            Some(from) => flow.with("from", Flow::list([from.as_str()])),
-            None => flow,
-        }
+        Flow::fields([])
+            .with_some("host", self.host.as_deref())
+            .with("path", self.path.as_str())
+            .with_list("methods", self.method.as_deref())
+            .with_list("from", self.from.as_deref())
     }
 
     /// A path that the pattern takes, and one below it or beside it.

@@ -289,13 +289,10 @@ impl<'c> Routes<'c> {
         ]);
         let is_closed =
             !effects.closed.is_empty() || !matching.unwritten.is_empty() || matching.is_guard;
-        if is_closed {
-            flow = flow.with("deny", Flow::list(EVERYBODY));
-        }
-        if !effects.allow.is_empty() {
-            flow = flow.with("allow", Flow::list(effects.allow.iter().cloned()));
-        }
-        flow = flow.with("limits", Flow::list(charged.iter().map(|own| own.name.clone())));
+        flow = flow
+            .with_some("deny", is_closed.then(|| Flow::list(EVERYBODY)))
+            .with_list("allow", effects.allow.iter().cloned())
+            .with("limits", Flow::list(charged.iter().map(|own| own.name.clone())));
         for (field, value) in effects.route_fields(&matching.path) {
             flow = flow.with(field, value);
         }

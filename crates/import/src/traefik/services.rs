@@ -93,11 +93,11 @@ pub(super) fn upstream(
             Flow::fields([("url", server.url.as_str().into()), ("weight", (weight as u64).into())])
         }
     };
-    let mut flow = Flow::fields([("servers", Flow::list(servers.iter().map(server)))]);
-    if servers.iter().any(|server| server.is_h2) {
-        flow = flow.with("protocol", "h2");
-    }
-    Upstream { name, flow: flow.with("paths", Flow::fields([])), closed }
+    let is_h2 = servers.iter().any(|server| server.is_h2);
+    let flow = Flow::fields([("servers", Flow::list(servers.iter().map(server)))])
+        .with_some("protocol", is_h2.then_some("h2"))
+        .with("paths", Flow::fields([]));
+    Upstream { name, flow, closed }
 }
 
 /// The servers of a service of a file. The error says why they cannot be written.
