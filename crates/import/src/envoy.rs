@@ -11,10 +11,10 @@ mod policy_text;
 use std::rc::Rc;
 
 use serde::Deserialize;
-use tollgate_yaml::{Document, Node, Problem, Span, Spanned, Value};
+use tollgate_yaml::{Document, Node, Span, Spanned, Value};
 
 use self::policy_text::policy_text;
-use crate::{Finding, Imported, Input, Problems, manifest};
+use crate::{Finding, Imported, Input, Problems, manifest, problem_of_all};
 
 /// A file of the reference.
 #[derive(Debug, Deserialize)]
@@ -136,10 +136,12 @@ pub fn envoy(inputs: &[Input]) -> Result<Imported, Problems> {
         return Err(problems);
     }
     policy(&configurations).map_err(|TooManyEntries| {
-        let name = inputs.first().map_or("", |input| &input.name);
-        let message = format!("it needs more than {MAX_VISITS} entries: nodes with a value hide those without one on many levels");
+        let message = format!(
+            "it needs more than {MAX_VISITS} entries: nodes with a value hide those without one on \
+             many levels"
+        );
         let help = "write out the values, or give each level fewer nodes, and import again";
-        vec![Problem::whole_file(name, message, help)]
+        vec![problem_of_all(inputs, message, help)]
     })
 }
 

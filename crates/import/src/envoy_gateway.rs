@@ -22,11 +22,11 @@ use crate::{
         field::Field,
         guard::Guard,
         limit::Limit,
-        name_of,
         objects::{import, name_rest, targets},
-        plan::{Plan, Served, concerns, head_finding},
+        plan::{Plan, Served, concerns, head_note},
     },
     names::Names,
+    report::Report,
 };
 
 /// The kinds that are read.
@@ -80,10 +80,10 @@ fn traffics<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) -> Vec<Tr
     found.sort_by_key(|object| object.text_at(&["metadata", "creationTimestamp"]));
     for object in found {
         let known = ["targetRef", "targetRefs", "targetSelectors", "mergeType", "rateLimit"];
-        name_rest(object, &["spec"], &known, &mut plan.findings);
-        let (_, name) = name_of(object);
-        let mut targets = targets(object, objects, &mut plan.findings);
-        targets.retain(|target| is_free(target, &policies, object, &mut plan.findings));
+        name_rest(object, &["spec"], &known, &mut plan.report);
+        let (_, name) = object.name();
+        let mut targets = targets(object, objects, &mut plan.report);
+        targets.retain(|target| is_free(target, &policies, object, &mut plan.report));
         let limits = object.at(&["spec", "rateLimit"]);
         policies.push(Traffic {
             object,
@@ -91,7 +91,7 @@ fn traffics<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) -> Vec<Tr
             targets,
             merge: object.text_at(&["spec", "mergeType"]),
             has_limits: limits.is_some(),
-            rules: limits.map(|own| rule::rules(own, &mut plan.findings)).unwrap_or_default(),
+            rules: limits.map(|own| rule::rules(own, &mut plan.report)).unwrap_or_default(),
         });
     }
     policies
@@ -102,7 +102,7 @@ fn is_free(
     target: &Target<'_>,
     policies: &[Traffic<'_>],
     object: Field<'_>,
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> bool {
     let same = |own: &Target<'_>| {
         gateway::are_alike(own.namespace, target.namespace)
@@ -115,7 +115,7 @@ fn is_free(
     let target = target.words();
     if created(object) && created(older.object) {
         let message = format!("refused there: the older policy {} has that target", older.name);
-        findings.push(Finding::left_out(object.place(), format!("target {target}"), message));
+        report.left_out(object.place(), format!("target {target}"), message);
     } else {
         let message =
             format!("the policy {} is for {target}, too: there the older one holds", older.name);
@@ -165,8 +165,8 @@ fn serve<'r>(
     let mut made: Vec<Made> = Vec::new();
     let mut notes: Vec<(String, String)> = Vec::new();
     for path in paths {
-        plan.findings.extend(head_finding(&path));
-        let security = security::on(&path, securities, &mut plan.findings);
+        head_note(&path, &mut plan.report);
+        let security = security::on(&path, securities, &mut plan.report);
         let is_closed = closed.iter().any(|target| {
             path.listeners.iter().any(|listener| target.level(&path, listener).is_some())
         });
@@ -241,7 +241,7 @@ fn limit<'r>(
         if !same {
             let message = "this shared rule counts by a claim on some routes, and on others not: it \
                            is not in force on these";
-            plan.findings.push(Finding::left_out(rule.place.clone(), rule.words.clone(), message));
+            plan.report.left_out(rule.place.clone(), rule.words.clone(), message);
         }
         return known.limit;
     }
@@ -272,7 +272,7 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
         let message = "it takes its routes from policies for their Gateways: no limits of those hold \
                        there, nor here";
         let there = format!("policy {} without rateLimit", policy.name);
-        plan.findings.push(Finding::same(policy.object.place(), there, message));
+        plan.report.same(policy.object.place(), there, message);
     }
     for rule in &policy.rules {
         let Some(ruled) = &rule.ruled else { continue };
@@ -282,11 +282,11 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
             let message = format!(
                 "not in force on any route in the files; it is for {targets}: give these, too, if they are missing"
             );
-            plan.findings.push(Finding::left_out(rule.place.clone(), rule.words.clone(), message));
+            plan.report.left_out(rule.place.clone(), rule.words.clone(), message);
             continue;
         };
         let rate = limit.rate();
-        let mut here = match own.len() {
+        let here = match own.len() {
             1 => format!("limit {}, {rate}", limit.name),
             count => format!(
                 "{count} limits, one for each match and host: {} and others, {rate}",
@@ -299,14 +299,7 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
                 all.push(note.clone());
             }
         }
-        for note in &all {
-            here = format!("{here}; {note}");
-        }
-        let (place, words) = (rule.place.clone(), rule.words.clone());
-        plan.findings.push(match all.is_empty() {
-            true => Finding::same(place, words, here),
-            false => Finding::nearly(place, words, here),
-        });
+        plan.report.add(Finding::but_for(&all, &rule.place, &rule.words, here));
     }
 }
 
@@ -319,15 +312,15 @@ fn client_traffic<'r>(
 ) -> Vec<Target<'r>> {
     let mut closed = Vec::new();
     for (_, object) in objects.iter().filter(|(kind, _)| *kind == "ClientTrafficPolicy") {
-        let targets = targets(*object, objects, &mut plan.findings);
+        let targets = targets(*object, objects, &mut plan.report);
         let known = ["targetRef", "targetRefs", "targetSelectors", "headers", "clientIPDetection"];
-        name_rest(*object, &["spec"], &known, &mut plan.findings);
-        name_rest(*object, &["spec", "headers"], &["disableRateLimitHeaders"], &mut plan.findings);
+        name_rest(*object, &["spec"], &known, &mut plan.report);
+        name_rest(*object, &["spec", "headers"], &["disableRateLimitHeaders"], &mut plan.report);
         if let Some(own) = object.at(&["spec", "tls", "clientValidation"]) {
             let message = "certificates of clients are asked for by listeners here: the routes are \
                            closed";
-            plan.findings.push(Finding::left_out(own.place(), "tls.clientValidation", message));
-            plan.to_do.push(
+            plan.report.left_out(own.place(), "tls.clientValidation", message);
+            plan.report.to_do.push(
                 "routes are closed by `deny`, as clients needed certificates there. Ask for them at the\n\
                  listener (`client_ca_file` in the settings), then remove `deny`."
                     .to_owned(),
@@ -338,8 +331,8 @@ fn client_traffic<'r>(
             let there = format!("clientIPDetection: {}", own.others(&[]).join(", "));
             let message = "write the networks of the load balancers as `trusted_proxies` into the \
                            settings: until then the client is who connects";
-            plan.findings.push(Finding::left_out(own.place(), there, message));
-            plan.to_do.push("write the networks of your load balancers as `trusted_proxies` into the\nsettings, and no wider ones: whom they hold chooses the address that is counted.".to_owned());
+            plan.report.left_out(own.place(), there, message);
+            plan.report.to_do.push("write the networks of your load balancers as `trusted_proxies` into the\nsettings, and no wider ones: whom they hold chooses the address that is counted.".to_owned());
         }
         let Some(own) = object.at(&["spec", "headers", "disableRateLimitHeaders"]) else {
             continue;
@@ -352,7 +345,7 @@ fn client_traffic<'r>(
         };
         let is_all = paths.iter().all(|path| path.listeners.iter().all(|own| has(path, own)));
         let there = "disableRateLimitHeaders: true";
-        plan.findings.push(if is_all {
+        plan.report.add(if is_all {
             plan.headers = "none";
             Finding::same(own.place(), there, "responses: { headers: none }")
         } else {

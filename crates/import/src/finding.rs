@@ -56,6 +56,18 @@ impl Finding {
         Finding { verdict: Verdict::Nearly, ..Finding::same(place, there, here) }
     }
 
+    /// Something that is the same, but for what the notes say.
+    pub(crate) fn but_for(
+        notes: &[String],
+        place: impl Into<String>,
+        there: impl Into<String>,
+        here: impl Into<String>,
+    ) -> Self {
+        let verdict = if notes.is_empty() { Verdict::Same } else { Verdict::Nearly };
+        let here = notes.iter().fold(here.into(), |here, note| format!("{here}; {note}"));
+        Finding { verdict, ..Finding::same(place, there, here) }
+    }
+
     /// Something that the policy does not have; `here` says why, and what it means.
     pub(crate) fn left_out(
         place: impl Into<String>,

@@ -19,8 +19,6 @@ mod trial;
 
 use std::collections::BTreeMap;
 
-use tollgate_yaml::Problem;
-
 use self::{
     controller::Controller,
     ingress::{Entry, Ingress},
@@ -31,6 +29,8 @@ use crate::{
     flow::Flow,
     manifest::{self, Resource},
     names::Names,
+    problem_of_all,
+    upstreams::Upstreams,
 };
 
 /// The class of ingress-nginx, unless an option names another one.
@@ -47,7 +47,7 @@ struct Import<'r> {
     findings: Vec<Finding>,
     problems: Problems,
     names: Names,
-    upstream_names: Names,
+    upstreams: Upstreams,
     /// The statuses that snippets of Ingresses say.
     statuses: BTreeMap<String, u16>,
     redirects_to_tls: bool,
@@ -70,7 +70,7 @@ pub fn ingress_nginx(inputs: &[Input], options: &Options) -> Result<Imported, Pr
         findings: Vec::new(),
         problems: Vec::new(),
         names: Names::default(),
-        upstream_names: Names::default(),
+        upstreams: Upstreams::default(),
         statuses: BTreeMap::new(),
         redirects_to_tls: false,
         contested: Vec::new(),
@@ -93,6 +93,7 @@ pub fn ingress_nginx(inputs: &[Input], options: &Options) -> Result<Imported, Pr
     import.draft.title = "Limits and routes of ingress-nginx, from Ingresses.".to_owned();
     import.responses();
     import.say_what_is_to_do();
+    import.draft.upstreams = import.upstreams.section();
     Ok(import.draft.finish(import.findings))
 }
 
@@ -113,7 +114,6 @@ impl<'r> Import<'r> {
         classes.sort_unstable();
         classes.dedup();
         if !own.iter().any(|own| !own.is_on("canary")) {
-            let name = inputs.first().map_or("", |input| &input.name);
             let message = match classes.is_empty() {
                 true if !own.is_empty() => "it holds canaries alone".to_owned(),
                 true => "it holds no Ingress".to_owned(),
@@ -127,7 +127,7 @@ impl<'r> Import<'r> {
                 true => "give what `kubectl get ingress -A -o yaml` prints",
                 false => "name the class: --class NAME",
             };
-            return Err(vec![Problem::whole_file(name, message, help)]);
+            return Err(vec![problem_of_all(inputs, message, help)]);
         }
         for other in &others {
             let class = other.class().unwrap_or("none");

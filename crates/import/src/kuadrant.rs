@@ -26,7 +26,7 @@ use crate::{
         field::Field,
         limit::{Counting, Limit},
         objects::{import, name_rest},
-        plan::{Plan, Served, concerns, head_finding},
+        plan::{Plan, Served, concerns, head_note},
     },
     names::Names,
 };
@@ -73,7 +73,7 @@ pub fn kuadrant(inputs: &[Input], options: &Options) -> Result<Imported, Problem
         let policies = Policy::all(objects, "RateLimitPolicy", &["limits"]);
         for policy in &policies {
             let known = ["targetRef", "limits", "when", "defaults", "overrides", "strategy"];
-            name_rest(policy.object, &["spec"], &known, &mut plan.findings);
+            name_rest(policy.object, &["spec"], &known, &mut plan.report);
         }
         serve(paths, &policies, objects, plan);
     })
@@ -86,9 +86,9 @@ fn limitador(objects: &[(&str, Field<'_>)], plan: &mut Plan<'_>) {
             let is_on = own.text() == Some("DRAFT_VERSION_03");
             plan.headers = if is_on { "envoy" } else { "none" };
             let here = format!("responses: {{ headers: {} }}", plan.headers);
-            plan.findings.push(Finding::same(own.place(), "rateLimitHeaders", here));
+            plan.report.same(own.place(), "rateLimitHeaders", here);
         }
-        name_rest(*object, &["spec"], &["rateLimitHeaders"], &mut plan.findings);
+        name_rest(*object, &["spec"], &["rateLimitHeaders"], &mut plan.report);
     }
 }
 
@@ -101,7 +101,7 @@ fn tokens<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) {
             let there = format!("limit {name} of TokenRateLimitPolicy {}", policy.name);
             let message = "it counts tokens that responses name: no counterpart, and not imported as \
                            requests, so nothing bounds them";
-            plan.findings.push(Finding::left_out(limit.place(), there, message));
+            plan.report.left_out(limit.place(), there, message);
         }
     }
 }
@@ -117,8 +117,8 @@ fn serve<'r>(
     let auths = auth::auths(&auth_policies, plan);
     let (mut work, mut used) = (Work::default(), Vec::new());
     for path in paths {
-        plan.findings.extend(head_finding(&path));
-        let auth = auth::on(&path, &auth_policies, &auths, &mut used, &mut plan.findings);
+        head_note(&path, &mut plan.report);
+        let auth = auth::on(&path, &auth_policies, &auths, &mut used, &mut plan.report);
         let mut limits = Vec::new();
         let mut known: Vec<(String, usize)> = Vec::new();
         for listener in &path.listeners {
@@ -130,7 +130,7 @@ fn serve<'r>(
                 let message = "its Gateways or listeners have other limits each, and here all of \
                                them hold together";
                 let there = format!("{} {}", path.kind, path.route);
-                plan.findings.push(Finding::nearly(path.rule.place(), there, message));
+                plan.report.nearly(path.rule.place(), there, message);
             }
             known.extend(own.rules);
         }
@@ -179,7 +179,7 @@ impl Work {
         let mut leave_out = |why: String| {
             let message =
                 format!("{why}: this limit is not in force on {} {}", path.kind, path.route);
-            plan.findings.push(Finding::left_out(field.place(), there.clone(), message));
+            plan.report.left_out(field.place(), there.clone(), message);
         };
         let Counted { scope, mut notes } = match counted(*field, &predicates, path, auth) {
             Ok(counted) => counted,
@@ -245,28 +245,23 @@ impl Work {
                     else {
                         continue;
                     };
-                    let mut here =
+                    let here =
                         format!("limit {}, {}, for {}", limit.name, limit.rate(), made.route);
-                    let is_same = made.notes.is_empty();
-                    made.notes.iter().for_each(|note| here = format!("{here}; {note}"));
-                    plan.findings.push(match is_same {
-                        true => Finding::same(field.place(), there.clone(), here),
-                        false => Finding::nearly(field.place(), there.clone(), here),
-                    });
+                    plan.report.add(Finding::but_for(&made.notes, field.place(), &there, here));
                 }
-                let is_named = plan.findings.iter().any(|own| own.place == field.place());
+                let is_named = plan.report.findings.iter().any(|own| own.place == field.place());
                 if own.is_empty() && !is_named {
                     let message = format!(
                         "not in force on any route in the files: it is for {}, where others may take its \
                          place; give that, too, if it is missing",
                         policy.target.words()
                     );
-                    plan.findings.push(Finding::left_out(field.place(), there, message));
+                    plan.report.left_out(field.place(), there, message);
                 }
             }
             if policy.rules.is_empty() {
                 let there = format!("RateLimitPolicy {} without limits", policy.name);
-                plan.findings.push(Finding::same(policy.object.place(), there, "nothing"));
+                plan.report.same(policy.object.place(), there, "nothing");
             }
         }
     }

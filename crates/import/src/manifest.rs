@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tollgate_yaml::{Document, Node, Problem, Span, Value};
 
-use crate::{Input, Problems};
+use crate::{Input, Problems, problem_of_all};
 
 /// An object of Kubernetes, or a document that is none: its kind is empty then.
 #[derive(Clone, Debug)]
@@ -114,10 +114,9 @@ pub(super) fn documents(inputs: &[Input]) -> Result<Vec<Rc<Document>>, Problems>
         return Err(others);
     }
     if found.is_empty() {
-        let name = inputs.first().map_or("", |input| &input.name);
         let message = "it holds neither descriptors nor a ConfigMap with some";
         let help = "give the file that has the descriptors";
-        return Err(vec![Problem::whole_file(name, message, help)]);
+        return Err(vec![problem_of_all(inputs, message, help)]);
     }
     Ok(found)
 }

@@ -12,14 +12,12 @@
 //!   limit counts by.
 //! - `services`: upstreams. `route`, `routes`: routes with their limits. `trial`: the policy's
 //!   tests.
-//! - `report`: what is found on the way.
 
 mod files;
 mod headers;
 mod limit;
 mod matching;
 mod middleware;
-mod report;
 mod route;
 mod routes;
 mod rule;
@@ -32,11 +30,11 @@ use tollgate_yaml::Problem;
 
 use self::{
     files::{Configuration, Router},
-    report::Report,
     routes::Routes,
 };
 use crate::{
     Finding, Imported, Input, Options, Problems, Verdict, draft::Draft, flow::Flow, manifest,
+    problem_of_all, report::Report,
 };
 
 /// Templates that are named, of a file.
@@ -59,8 +57,7 @@ pub fn traefik(inputs: &[Input], options: &Options) -> Result<Imported, Problems
     if configuration.routers.is_empty() {
         let help = "give the files that have routers or IngressRoutes, and those with their \
                     middlewares";
-        let name = names.first().copied().unwrap_or_default();
-        return Err(vec![Problem::whole_file(name, "there is no router in the files", help)]);
+        return Err(vec![problem_of_all(inputs, "there is no router in the files", help)]);
     }
     let entry_point = entry_point(&configuration, options);
     let mut routers: Vec<&Router<'_>> = Vec::new();

@@ -24,7 +24,7 @@ impl<'r> Field<'r> {
     }
 
     /// The namespace and name of the object.
-    pub(crate) fn object(self) -> (&'r str, &'r str) {
+    pub(crate) fn name(self) -> (&'r str, &'r str) {
         (&self.resource.namespace, &self.resource.name)
     }
 

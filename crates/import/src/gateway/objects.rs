@@ -2,12 +2,12 @@
 
 use std::cell::RefCell;
 
-use tollgate_yaml::Problem;
-
-use super::{Path, Target, are_alike, field::Field, labels, name_of, paths, plan::Plan};
+use super::{Path, Target, are_alike, field::Field, labels, paths, plan::Plan};
 use crate::{
-    Finding, Imported, Input, Options, Problems,
+    Imported, Input, Options, Problems,
     manifest::{self, Resource},
+    problem_of_all,
+    report::Report,
 };
 
 /// A policy of the objects in the files. `kinds`: those that are read; `fill`: puts limits and
@@ -36,15 +36,14 @@ pub(crate) fn import(
         })
         .collect();
     let mut plan = Plan::new(headers);
-    let paths = paths(&objects, options.class.as_deref(), &mut plan.findings);
+    let paths = paths(&objects, options.class.as_deref(), &mut plan.report);
     if paths.is_empty() {
-        let name = inputs.first().map_or("", |input| &input.name);
         let message =
             "no HTTPRoute or GRPCRoute in these files has a path that a route here can have";
         let help = "give the routes that the policies are for, and their Gateways, too";
-        problems.borrow_mut().push(Problem::whole_file(name, message, help));
+        problems.borrow_mut().push(problem_of_all(inputs, message, help));
     }
-    name_others(&objects, kinds, &mut plan.findings);
+    name_others(&objects, kinds, &mut plan.report);
     fill(paths, &objects, &mut plan);
     let found = problems.take();
     if !found.is_empty() {
@@ -58,9 +57,9 @@ pub(crate) fn import(
 pub(crate) fn targets<'r>(
     policy: Field<'r>,
     objects: &[(&'r str, Field<'r>)],
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> Vec<Target<'r>> {
-    let (namespace, _) = name_of(policy);
+    let (namespace, _) = policy.name();
     let mut references = policy.items(&["spec", "targetRefs"]);
     references.extend(policy.at(&["spec", "targetRef"]));
     let mut targets: Vec<Target<'r>> =
@@ -71,13 +70,13 @@ pub(crate) fn targets<'r>(
             let there = format!("a selector of targets with {}", others.join(", "));
             let message = "only `matchLabels` in the namespace of the policy are read: name what it \
                            selects in `targetRefs`";
-            findings.push(Finding::left_out(selector.place(), there, message));
+            report.left_out(selector.place(), there, message);
             continue;
         }
         let kind = selector.text_at(&["kind"]).unwrap_or_default();
         let wanted = selector.entries(&["matchLabels"]);
         for (_, object) in objects.iter().filter(|(own, _)| *own == kind) {
-            let (own, name) = name_of(*object);
+            let (own, name) = object.name();
             let labels = labels(*object);
             let has = |(name, value): &(&str, Field<'_>)| {
                 labels.iter().any(|(own, text)| own == name && value.text() == Some(*text))
@@ -117,27 +116,22 @@ const SILENT: [&str; 22] = [
 ];
 
 /// Names the objects of kinds that nothing reads.
-fn name_others(objects: &[(&str, Field<'_>)], known: &[&str], findings: &mut Vec<Finding>) {
+fn name_others(objects: &[(&str, Field<'_>)], known: &[&str], report: &mut Report) {
     for (kind, object) in objects {
         if !known.contains(kind) && !SILENT.contains(kind) {
-            let there = format!("{kind} {}", name_of(*object).1);
+            let there = format!("{kind} {}", object.name().1);
             let message = "objects of this kind are not read: what it does to requests is not here";
-            findings.push(Finding::left_out(object.place(), there, message));
+            report.left_out(object.place(), there, message);
         }
     }
 }
 
 /// Names what of a policy is not about limits.
-pub(crate) fn name_rest(
-    policy: Field<'_>,
-    path: &[&str],
-    known: &[&str],
-    findings: &mut Vec<Finding>,
-) {
+pub(crate) fn name_rest(policy: Field<'_>, path: &[&str], known: &[&str], report: &mut Report) {
     let Some(field) = policy.at(path) else { return };
     let others = field.others(known);
     if !others.is_empty() {
         let message = "not read: see the settings of upstreams and the proxy";
-        findings.push(Finding::left_out(field.place(), others.join(", "), message));
+        report.left_out(field.place(), others.join(", "), message);
     }
 }

@@ -50,13 +50,7 @@ impl Import<'_> {
             .with_some("response_timeout", read_timeout.clone())
             .with_some("idle_timeout", read_timeout)
             .with_some("protocol", protocol.starts_with("GRPC").then_some("h2"));
-        let known = self.draft.upstreams.iter().find(|(_, own)| *own == upstream);
-        if let Some((name, _)) = known {
-            return (name.clone(), is_open);
-        }
-        let name = self.upstream_names.take(&name);
-        self.draft.upstreams.push((name.clone(), upstream));
-        (name, is_open)
+        (self.upstreams.name(&name, upstream), is_open)
     }
 
     /// The name and the URL of a backend.

@@ -1,6 +1,6 @@
 //! Which policy holds on a path: defaults and overrides of several, as Kuadrant merges them.
 
-use crate::gateway::{Level, Listener, Path, Target, are_alike, field::Field, name_of};
+use crate::gateway::{Level, Listener, Path, Target, are_alike, field::Field};
 
 /// A policy of Kuadrant.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ impl<'r> Policy<'r> {
     ) -> Vec<Policy<'r>> {
         let mut all: Vec<Policy<'r>> = Vec::new();
         for (_, object) in objects.iter().filter(|(own, _)| *own == kind) {
-            let (namespace, name) = name_of(*object);
+            let (namespace, name) = object.name();
             let Some(spec) = object.at(&["spec"]) else { continue };
             let (overrides, defaults) = (spec.at(&["overrides"]), spec.at(&["defaults"]));
             let block = overrides.or(defaults).unwrap_or(spec);

@@ -33,7 +33,7 @@ impl<'c> Importer<'c> {
         if is_any && let Some(satisfy) = levels.one("satisfy") {
             let here = "the networks alone decide: clients that only have a credential are \
                         refused, which is stricter";
-            self.row(Finding::nearly(satisfy.place.to_string(), satisfy.said(), here));
+            self.row(satisfy.nearly(here));
         }
         let mut seen = BTreeSet::new();
         for directive in levels.all().filter(|directive| is_guard(directive)) {
@@ -189,7 +189,7 @@ impl<'c> Importer<'c> {
             Some(_) => return false,
         };
         identity = identity.with("token", source);
-        self.note_to_do(
+        self.report.ask(
             "tokens are checked with the key set that `identity` names: put that \
              file beside the policy, or write its path.",
         );

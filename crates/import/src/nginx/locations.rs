@@ -9,13 +9,12 @@ use super::{
     lexer::Place,
     paths::{self, DEPTH, Kind, Patterns},
     route::Route,
-    rows::{noted, same_but_for},
     server::{Location, Server},
     times,
     upstreams::Target,
     zones::Use,
 };
-use crate::{Finding, draft::EVERYBODY, flow::Flow};
+use crate::{Finding, Verdict, draft::EVERYBODY, flow::Flow};
 
 /// A location whose route is being made.
 struct Draft<'l, 'c> {
@@ -202,7 +201,7 @@ impl<'c> Importer<'c> {
         let max_body = levels.one("client_max_body_size");
         let size = times::size(max_body.map_or("1m", |directive| directive.arg(0)));
         if let Some(directive) = max_body {
-            self.row_of(directive, "`max_body` of the routes");
+            self.grouped(directive.same("`max_body` of the routes"));
         }
         if let Some(size) = size.filter(|size| size.trim_end_matches(char::is_alphabetic) != "0") {
             let size = size.parse::<u64>().map_or(Flow::Text(size), Flow::from);
@@ -261,9 +260,10 @@ impl Draft<'_, '_> {
             false => format!("{shown}, to {upstream}"),
         };
         let (place, there) = (self.place().to_string(), self.there.as_str());
+        let finding = Finding::but_for(&self.notes, place, there, here);
         match self.is_closed && !self.is_refused {
-            true => Finding::nearly(place, there, noted(here, &self.notes)),
-            false => same_but_for(place, there, here, &self.notes),
+            true => Finding { verdict: Verdict::Nearly, ..finding },
+            false => finding,
         }
     }
 }

@@ -240,7 +240,7 @@ impl Importer<'_> {
         if networks.is_empty() {
             return;
         }
-        self.note_to_do(&format!(
+        self.report.ask(format!(
             "write the proxies in front into the settings, or all clients behind one share its \
              counters:\ntrusted_proxies: [{}]",
             networks.join(", ")
@@ -250,9 +250,9 @@ impl Importer<'_> {
             header.is_some_and(|header| header.arg(0).eq_ignore_ascii_case("X-Forwarded-For"));
         for directive in found {
             match is_read {
-                true => self.row_nearly(
-                    directive,
-                    "not of the policy: write `trusted_proxies` into the settings",
+                true => self.grouped(
+                    directive
+                        .nearly("not of the policy: write `trusted_proxies` into the settings"),
                 ),
                 false => self.left_out(
                     directive,

@@ -1,7 +1,7 @@
 //! Where a location forwards requests, and what it changes about them.
 
 use super::{Importer, directive::Directive, levels::Levels, paths::Kind, times};
-use crate::{Finding, flow::Flow};
+use crate::flow::Flow;
 
 /// What a route says about forwarding.
 #[derive(Debug, Default)]
@@ -86,11 +86,10 @@ impl<'c> Importer<'c> {
                 is_left_out,
                 server.parameter("weight").and_then(|weight| weight.parse::<u64>().ok()),
             ) {
-                (true, _) => self.row(Finding::left_out(
-                    server.place.to_string(),
-                    server.said(),
-                    "such a server has no counterpart: the others get the requests",
-                )),
+                (true, _) => self.row(
+                    server
+                        .left_out("such a server has no counterpart: the others get the requests"),
+                ),
                 (false, Some(weight)) if weight != 1 => {
                     servers.push(Flow::fields([("url", url.into()), ("weight", weight.into())]))
                 }
@@ -129,23 +128,9 @@ impl<'c> Importer<'c> {
             for field in fields {
                 flow = flow.with(field, format!("{}s", seconds.min(86_400)));
             }
-            self.row(Finding::same(
-                directive.place.to_string(),
-                directive.said(),
-                format!("`{}` of the upstream", fields.join("` and `")),
-            ));
+            self.row(directive.same(format!("`{}` of the upstream", fields.join("` and `"))));
         }
-        Ok(self.named_upstream(authority.split(':').next().unwrap_or(authority), flow))
-    }
-
-    /// The upstream that is like this one, or a new one.
-    pub(super) fn named_upstream(&mut self, name: &str, flow: Flow) -> String {
-        if let Some((name, _)) = self.upstreams.iter().find(|(_, known)| *known == flow) {
-            return name.clone();
-        }
-        let name = self.names.take(&name.replace('.', "-"));
-        self.upstreams.push((name.clone(), flow));
-        name
+        Ok(self.upstreams.name(authority.split(':').next().unwrap_or(authority), flow))
     }
 
     /// What becomes of the path.
@@ -185,11 +170,7 @@ impl<'c> Importer<'c> {
                 if from.trim_end_matches('/') != text.trim_end_matches('/') {
                     return Err("its rewrite is not for all of its paths".to_owned());
                 }
-                self.row(Finding::same(
-                    rewrite.place.to_string(),
-                    rewrite.said(),
-                    "`strip_prefix` and `add_prefix`",
-                ));
+                self.row(rewrite.same("`strip_prefix` and `add_prefix`"));
                 (from.to_owned(), to.to_owned())
             }
             _ => return Err("what it makes of the path has no counterpart".to_owned()),
@@ -247,7 +228,7 @@ impl<'c> Importer<'c> {
                     "x-forwarded-for" | "x-forwarded-proto" | "x-forwarded-host" | "x-request-id",
                     value,
                 ) if value.starts_with('$') => {
-                    self.row_of(directive, "the upstream gets it in any case");
+                    self.grouped(directive.same("the upstream gets it in any case"));
                 }
                 (_, value)
                     if value.contains('$')

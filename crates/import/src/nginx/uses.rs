@@ -1,6 +1,6 @@
 //! What a `limit_req` or `limit_conn` uses of its zone.
 
-use super::{Importer, directive::Directive, rates::rate_in_words, rows::same_but_for, zones::Use};
+use super::{Importer, directive::Directive, rates::rate_in_words, zones::Use};
 use crate::Finding;
 
 impl Importer<'_> {
@@ -65,7 +65,7 @@ impl Importer<'_> {
             true => format!("{} at once, then {}", room + 1, rate_in_words(rate)),
             false => format!("{room} in flight"),
         };
-        self.row(same_but_for(place, there, here, &notes(is_rate, is_dry, held, rate)));
+        self.row(Finding::but_for(&notes(is_rate, is_dry, held, rate), place, there, here));
         let used = Use { zone: at, server, is_dry, room };
         self.zones.used.insert(used.clone());
         Some(used)

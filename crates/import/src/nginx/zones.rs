@@ -8,7 +8,6 @@ use super::{
     keys::{Condition, Key, Per},
     maps::Maps,
     rates::{rate, rate_in_words},
-    rows::same_but_for,
 };
 use crate::{
     Finding, Problems,
@@ -200,7 +199,7 @@ impl<'c> Zones<'c> {
         if let Some(rate) = rate.filter(|rate| is_by_minute && rate * 60 % 1000 != 0) {
             here = format!("{here}; {}, which is what nginx makes of it", rate_in_words(rate));
         }
-        same_but_for(place, there, here, notes)
+        Finding::but_for(notes, place, there, here)
     }
 
     fn findings_of_rooms(&self, at: usize, zone: &Zone<'_>) -> Vec<Finding> {

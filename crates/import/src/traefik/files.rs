@@ -2,8 +2,8 @@
 
 use tollgate_yaml::Problem;
 
-use super::{report::Report, section::Section, source::Trust};
-use crate::manifest::Resource;
+use super::{section::Section, source::Trust};
+use crate::{manifest::Resource, report::Report};
 
 /// What stands behind the name of an object of Kubernetes: its provider.
 const CRD: &str = "@kubernetescrd";

@@ -1,7 +1,7 @@
 //! `headers`: fields of requests and responses that are set and removed.
 
-use super::{report::Report, section::Section};
-use crate::flow::Flow;
+use super::section::Section;
+use crate::{flow::Flow, report::Report};
 
 /// Changes of the fields of requests and responses.
 #[derive(Debug, Default)]

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use super::{
-    report::Report,
     section::Section,
     source::{Around, Key, source},
 };
-use crate::flow::{Flow, window};
+use crate::{
+    flow::{Flow, window},
+    report::Report,
+};
 
 /// The largest number of a rate, and of requests in flight.
 const MAX_COUNT: i64 = (1 << 31) - 1;

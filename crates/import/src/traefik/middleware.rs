@@ -1,16 +1,13 @@
 //! What a router's middlewares make of its routes.
 
-use std::net::IpAddr;
-
 use super::{
     files::Configuration,
     headers::{self, Headers},
     limit::{self, Limit},
-    report::Report,
     section::Section,
     source::{self, Around, Trust, Written},
 };
-use crate::flow::Flow;
+use crate::{flow::Flow, report::Report};
 
 /// The deepest chain within chains, and the most middlewares of a router.
 const MAX_DEPTH: usize = 16;
@@ -366,26 +363,10 @@ fn is_prefix(text: &str) -> bool {
     text.bytes().all(is_plain) && segments.all(|own| !matches!(own, "" | "." | ".."))
 }
 
-/// A network in its normal form, if it is one.
+/// A network in its normal form, or an address, if it is one.
 pub(super) fn network(text: &str) -> Option<String> {
-    let text = text.trim();
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits.parse::<u32>().ok()?)),
-        None => (text, None),
-    };
-    let address = address.parse::<IpAddr>().ok()?;
-    let Some(bits) = bits else { return Some(address.to_string()) };
-    let masked = match address {
-        IpAddr::V4(own) => {
-            let mask = u32::MAX.checked_shl(32_u32.checked_sub(bits)?).unwrap_or(0);
-            IpAddr::V4((u32::from(own) & mask).into())
-        }
-        IpAddr::V6(own) => {
-            let mask = u128::MAX.checked_shl(128_u32.checked_sub(bits)?).unwrap_or(0);
-            IpAddr::V6((u128::from(own) & mask).into())
-        }
-    };
-    Some(format!("{masked}/{bits}"))
+    let network = crate::network::network(text.trim())?;
+    Some(if text.contains('/') { network.trunc().to_string() } else { network.addr().to_string() })
 }
 
 #[cfg(test)]

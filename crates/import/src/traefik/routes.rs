@@ -5,7 +5,6 @@ use super::{
     limit::Limit,
     matching::Matching,
     middleware::{self, Effects},
-    report::Report,
     route::{Charged, Route},
     rule::{self, Alternative, Condition},
     services,
@@ -15,6 +14,7 @@ use crate::{
     draft::{Draft, EVERYBODY},
     flow::Flow,
     names::Names,
+    report::Report,
 };
 
 /// The limits that a route may charge.

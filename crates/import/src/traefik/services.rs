@@ -2,10 +2,9 @@
 
 use super::{
     files::{Configuration, Target},
-    report::Report,
     section::Section,
 };
-use crate::flow::Flow;
+use crate::{flow::Flow, report::Report};
 
 /// The largest weight of a server.
 const MAX_WEIGHT: i64 = 1000;

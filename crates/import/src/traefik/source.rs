@@ -1,7 +1,7 @@
 //! What a limit counts by: addresses, hosts and header fields.
 
-use super::{headers::is_fixed, report::Report, section::Section};
-use crate::flow::Flow;
+use super::{headers::is_fixed, section::Section};
+use crate::{flow::Flow, report::Report};
 
 /// Fields in which proxies write the client's address.
 const ADDRESS_HEADERS: [&str; 9] = [

@@ -6,9 +6,10 @@ use super::Route;
 use crate::{
     flow::Flow,
     gateway::{
-        limit::{Limit, Methods, network, network_has},
+        limit::{Limit, Methods},
         pattern::{Pattern, host_contains},
     },
+    network::{network, network_has},
 };
 
 /// Above this number no test counts what passes.
@@ -203,7 +204,7 @@ fn address(route: &Route, limit: &Limit) -> Option<IpAddr> {
     let networks = is.iter().chain(&route.from).chain(&route.guard.allow);
     let mut candidates: Vec<IpAddr> =
         vec![[192, 0, 2, 1].into(), [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()];
-    candidates.extend(networks.filter_map(|own| network(own)).map(|(address, _)| address));
+    candidates.extend(networks.filter_map(|own| network(own)).map(|network| network.addr()));
     candidates.into_iter().find(|address| {
         is.iter().all(|own| network_has(own, *address))
             && !has(&not, *address)
