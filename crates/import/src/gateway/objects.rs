@@ -8,6 +8,7 @@ use crate::{
     manifest::{self, Resource},
     problem_of_all,
     report::Report,
+    words,
 };
 
 /// A policy of the objects in the files. `kinds`: those that are read; `fill`: puts limits and
@@ -90,35 +91,15 @@ pub(crate) fn targets<'r>(
 }
 
 /// Kinds of objects that say nothing of requests.
-const SILENT: [&str; 22] = [
-    "",
-    "ClusterIssuer",
-    "ClusterRole",
-    "ClusterRoleBinding",
-    "ConfigMap",
-    "Deployment",
-    "GatewayClass",
-    "Issuer",
-    "Certificate",
-    "HorizontalPodAutoscaler",
-    "Job",
-    "Namespace",
-    "Pod",
-    "PodDisruptionBudget",
-    "ReferenceGrant",
-    "Role",
-    "RoleBinding",
-    "Secret",
-    "Service",
-    "ServiceAccount",
-    "StatefulSet",
-    "CustomResourceDefinition",
-];
+const SILENT: &str = "\
+     Certificate ClusterIssuer ClusterRole ClusterRoleBinding ConfigMap CustomResourceDefinition \
+    Deployment GatewayClass HorizontalPodAutoscaler Issuer Job Namespace Pod PodDisruptionBudget \
+    ReferenceGrant Role RoleBinding Secret Service ServiceAccount StatefulSet";
 
 /// Names the objects of kinds that nothing reads.
 fn name_others(objects: &[(&str, Field<'_>)], known: &[&str], report: &mut Report) {
     for (kind, object) in objects {
-        if !known.contains(kind) && !SILENT.contains(kind) {
+        if !kind.is_empty() && !known.contains(kind) && !words::has(SILENT, kind) {
             let there = format!("{kind} {}", object.name().1);
             let message = "objects of this kind are not read: what it does to requests is not here";
             report.left_out(object.place(), there, message);

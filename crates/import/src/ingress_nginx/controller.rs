@@ -8,7 +8,7 @@ use super::{
     limits::networks,
     snippet::Snippet,
 };
-use crate::{Finding, manifest::Resource};
+use crate::{Finding, manifest::Resource, words};
 
 /// What the controller says for all Ingresses.
 #[derive(Debug, Default)]
@@ -30,47 +30,20 @@ pub(super) struct Controller {
 }
 
 /// Keys that make a ConfigMap that of the controller.
-const MARKS: [&str; 12] = [
-    "allow-snippet-annotations",
-    "block-cidrs",
-    "denylist-source-range",
-    "enable-real-ip",
-    "global-auth-url",
-    "http-snippet",
-    "limit-conn-status-code",
-    "limit-conn-zone-variable",
-    "limit-req-status-code",
-    "server-snippet",
-    "use-forwarded-headers",
-    "whitelist-source-range",
-];
+const MARKS: &str = "\
+    allow-snippet-annotations block-cidrs denylist-source-range enable-real-ip global-auth-url \
+    http-snippet limit-conn-status-code limit-conn-zone-variable limit-req-status-code \
+    server-snippet use-forwarded-headers whitelist-source-range";
 
 /// Keys that say nothing of limits, access or the way of requests.
-const IGNORED: [&str; 13] = [
-    "access-log",
-    "allow-snippet-annotations",
-    "disable-access-log",
-    "enable-brotli",
-    "error-log",
-    "gzip-",
-    "keep-alive",
-    "log-format",
-    "max-worker",
-    "proxy-buffer",
-    "server-tokens",
-    "use-gzip",
-    "worker-",
-];
+const IGNORED: &str = "\
+    access-log allow-snippet-annotations disable-access-log enable-brotli error-log gzip- \
+    keep-alive log-format max-worker proxy-buffer server-tokens use-gzip worker-";
 
 /// Keys that name the client.
-const BEHIND_PROXY: [&str; 6] = [
-    "compute-full-forwarded-for",
-    "enable-real-ip",
-    "forwarded-for-header",
-    "proxy-real-ip-cidr",
-    "use-forwarded-headers",
-    "use-proxy-protocol",
-];
+const BEHIND_PROXY: &str = "\
+    compute-full-forwarded-for enable-real-ip forwarded-for-header proxy-real-ip-cidr \
+    use-forwarded-headers use-proxy-protocol";
 
 impl Controller {
     /// What it does without a ConfigMap.
@@ -92,7 +65,7 @@ impl Controller {
             .any(|name| resource.name.ends_with(name));
         let data = entries(resource, &["data"]);
         resource.kind == "ConfigMap"
-            && (is_named || data.iter().any(|entry| MARKS.contains(&entry.name.as_str())))
+            && (is_named || data.iter().any(|entry| words::has(MARKS, &entry.name)))
     }
 }
 
@@ -167,12 +140,12 @@ impl Import<'_> {
                 self.controller.locations.extend(locations);
                 self.controller.status = snippet.status.or(self.controller.status);
             }
-            _ if BEHIND_PROXY.contains(&name) => {
+            _ if words::has(BEHIND_PROXY, name) => {
                 self.controller.is_behind_proxy |= !is_off;
                 let here = "`trusted_proxies` of the settings: see below";
                 self.findings.push(Finding::nearly(place, name, here));
             }
-            _ if is_off || IGNORED.iter().any(|own| name.starts_with(own)) => {}
+            _ if is_off || words::begin(IGNORED, name) => {}
             _ => {
                 let here = match name.starts_with("limit-rate") {
                     true => "a limit of bytes a second for each response: no counterpart",

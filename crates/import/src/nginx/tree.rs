@@ -8,7 +8,7 @@ use super::{
     directive::Directive,
     lexer::{Place, Token, Word, tokens},
 };
-use crate::{Input, Problems, report::Report};
+use crate::{Input, Problems, report::Report, words};
 
 /// Blocks within blocks, and files within files.
 const MAX_DEPTH: usize = 24;
@@ -17,17 +17,9 @@ const MAX_DIRECTIVES: usize = 200_000;
 /// What nginx says before each file when it prints its configuration.
 const DUMP_MARK: &str = "# configuration file ";
 /// Files that come with nginx, and hold nothing that limits or refuses.
-const KNOWN_FILES: [&str; 9] = [
-    "mime.types",
-    "fastcgi_params",
-    "fastcgi.conf",
-    "uwsgi_params",
-    "scgi_params",
-    "proxy_params",
-    "koi-utf",
-    "koi-win",
-    "win-utf",
-];
+const KNOWN_FILES: &str = "\
+    fastcgi.conf fastcgi_params koi-utf koi-win mime.types proxy_params scgi_params uwsgi_params \
+    win-utf";
 
 /// The files, and which of them others include.
 struct Files {
@@ -108,7 +100,7 @@ impl Files {
                 expanded.extend(self.expand(inner, depth + 1, report)?);
             }
             let base = wanted.rsplit('/').next().unwrap_or(wanted);
-            let is_harmless = KNOWN_FILES.contains(&base) || wanted.contains("modules-enabled");
+            let is_harmless = words::has(KNOWN_FILES, base) || wanted.contains("modules-enabled");
             let is_said = report.findings.iter().any(|finding| finding.there == directive.said());
             if found.is_empty() && !self.is_dump && !is_harmless && !is_said {
                 report.add(directive.left_out(

@@ -1,20 +1,12 @@
 //! What a limit counts by: addresses, hosts and header fields.
 
 use super::{headers::is_fixed, section::Section};
-use crate::{flow::Flow, report::Report};
+use crate::{flow::Flow, report::Report, words};
 
 /// Fields in which proxies write the client's address.
-const ADDRESS_HEADERS: [&str; 9] = [
-    "x-forwarded-for",
-    "forwarded",
-    "x-real-ip",
-    "cf-connecting-ip",
-    "true-client-ip",
-    "fly-client-ip",
-    "fastly-client-ip",
-    "x-client-ip",
-    "x-original-forwarded-for",
-];
+const ADDRESS_HEADERS: &str = "\
+    cf-connecting-ip fastly-client-ip fly-client-ip forwarded true-client-ip x-client-ip \
+    x-forwarded-for x-original-forwarded-for x-real-ip";
 
 /// What a limit counts by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -162,7 +154,7 @@ fn by_header(
              `identity`, and `per: caller`"
         ));
     }
-    if ADDRESS_HEADERS.contains(&header) {
+    if words::has(ADDRESS_HEADERS, header) {
         report.nearly(
             criterion.place(),
             there,
