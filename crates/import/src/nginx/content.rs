@@ -27,7 +27,7 @@ impl<'c> Importer<'c> {
                 .iter()
                 .find(|directive| matches!(directive.name.as_str(), "proxy_pass" | "grpc_pass"));
             let target = match pass {
-                Some(pass) => self.target(levels, location.kind, location.text, pass),
+                Some(pass) => self.target(location, pass),
                 None => Err(served(levels.own())),
             };
             return (target, levels.clone());

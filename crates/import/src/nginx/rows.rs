@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Importer, directive::Directive};
+use super::{Importer, directive::Directive, lexer::Place};
 use crate::Finding;
 
 impl Importer<'_> {
@@ -16,17 +16,14 @@ impl Importer<'_> {
     }
 
     /// A row for something that closes routes, and what to write instead.
-    pub(super) fn close(&mut self, place: String, there: String, instead: &str) {
+    pub(super) fn close(&mut self, place: &Place, there: impl Into<String>, instead: &str) {
         self.report.ask(format!(
             "some routes are closed (`deny: [0.0.0.0/0, \"::/0\"]`), since \
              what refuses requests there has no counterpart.\nAt {place}: {instead}; then take the \
              `deny` out."
         ));
-        self.row(Finding::left_out(
-            place,
-            there,
-            format!("no counterpart: its routes are closed (403). Instead, {instead}"),
-        ));
+        let here = format!("no counterpart: its routes are closed (403). Instead, {instead}");
+        self.row(Finding::left_out(place.to_string(), there, here));
     }
 
     /// A row, unless there is one that says the same of another place: that is counted there.
