@@ -11,10 +11,14 @@ mod policy_text;
 use std::rc::Rc;
 
 use serde::Deserialize;
-use tollgate_yaml::{Document, Node, Span, Spanned, Value};
+use tollgate_yaml::{Document, Node, Span, Spanned};
 
 use self::policy_text::policy_text;
-use crate::{Finding, Imported, Input, Problems, manifest, problem_of_all};
+use crate::{
+    Finding, Imported, Input, Problems,
+    manifest::{self, scalar},
+    problem_of_all,
+};
 
 /// A file of the reference.
 #[derive(Debug, Deserialize)]
@@ -151,7 +155,7 @@ fn policy(configurations: &[(Rc<Document>, Configuration)]) -> Result<Imported, 
     let mut findings = Vec::new();
     let mut visits = 0;
     for (document, configuration) in configurations {
-        let domain = text(document, &configuration.domain).unwrap_or_default();
+        let domain = scalar(document, &configuration.domain).unwrap_or_default();
         let mut tree = Tree { document, domain, left_out: Vec::new(), visits };
         tree.collect(&configuration.descriptors, &[], &mut rules)?;
         visits = tree.visits;
@@ -228,8 +232,8 @@ impl<'c> Tree<'c> {
         let mut ordered = Vec::with_capacity(nodes.len());
         for node in nodes {
             let own = &node.value;
-            let key = text(self.document, &own.key).filter(|key| !key.is_empty());
-            let value = own.value.as_ref().map(|value| text(self.document, value));
+            let key = scalar(self.document, &own.key).filter(|key| !key.is_empty());
+            let value = own.value.as_ref().map(|value| scalar(self.document, value));
             match (key, value) {
                 (Some(key), _) if key.contains('*') => {
                     self.left_out.push((own.key.span, "a key with `*`".to_owned()));
@@ -277,15 +281,6 @@ impl<'c> Tree<'c> {
         for (span, message) in fields {
             self.left_out.extend(span.map(|span| (span, message.to_owned())));
         }
-    }
-}
-
-/// A scalar as a text: the reference takes `30` and `true` as they are written.
-fn text<'c>(document: &'c Document, node: &'c Node) -> Option<&'c str> {
-    match &node.value {
-        Value::String(text) => Some(text),
-        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => Some(document.source(node.span)),
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
     }
 }
 

@@ -5,13 +5,16 @@
 //! nearest policy takes a route whole: that of a Gateway does not hold where a route has its own,
 //! unless that says `mergeType`.
 //!
-//! - `rule`: a rule as a limit, by its `selectors`; `security`: SecurityPolicies as guards.
+//! - `rule`: a rule as a limit, by its `selectors`; `security`: SecurityPolicies as guards;
+//!   `clients`: ClientTrafficPolicies.
 
+mod clients;
 mod rule;
 mod security;
 mod selectors;
 
 use self::{
+    clients::client_traffic,
     rule::{Rule, Ruled},
     security::{Security, securities},
 };
@@ -119,7 +122,11 @@ fn is_free(
     } else {
         let message =
             format!("the policy {} is for {target}, too: there the older one holds", older.name);
-        object.complain(message, "give only the one that is in force, or both as `kubectl get -o yaml` has them, with creationTimestamp");
+        object.complain(
+            message,
+            "give only the one that is in force, or both as `kubectl get -o yaml` has them, with \
+             creationTimestamp",
+        );
     }
     false
 }
@@ -239,8 +246,8 @@ fn limit<'r>(
     if let Some(known) = made.iter().find(|own| own.rule == rule.place && own.part == part) {
         let same = plan.limits.get(known.limit).is_some_and(|own| own.scope == scope);
         if !same {
-            let message = "this shared rule counts by a claim on some routes, and on others not: it \
-                           is not in force on these";
+            let message = "this shared rule counts by a claim on some routes, and on others not: \
+                           it is not in force on these";
             plan.report.left_out(rule.place.clone(), rule.words.clone(), message);
         }
         return known.limit;
@@ -269,8 +276,8 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
     let targets: Vec<String> = policy.targets.iter().map(Target::words).collect();
     let targets = targets.join("; ");
     if !policy.has_limits {
-        let message = "it takes its routes from policies for their Gateways: no limits of those hold \
-                       there, nor here";
+        let message = "it takes its routes from policies for their Gateways: no limits of those \
+                       hold there, nor here";
         let there = format!("policy {} without rateLimit", policy.name);
         plan.report.same(policy.object.place(), there, message);
     }
@@ -280,7 +287,8 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
             made.iter().filter(|own| own.rule == rule.place).map(|own| own.limit).collect();
         let Some(limit) = own.first().and_then(|at| plan.limits.get(*at)) else {
             let message = format!(
-                "not in force on any route in the files; it is for {targets}: give these, too, if they are missing"
+                "not in force on any route in the files; it is for {targets}: give these, too, \
+                 if they are missing"
             );
             plan.report.left_out(rule.place.clone(), rule.words.clone(), message);
             continue;
@@ -301,60 +309,6 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
         }
         plan.report.add(Finding::but_for(&all, &rule.place, &rule.words, here));
     }
-}
-
-/// What ClientTrafficPolicies say of the client's address and of headers. Returns what is closed,
-/// as they ask for certificates of clients.
-fn client_traffic<'r>(
-    objects: &[(&'r str, Field<'r>)],
-    paths: &[Path<'r>],
-    plan: &mut Plan<'r>,
-) -> Vec<Target<'r>> {
-    let mut closed = Vec::new();
-    for (_, object) in objects.iter().filter(|(kind, _)| *kind == "ClientTrafficPolicy") {
-        let targets = targets(*object, objects, &mut plan.report);
-        let known = ["targetRef", "targetRefs", "targetSelectors", "headers", "clientIPDetection"];
-        name_rest(*object, &["spec"], &known, &mut plan.report);
-        name_rest(*object, &["spec", "headers"], &["disableRateLimitHeaders"], &mut plan.report);
-        if let Some(own) = object.at(&["spec", "tls", "clientValidation"]) {
-            let message = "certificates of clients are asked for by listeners here: the routes are \
-                           closed";
-            plan.report.left_out(own.place(), "tls.clientValidation", message);
-            plan.report.to_do.push(
-                "routes are closed by `deny`, as clients needed certificates there. Ask for them at the\n\
-                 listener (`client_ca_file` in the settings), then remove `deny`."
-                    .to_owned(),
-            );
-            closed.extend(targets.iter().copied());
-        }
-        if let Some(own) = object.at(&["spec", "clientIPDetection"]) {
-            let there = format!("clientIPDetection: {}", own.others(&[]).join(", "));
-            let message = "write the networks of the load balancers as `trusted_proxies` into the \
-                           settings: until then the client is who connects";
-            plan.report.left_out(own.place(), there, message);
-            plan.report.to_do.push("write the networks of your load balancers as `trusted_proxies` into the\nsettings, and no wider ones: whom they hold chooses the address that is counted.".to_owned());
-        }
-        let Some(own) = object.at(&["spec", "headers", "disableRateLimitHeaders"]) else {
-            continue;
-        };
-        if !object.is_true(&["spec", "headers", "disableRateLimitHeaders"]) {
-            continue;
-        }
-        let has = |path: &Path<'r>, listener: &Listener<'r>| {
-            targets.iter().any(|target| target.level(path, listener).is_some())
-        };
-        let is_all = paths.iter().all(|path| path.listeners.iter().all(|own| has(path, own)));
-        let there = "disableRateLimitHeaders: true";
-        plan.report.add(if is_all {
-            plan.headers = "none";
-            Finding::same(own.place(), there, "responses: { headers: none }")
-        } else {
-            let message = "not for all routes in the files, and here headers are on or off for all: \
-                           they are on";
-            Finding::left_out(own.place(), there, message)
-        });
-    }
-    closed
 }
 
 #[cfg(test)]

@@ -4,14 +4,15 @@
 //! - `ingress`: an Ingress, its annotations and paths; `controller`: the controller's ConfigMap.
 //! - `limits`: annotations that limit; `annotations`: the others.
 //! - `snippet`: lines of nginx in annotations; `paths`: paths as patterns.
-//! - `backend`: where requests go; `site`: routes, in the order in which nginx looks for them;
-//!   `trial`: tests of the policy.
+//! - `backend`: where requests go; `site`: routes, in the order in which nginx looks for them,
+//!   and `notes` on them; `trial`: tests of the policy.
 
 mod annotations;
 mod backend;
 mod controller;
 mod ingress;
 mod limits;
+mod notes;
 mod paths;
 mod site;
 mod snippet;
@@ -186,32 +187,33 @@ impl<'r> Import<'r> {
         let mut to_do = Vec::new();
         let is_behind_proxy = self.controller.is_behind_proxy;
         to_do.push(format!(
-            "whose address is counted? {} Write the addresses of the\nload balancer that is in front \
-             of Tollgate into the settings: `trusted_proxies: [10.0.0.0/8]`, never 0.0.0.0/0.\nWithout \
-             it, its address is the client's, and all clients share their limits.",
+            "whose address is counted? {} Write the addresses of the\nload balancer that is in \
+             front of Tollgate into the settings: `trusted_proxies: [10.0.0.0/8]`, never \
+             0.0.0.0/0.\nWithout it, its address is the client's, and all clients share their \
+             limits.",
             match is_behind_proxy {
                 true => "The controller takes the client's address from another proxy.",
                 false => "The controller takes that of the connection.",
             }
         ));
         to_do.push(
-            "the controller counts in each of its pods: with R replicas, a client gets up to R times \
-             each limit there.\nHere a limit is what is written, for each Tollgate, or for all of them \
-             with a store in Redis."
+            "the controller counts in each of its pods: with R replicas, a client gets up to R \
+             times each limit there.\nHere a limit is what is written, for each Tollgate, or for \
+             all of them with a store in Redis."
                 .to_owned(),
         );
         if !self.controller.is_given {
             to_do.push(
-                "no ConfigMap of the controller was given. Its defaults were taken: limits by address, \
-                 status 503,\nbodies up to 1 MiB. Give it as well if you have one: kubectl get configmap \
-                 -n ingress-nginx -o yaml"
+                "no ConfigMap of the controller was given. Its defaults were taken: limits by \
+                 address, status 503,\nbodies up to 1 MiB. Give it as well if you have one: \
+                 kubectl get configmap -n ingress-nginx -o yaml"
                     .to_owned(),
             );
         }
         if self.redirects_to_tls {
             to_do.push(
-                "plain HTTP is redirected to HTTPS there. In the settings: a listener with `redirect: \
-                 https`, and one\nwith `tls`."
+                "plain HTTP is redirected to HTTPS there. In the settings: a listener with \
+                 `redirect: https`, and one\nwith `tls`."
                     .to_owned(),
             );
         }

@@ -24,7 +24,7 @@ use crate::{
     gateway::{
         Path,
         field::Field,
-        limit::{Counting, Limit},
+        limit::{Counting, Limit, Rate},
         objects::{import, name_rest},
         plan::{Plan, Served, concerns, head_note},
     },
@@ -99,8 +99,8 @@ fn tokens<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) {
             // Says what is wrong with its rates.
             let _ = rates(*limit, &mut Vec::new());
             let there = format!("limit {name} of TokenRateLimitPolicy {}", policy.name);
-            let message = "it counts tokens that responses name: no counterpart, and not imported as \
-                           requests, so nothing bounds them";
+            let message = "it counts tokens that responses name: no counterpart, and not imported \
+                           as requests, so nothing bounds them";
             plan.report.left_out(limit.place(), there, message);
         }
     }
@@ -158,8 +158,17 @@ fn reads_identity(effective: &Effective, policies: &[Policy<'_>]) -> bool {
         })
 }
 
+/// A limit of a policy.
+struct Source<'p, 'r> {
+    policy: &'p Policy<'r>,
+    /// Where the policy is among all.
+    at: usize,
+    rule: &'r str,
+    field: Field<'r>,
+}
+
 impl Work {
-    /// The limits of a rule on a path, which are made if they are not there.
+    /// The limits of a rule on a path, with a row if it is left out.
     fn limits<'r>(
         &mut self,
         (rule, at): &(String, usize),
@@ -169,68 +178,72 @@ impl Work {
         plan: &mut Plan<'r>,
     ) -> Vec<usize> {
         let Some(policy) = policies.get(*at) else { return Vec::new() };
-        let Some((_, field)) = policy.rules.iter().find(|(name, _)| name == rule) else {
+        let Some((rule, field)) = policy.rules.iter().find(|(name, _)| name == rule) else {
             return Vec::new();
         };
+        let source = Source { policy, at: *at, rule, field: *field };
         let mut predicates = field.items(&["when"]);
         let above = effective.when.and_then(|at| policies.get(at));
         predicates.extend(above.map(|own| own.block.items(&["when"])).unwrap_or_default());
-        let there = format!("limit {rule} of RateLimitPolicy {}", policy.name);
-        let mut leave_out = |why: String| {
-            let message =
-                format!("{why}: this limit is not in force on {} {}", path.kind, path.route);
-            plan.report.left_out(field.place(), there.clone(), message);
-        };
-        let Counted { scope, mut notes } = match counted(*field, &predicates, path, auth) {
-            Ok(counted) => counted,
-            Err(Absent::Elsewhere) => return Vec::new(),
-            Err(Absent::LeftOut(why)) => {
-                leave_out(why);
-                return Vec::new();
+        let needs_token = !auth.guard.issuers.is_empty() && !auth.guard.is_optional;
+        let limits = counted(*field, &predicates, path, auth).and_then(|mut own| {
+            let rates = rates(*field, &mut own.notes).map_err(Absent::LeftOut)?;
+            if needs_token && !reads_identity(effective, policies) {
+                let note = "a request without a good token, 401, is counted there, and here by \
+                            limits by address alone";
+                own.notes.push(note.to_owned());
             }
-        };
-        let rates = match rates(*field, &mut notes) {
-            Ok(rates) => rates,
-            Err(why) => {
-                leave_out(why);
-                return Vec::new();
+            self.make(&source, own, &rates, (path, auth), plan)
+        });
+        limits.unwrap_or_else(|absent| {
+            if let Absent::LeftOut(why) = absent {
+                let there = format!("limit {rule} of RateLimitPolicy {}", policy.name);
+                let here =
+                    format!("{why}: this limit is not in force on {} {}", path.kind, path.route);
+                plan.report.left_out(field.place(), there, here);
             }
-        };
-        let is_before = !auth.guard.issuers.is_empty() && !auth.guard.is_optional;
-        if is_before && !reads_identity(effective, policies) {
-            notes.push("a request without a good token, 401, is counted there, and here by limits by address alone".to_owned());
-        }
+            Vec::new()
+        })
+    }
+
+    /// The limits of a rule for a route, which are made once.
+    fn make<'r>(
+        &mut self,
+        Source { policy, at, rule, field }: &Source<'_, 'r>,
+        Counted { scope, notes }: Counted,
+        rates: &[Rate],
+        (path, auth): (&Path<'r>, &Auth),
+        plan: &mut Plan<'r>,
+    ) -> Result<Vec<usize>, Absent> {
         if !concerns(path, &scope.methods, scope.pattern.as_ref()) {
-            return Vec::new();
+            return Err(Absent::Elsewhere);
         }
         let route = format!("{} {}/{}", path.kind, path.namespace, path.route).replace(" /", " ");
         let is_it = |own: &&Made| own.route == route && own.policy == *at && own.rule == *rule;
         if let Some(known) = self.made.iter().find(is_it) {
             let first = known.limits.first().and_then(|at| plan.limits.get(*at));
-            if first.is_some_and(|own| own.scope == scope) {
-                return known.limits.clone();
-            }
-            leave_out("it counts by something else on another rule of the route".to_owned());
-            return Vec::new();
+            let why = "it counts by something else on another rule of the route";
+            return match first.is_some_and(|own| own.scope == scope) {
+                true => Ok(known.limits.clone()),
+                false => Err(Absent::LeftOut(why.to_owned())),
+            };
         }
-        let mut limits = Vec::new();
-        for part in rates.chunks(MAX_RATES) {
-            limits.push(plan.limits.len());
-            plan.limits.push(Limit {
-                name: self.names.take(&format!("{}-{rule}", path.route)),
-                origin: format!("{} {rule}", policy.object.place()),
-                place: field.place(),
-                scope: scope.clone(),
-                rates: part.to_vec(),
-                counting: Counting::FirstRequest,
-                cost: 1,
-                is_shadow: false,
-                issuers: auth.guard.issuers.iter().map(|(name, _)| name.clone()).collect(),
-            });
-        }
-        let made = Made { route, policy: *at, rule: rule.clone(), limits: limits.clone(), notes };
-        self.made.push(made);
-        limits
+        let first = plan.limits.len();
+        plan.limits.extend(rates.chunks(MAX_RATES).map(|part| Limit {
+            name: self.names.take(&format!("{}-{rule}", path.route)),
+            origin: format!("{} {rule}", policy.object.place()),
+            place: field.place(),
+            scope: scope.clone(),
+            rates: part.to_vec(),
+            counting: Counting::FirstRequest,
+            cost: 1,
+            is_shadow: false,
+            issuers: auth.guard.issuers.iter().map(|(name, _)| name.clone()).collect(),
+        }));
+        let limits: Vec<usize> = (first..plan.limits.len()).collect();
+        let (policy, rule) = (*at, (*rule).to_owned());
+        self.made.push(Made { route, policy, rule, limits: limits.clone(), notes });
+        Ok(limits)
     }
 
     /// What became of the limits of all policies.
@@ -252,8 +265,8 @@ impl Work {
                 let is_named = plan.report.findings.iter().any(|own| own.place == field.place());
                 if own.is_empty() && !is_named {
                     let message = format!(
-                        "not in force on any route in the files: it is for {}, where others may take its \
-                         place; give that, too, if it is missing",
+                        "not in force on any route in the files: it is for {}, where others may \
+                         take its place; give that, too, if it is missing",
                         policy.target.words()
                     );
                     plan.report.left_out(field.place(), there, message);

@@ -94,6 +94,28 @@ pub(crate) fn text(node: &Node) -> Option<&str> {
     }
 }
 
+/// A scalar as it is written; of a text without its quotes.
+pub(crate) fn scalar<'d>(document: &'d Document, node: &'d Node) -> Option<&'d str> {
+    match &node.value {
+        Value::String(text) => Some(text),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => Some(document.source(node.span)),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
+    }
+}
+
+/// The items of a list, if it is one.
+pub(crate) fn items(node: Option<&Node>) -> &[Node] {
+    match node.map(|node| &node.value) {
+        Some(Value::Sequence(items)) => items,
+        _ => &[],
+    }
+}
+
+/// A namespace as the cluster has it.
+pub(crate) fn namespace_of(written: &str) -> &str {
+    if written.is_empty() { "default" } else { written }
+}
+
 /// All configurations in files: their documents, and the texts of ConfigMaps.
 ///
 /// # Errors

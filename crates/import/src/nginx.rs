@@ -11,8 +11,9 @@
 //!   as both write them.
 //! - `server`, `hosts`: servers, and which of them a host leads to.
 //! - `locations`: a location as a route, of these: `paths`, its patterns; `access` and `answer`,
-//!   what refuses (`tokens`, by `auth_jwt`); `content`, where requests end up, and `upstreams`, where
-//!   they are forwarded, with `rewrites` and `headers` for what is changed. `route`: it in the policy.
+//!   what refuses (`tokens`, by `auth_jwt`); `content`, where requests end up, and `upstreams`,
+//!   where they are forwarded, with `rewrites` and `headers` for what is changed. `route`: it in
+//!   the policy.
 //! - `rest`: what is written beside that. `trials`: tests of the policy. `rows`: rows of the table.
 //!   `times`: times and sizes.
 
@@ -34,7 +35,7 @@ mod rewrites;
 mod route;
 mod rows;
 mod server;
-mod times;
+pub(crate) mod times;
 mod tokens;
 mod tree;
 mod trials;

@@ -8,11 +8,12 @@
 //!
 //! - `section`: a mapping of a file. `files`: all that is in the files.
 //! - `rule`: the rules of routers. `matching`: what of them a route can say.
-//! - `middleware`: what middlewares do. `headers`, `limit`: those of one kind; `source`: what a
+//! - `middleware`: what middlewares do, of `chain`s in their places. `headers`, `limit`: those of one kind; `source`: what a
 //!   limit counts by.
 //! - `services`: upstreams. `route`, `routes`: routes with their limits. `trial`: the policy's
 //!   tests.
 
+mod chain;
 mod files;
 mod headers;
 mod limit;
@@ -147,7 +148,8 @@ fn tell_of_all(configuration: &Configuration<'_>, entry_point: &str, report: &mu
         None => report.left_out(
             "static configuration",
             "the middlewares and trusted peers of entry points",
-            "not in the files: if entry points have middlewares, such as limits and authentication, \
+            "not in the files: if entry points have middlewares, such as limits and \
+             authentication, \
              they are missing here. Give the static configuration, too (traefik.yml)",
         ),
         Some(all) if !all.iter().any(|(name, _)| name.eq_ignore_ascii_case(entry_point)) => {

@@ -103,7 +103,11 @@ fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, report: &mut Report) ->
         selected.missing.push("so large a bucket");
     }
     if is_local {
-        selected.notes.push("each Envoy counts by itself there: N of them let N times as much pass; here proxies count together if their store is Redis".to_owned());
+        selected.notes.push(
+            "each Envoy counts by itself there: N of them let N times as much pass; here proxies \
+             count together if their store is Redis"
+                .to_owned(),
+        );
     }
     let is_shadow = field.is_true(&["shadowMode"]);
     rest(field, &mut selected, report);
@@ -244,14 +248,22 @@ fn note_neighbours(rules: &mut [Rule<'_>]) {
         let is_plain = is_plain(rule);
         let Some(ruled) = &mut rule.ruled else { continue };
         if rule.is_local && is_plain && locals > 1 {
-            ruled.notes.push("requests that another rule counts are charged to it as well, and there only those that none counts".to_owned());
+            ruled.notes.push(
+                "requests that another rule counts are charged to it as well, and there only those \
+                 that none counts"
+                    .to_owned(),
+            );
         }
         if !rule.is_local && globals > 1 {
             ruled.notes.push("a request that another rule denies is not charged here".to_owned());
         }
         let same = networks.iter().filter(|other| own.is_some() && **other == own).count();
         if same > 1 {
-            ruled.notes.push("two rules by the same network: Envoy Gateway holds the first alone, and counts each request twice; both hold here as written".to_owned());
+            ruled.notes.push(
+                "two rules by the same network: Envoy Gateway holds the first alone, and counts \
+                 each request twice; both hold here as written"
+                    .to_owned(),
+            );
         }
     }
 }

@@ -57,7 +57,8 @@ pub(super) fn securities<'r>(
             let message = format!("{why}: the routes of {} are closed", words.join("; "));
             own.report.left_out(own.place.clone(), policy(name), message);
             own.report.ask(format!(
-                "the routes of SecurityPolicy {name} are closed by `deny`:\n{why}.\nWrite `identity` and \
+                "the routes of SecurityPolicy {name} are closed by `deny`:\n{why}.\nWrite \
+                 `identity` and \
                  `auth`, or `allow`, that say the same, then remove `deny` from these routes."
             ));
             own.guard = Guard::closed();
@@ -79,7 +80,8 @@ pub(super) fn report(securities: Vec<Security<'_>>, plan: &mut Plan<'_>) {
         } else {
             let words: Vec<String> = own.targets.iter().map(Target::words).collect();
             let message = format!(
-                "not in force on any route in the files: it is for {}; give that, too, if it is missing",
+                "not in force on any route in the files: it is for {}; give that, too, if it is \
+                 missing",
                 words.join("; ")
             );
             plan.report.left_out(own.place, policy(own.name), message);
@@ -130,11 +132,14 @@ fn jwt<'r>(field: Field<'r>, own: &mut Security<'r>, plan: &mut Plan<'r>) -> Opt
         let known = plan.issuers.name(name, fields);
         let words = format!("jwt provider {name}");
         own.report.add(match issuer {
-            Some(_) => Finding::same(provider.place(), words, format!("issuer {known} of identity.jwt")),
+            Some(_) => {
+                Finding::same(provider.place(), words, format!("issuer {known} of identity.jwt"))
+            }
             None => Finding::nearly(
                 provider.place(),
                 format!("{words} without `issuer`"),
-                "takes tokens of any `iss` there, and here only those without one: write its `issuer`",
+                "takes tokens of any `iss` there, and here only those without one: write its \
+                 `issuer`",
             ),
         });
         own.guard.issuers.push((known.clone(), issuer.map_or(known, str::to_owned)));
@@ -151,8 +156,8 @@ fn jwt<'r>(field: Field<'r>, own: &mut Security<'r>, plan: &mut Plan<'r>) -> Opt
         let known = ["name", "issuer", "audiences", "remoteJWKS", "claimToHeaders"];
         let others = provider.others(&known);
         if !others.is_empty() {
-            let message = "no counterpart: tokens come from `Authorization: Bearer`, and are verified \
-                           as `identity.jwt` says";
+            let message = "no counterpart: tokens come from `Authorization: Bearer`, and are \
+                           verified as `identity.jwt` says";
             own.report.left_out(provider.place(), others.join(", "), message);
         }
     }

@@ -39,7 +39,11 @@ pub(super) fn selected(field: Field<'_>) -> Selected {
         }
     }
     if paths.len() > 1 || networks.len() > 1 || (selectors.len() > 1 && methods.len() > 1) {
-        selected.notes.push("of several selectors Envoy Gateway itself takes any method, the last path and the last network, and so does this".to_owned());
+        selected.notes.push(
+            "of several selectors Envoy Gateway itself takes any method, the last path and the \
+             last network, and so does this"
+                .to_owned(),
+        );
     }
     select_headers(&headers, &mut selected);
     select_methods(&methods, &mut selected);
@@ -64,7 +68,11 @@ fn select_headers(headers: &[Field<'_>], selected: &mut Selected) {
                 .complain("Distinct with `invert`: Envoy Gateway refuses the policy", "remove one");
         }
         scope.per.push(key(header));
-        notes.push(format!("clients choose `{}`: `unverified_keys` of the settings bounds how many values count, and there nothing does", key(header)));
+        notes.push(format!(
+            "clients choose `{}`: `unverified_keys` of the settings bounds how many values count, \
+             and there nothing does",
+            key(header)
+        ));
     }
     for header in headers.iter().filter(|own| !is_of(own, "Distinct")) {
         let value = header.text_at(&["value"]).unwrap_or_default().to_owned();

@@ -1,7 +1,7 @@
 //! Where a rule of a route sends requests, and what it changes on the way.
 
 use super::{Path, field::Field};
-use crate::{flow::Flow, report::Report, upstreams::Upstreams};
+use crate::{flow::Flow, manifest::namespace_of, report::Report, upstreams::Upstreams};
 
 /// Stands for a server that is not known.
 const UNKNOWN: &str = "http://backend.invalid:80";
@@ -50,8 +50,7 @@ fn server(own: Field<'_>, path: &Path<'_>, report: &mut Report) -> Option<Flow> 
     let kind = own.text_at(&["kind"]).unwrap_or("Service");
     let name = own.text_at(&["name"]).unwrap_or_default();
     let port = own.text_at(&["port"]).unwrap_or("80");
-    let namespace = own.text_at(&["namespace"]).unwrap_or(path.namespace);
-    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    let namespace = namespace_of(own.text_at(&["namespace"]).unwrap_or(path.namespace));
     let is_host = |text: &str| {
         !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))

@@ -77,6 +77,22 @@ impl Methods {
             Methods::Except(own) => own != method,
         }
     }
+
+    /// Only these, of those that count.
+    pub(crate) fn narrow(&mut self, mut methods: Vec<String>) {
+        methods.retain(|method| self.count(method));
+        *self = Methods::Only(methods);
+    }
+
+    /// All but this one; none if that cannot be said.
+    pub(crate) fn exclude(&mut self, method: String) -> Option<()> {
+        match self {
+            Methods::All => *self = Methods::Except(method),
+            Methods::Only(methods) => methods.retain(|own| *own != method),
+            Methods::Except(own) => return (*own == method).then_some(()),
+        }
+        Some(())
+    }
 }
 
 impl Rate {

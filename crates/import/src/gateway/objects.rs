@@ -69,8 +69,8 @@ pub(crate) fn targets<'r>(
         let others = selector.others(&["group", "kind", "matchLabels"]);
         if !others.is_empty() {
             let there = format!("a selector of targets with {}", others.join(", "));
-            let message = "only `matchLabels` in the namespace of the policy are read: name what it \
-                           selects in `targetRefs`";
+            let message = "only `matchLabels` in the namespace of the policy are read: name what \
+                           it selects in `targetRefs`";
             report.left_out(selector.place(), there, message);
             continue;
         }
@@ -91,10 +91,10 @@ pub(crate) fn targets<'r>(
 }
 
 /// Kinds of objects that say nothing of requests.
-const SILENT: &str = "\
-     Certificate ClusterIssuer ClusterRole ClusterRoleBinding ConfigMap CustomResourceDefinition \
-    Deployment GatewayClass HorizontalPodAutoscaler Issuer Job Namespace Pod PodDisruptionBudget \
-    ReferenceGrant Role RoleBinding Secret Service ServiceAccount StatefulSet";
+const SILENT: &str = "Certificate ClusterIssuer ClusterRole ClusterRoleBinding ConfigMap \
+                      CustomResourceDefinition Deployment GatewayClass HorizontalPodAutoscaler \
+                      Issuer Job Namespace Pod PodDisruptionBudget ReferenceGrant Role RoleBinding \
+                      Secret Service ServiceAccount StatefulSet";
 
 /// Names the objects of kinds that nothing reads.
 fn name_others(objects: &[(&str, Field<'_>)], known: &[&str], report: &mut Report) {

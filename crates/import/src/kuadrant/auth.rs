@@ -56,8 +56,8 @@ pub(super) fn on<'r>(
         [one] => auths.get(*one).cloned().unwrap_or_default(),
         [one, ..] => {
             if let Some(policy) = policies.get(*one) {
-                let message = "several AuthPolicies are merged on a route: it is closed, write what \
-                               they say together as `identity` and `auth`";
+                let message = "several AuthPolicies are merged on a route: it is closed, write \
+                               what they say together as `identity` and `auth`";
                 let there = format!("AuthPolicy {}", policy.name);
                 report.left_out(policy.object.place(), there, message);
             }
@@ -138,9 +138,9 @@ fn auth<'r>(policy: &Policy<'r>, plan: &mut Plan<'r>) -> Auth {
             format!("{why} has no counterpart: the routes of {} are closed", policy.target.words());
         own.report.left_out(policy.object.place(), words.clone(), message);
         own.report.ask(format!(
-            "the routes of {words} are closed by `deny`, as its\n{why} has no counterpart.\nWrite `identity` \
-             (issuers, API keys), `scopes` or `required_claims` that say the same, then\nremove `deny` \
-             from these routes."
+            "the routes of {words} are closed by `deny`, as its\n{why} has no counterpart.\nWrite \
+             `identity` (issuers, API keys), `scopes` or `required_claims` that say the same, \
+             then\nremove `deny` from these routes."
         ));
         own.guard = Guard { issuers: own.guard.issuers, ..Guard::closed() };
     }
@@ -167,7 +167,8 @@ fn identity<'r>(
         let message = match part {
             "authentication" | "authorization" => continue,
             "response" => {
-                "bodies and headers of responses, and what the upstream gets: see `responses` and `forward_claims`"
+                "bodies and headers of responses, and what the upstream gets: see `responses` \
+                 and `forward_claims`"
             }
             _ => "not read: requests go on without it",
         };

@@ -60,7 +60,11 @@ impl<'r> Policy<'r> {
                     "{kind} {} is for the same, and which is in force depends on their age",
                     other.name
                 );
-                object.complain(message, "give both as `kubectl get -o yaml` has them, with creationTimestamp, or only the one that is in force");
+                object.complain(
+                    message,
+                    "give both as `kubectl get -o yaml` has them, with creationTimestamp, or only \
+                     the one that is in force",
+                );
             }
             all.push(own);
         }

@@ -18,9 +18,8 @@ impl Importer<'_> {
     /// A row for something that closes routes, and what to write instead.
     pub(super) fn close(&mut self, place: &Place, there: impl Into<String>, instead: &str) {
         self.report.ask(format!(
-            "some routes are closed (`deny: [0.0.0.0/0, \"::/0\"]`), since \
-             what refuses requests there has no counterpart.\nAt {place}: {instead}; then take the \
-             `deny` out."
+            "some routes are closed (`deny: [0.0.0.0/0, \"::/0\"]`), since what refuses requests \
+             there has no counterpart.\nAt {place}: {instead}; then take the `deny` out."
         ));
         let here = format!("no counterpart: its routes are closed (403). Instead, {instead}");
         self.row(Finding::left_out(place.to_string(), there, here));

@@ -3,7 +3,10 @@
 use tollgate_yaml::Problem;
 
 use super::{section::Section, source::Trust};
-use crate::{manifest::Resource, report::Report};
+use crate::{
+    manifest::{Resource, namespace_of},
+    report::Report,
+};
 
 /// What stands behind the name of an object of Kubernetes: its provider.
 const CRD: &str = "@kubernetescrd";
@@ -170,7 +173,7 @@ impl<'d> Configuration<'d> {
         report: &mut Report,
     ) {
         let spec = root.section("spec").unwrap_or(root);
-        let namespace = namespace(&resource.namespace);
+        let namespace = namespace_of(&resource.namespace);
         let name = format!("{namespace}-{}{CRD}", resource.name);
         match kind {
             "Middleware" => {
@@ -320,10 +323,6 @@ fn reference(own: Section<'_>, namespace: &str) -> String {
 /// The TLS options of routers that name none.
 fn standard() -> String {
     "default".to_owned()
-}
-
-fn namespace(written: &str) -> &str {
-    if written.is_empty() { "default" } else { written }
 }
 
 fn priority(own: Section<'_>, rule: &str, closed: &mut Vec<String>) -> i64 {

@@ -1,6 +1,7 @@
 //! What a router's middlewares make of its routes.
 
 use super::{
+    chain::Flat,
     files::Configuration,
     headers::{self, Headers},
     limit::{self, Limit},
@@ -8,10 +9,6 @@ use super::{
     source::{self, Around, Trust, Written},
 };
 use crate::{flow::Flow, report::Report};
-
-/// The deepest chain within chains, and the most middlewares of a router.
-const MAX_DEPTH: usize = 16;
-const MAX_MIDDLEWARES: usize = 100;
 
 /// What the middlewares do together.
 #[derive(Debug, Default)]
@@ -45,9 +42,7 @@ impl Effects {
         report: &mut Report,
     ) -> Effects {
         let mut effects = Effects::default();
-        let mut flat = Flat::default();
-        flat.add(names, MAX_DEPTH, configuration);
-        flat.problems.dedup();
+        let flat = Flat::of(names, configuration);
         for why in &flat.problems {
             effects.close(place, "its middlewares", why, report);
         }
@@ -180,8 +175,8 @@ impl Effects {
         let networks: Option<Vec<String>> = ranges.iter().map(|range| network(range)).collect();
         let Some(networks) = networks.filter(|networks| !networks.is_empty()) else {
             return Err(
-                "`sourceRange` is empty or has something that is no network: Traefik serves \
-                        none of its routers"
+                "`sourceRange` is empty or has something that is no network: Traefik serves none \
+                 of its routers"
                     .to_owned(),
             );
         };
@@ -191,7 +186,7 @@ impl Effects {
         {
             return Err(
                 "the entry point trusts no peer, so there is no address and Traefik refuses \
-                        everybody"
+                 everybody"
                     .to_owned(),
             );
         }
@@ -314,45 +309,6 @@ impl Effects {
             _ => return self.close(&own.place(), there, "it is not known", report),
         };
         report.left_out(own.place(), there, here);
-    }
-}
-
-/// Middlewares in their order, and what keeps Traefik from serving a router with them.
-#[derive(Default)]
-struct Flat<'d> {
-    found: Vec<(String, Section<'d>)>,
-    problems: Vec<String>,
-    visits: usize,
-}
-
-impl<'d> Flat<'d> {
-    /// Adds the middlewares of these names, with those of chains in the place of the chains.
-    fn add(&mut self, names: &[String], depth: usize, configuration: &Configuration<'d>) {
-        for name in names {
-            self.visits += 1;
-            if self.visits > MAX_MIDDLEWARES || depth == 0 {
-                let why = format!(
-                    "chains at `{name}` have no end, or more than {MAX_MIDDLEWARES} middlewares"
-                );
-                return self.problems.push(why);
-            }
-            let Some(section) = configuration.middleware(name) else {
-                self.problems.push(format!(
-                    "`{name}` is not in the files: without it Traefik serves none of its routers"
-                ));
-                continue;
-            };
-            match section.section("chain") {
-                None => self.found.push((name.clone(), section)),
-                Some(chain) => {
-                    let inner = configuration.references(name, chain);
-                    self.add(&inner, depth - 1, configuration);
-                }
-            }
-            if self.visits > MAX_MIDDLEWARES {
-                return;
-            }
-        }
     }
 }
 

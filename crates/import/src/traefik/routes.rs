@@ -303,8 +303,8 @@ impl<'c> Routes<'c> {
         self.tell_of_ties(own, there, report);
         for why in &effects.closed {
             report.ask(format!(
-                "routes are closed with `deny`, because of {why}. Write what lets the right requests \
-                 through, and remove `deny`."
+                "routes are closed with `deny`, because of {why}. Write what lets the right \
+                 requests through, and remove `deny`."
             ));
         }
         match matching.differences.is_empty() {

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tollgate_yaml::{Document, Node, Span, Spanned, Value};
 
+use crate::manifest;
+
 /// A mapping and where it is.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'d> {
@@ -62,7 +64,7 @@ impl<'d> Section<'d> {
 
     pub(super) fn items(&self, name: &str) -> impl Iterator<Item = Section<'d>> {
         let own = *self;
-        list(self.node(name)).iter().map(move |node| own.of(node))
+        manifest::items(self.node(name)).iter().map(move |node| own.of(node))
     }
 
     pub(super) fn text(&self, name: &str) -> Option<String> {
@@ -75,7 +77,7 @@ impl<'d> Section<'d> {
             Some(node) if !matches!(node.value, Value::Sequence(_)) => {
                 self.scalar(node).into_iter().collect()
             }
-            node => list(node).iter().filter_map(|node| self.scalar(node)).collect(),
+            node => manifest::items(node).iter().filter_map(|node| self.scalar(node)).collect(),
         }
     }
 
@@ -111,26 +113,13 @@ impl<'d> Section<'d> {
     }
 
     pub(super) fn scalar(&self, node: &Node) -> Option<String> {
-        match &node.value {
-            Value::String(text) => Some(text.clone()),
-            Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
-                Some(self.document.source(node.span).to_owned())
-            }
-            Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
-        }
+        manifest::scalar(self.document, node).map(str::to_owned)
     }
 }
 
 fn fields(node: &Node) -> &[(Spanned<String>, Node)] {
     match &node.value {
         Value::Mapping(fields) => fields,
-        _ => &[],
-    }
-}
-
-fn list(node: Option<&Node>) -> &[Node] {
-    match node.map(|node| &node.value) {
-        Some(Value::Sequence(items)) => items,
         _ => &[],
     }
 }

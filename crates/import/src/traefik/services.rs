@@ -181,7 +181,8 @@ fn tell_of_options(names: &[&str], service: &str, place: Section<'_>, report: &m
         report.left_out(
             place.place(),
             format!("service {service}: {}", names.join(", ")),
-            "the upstream has what is usual here: see `health_check`, `balance`, `tls` of upstreams",
+            "the upstream has what is usual here: see `health_check`, `balance`, `tls` of \
+             upstreams",
         );
     }
 }

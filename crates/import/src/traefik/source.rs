@@ -4,9 +4,9 @@ use super::{headers::is_fixed, section::Section};
 use crate::{flow::Flow, report::Report, words};
 
 /// Fields in which proxies write the client's address.
-const ADDRESS_HEADERS: &str = "\
-    cf-connecting-ip fastly-client-ip fly-client-ip forwarded true-client-ip x-client-ip \
-    x-forwarded-for x-original-forwarded-for x-real-ip";
+const ADDRESS_HEADERS: &str = "cf-connecting-ip fastly-client-ip fly-client-ip forwarded \
+                               true-client-ip x-client-ip x-forwarded-for x-original-forwarded-for \
+                               x-real-ip";
 
 /// What a limit counts by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,8 +119,8 @@ fn tell_of_default(limit: Section<'_>, default: &Key, report: &mut Report) {
         _ => report.same(
             limit.place(),
             "no sourceCriterion: by the address of the connection",
-            "per: client.ip, ipv6_prefix: 128: without `trusted_proxies`, as behind a balancer they \
-             tell its clients apart, which Traefik counts together",
+            "per: client.ip, ipv6_prefix: 128: without `trusted_proxies`, as behind a balancer \
+             they tell its clients apart, which Traefik counts together",
         ),
     }
 }
@@ -158,8 +158,8 @@ fn by_header(
         report.nearly(
             criterion.place(),
             there,
-            "per: client.ip, ipv6_prefix: 128: clients cannot choose it. Requests without the field \
-             are one client in Traefik; here each address is one: looser for these",
+            "per: client.ip, ipv6_prefix: 128: clients cannot choose it. Requests without the \
+             field are one client in Traefik; here each address is one: looser for these",
         );
         report.ask(format!(
             "write the networks of the proxies that write {header} into `trusted_proxies` of the \
@@ -245,7 +245,8 @@ pub(super) fn address(
         Trust::Unknown => report.nearly(
             place,
             there,
-            "client.ip, as if the entry point had forwardedHeaders.trustedIPs. Without them Traefik \
+            "client.ip, as if the entry point had forwardedHeaders.trustedIPs. Without them \
+             Traefik \
              counts all clients as one, and this is looser: give the static configuration, too",
         ),
         Trust::These(_) | Trust::Everybody => report.nearly(
@@ -265,9 +266,12 @@ pub(super) fn address(
         }
     };
     report.ask(match (trusted.is_empty(), trust) {
-        (false, _) => format!("write `trusted_proxies: [{}]` into the settings{more}.", trusted.join(", ")),
+        (false, _) => {
+            format!("write `trusted_proxies: [{}]` into the settings{more}.", trusted.join(", "))
+        }
         (true, Trust::Everybody) => format!(
-            "the entry point trusts everybody's X-Forwarded-For (insecure), so clients choose their \
+            "the entry point trusts everybody's X-Forwarded-For (insecure), so clients choose \
+             their \
              address. Write the proxies of your own into `trusted_proxies` of the settings{more}."
         ),
         (true, _) => format!(
