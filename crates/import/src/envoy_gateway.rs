@@ -287,8 +287,8 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
             made.iter().filter(|own| own.rule == rule.place).map(|own| own.limit).collect();
         let Some(limit) = own.first().and_then(|at| plan.limits.get(*at)) else {
             let message = format!(
-                "not in force on any route in the files; it is for {targets}: give these, too, \
-                 if they are missing"
+                "not in force on any route in the files; it is for {targets}: give these, too, if \
+                 they are missing"
             );
             plan.report.left_out(rule.place.clone(), rule.words.clone(), message);
             continue;

@@ -188,8 +188,8 @@ fn without_hidden<'r>(paths: Vec<Path<'r>>, report: &mut Report) -> Vec<Path<'r>
         let there = format!("{} {}, {}", path.kind, path.route, path.pattern.path());
         let message = format!(
             "{} {} has the same host and path, and comes first here: its limits hold, and not \
-             those of \
-             this route. Import the routes of each Gateway by themselves (--class, or other files)",
+             those of this route. Import the routes of each Gateway by themselves (--class, or \
+             other files)",
             other.kind, other.route
         );
         report.left_out(path.rule.place(), there, message);

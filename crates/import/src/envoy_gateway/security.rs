@@ -58,8 +58,8 @@ pub(super) fn securities<'r>(
             own.report.left_out(own.place.clone(), policy(name), message);
             own.report.ask(format!(
                 "the routes of SecurityPolicy {name} are closed by `deny`:\n{why}.\nWrite \
-                 `identity` and \
-                 `auth`, or `allow`, that say the same, then remove `deny` from these routes."
+                 `identity` and `auth`, or `allow`, that say the same, then remove `deny` from \
+                 these routes."
             ));
             own.guard = Guard::closed();
         }

@@ -186,8 +186,8 @@ impl Import<'_> {
             guards.is_closed = true;
             self.closed(ingress, entry, "a firewall by rules (`SecRuleEngine On`)");
         } else {
-            let here = "a firewall by rules, which only logs unless `SecRuleEngine On` is said: \
-                        no counterpart";
+            let here = "a firewall by rules, which only logs unless `SecRuleEngine On` is said: no \
+                        counterpart";
             self.left_out(ingress, entry, here);
         }
     }

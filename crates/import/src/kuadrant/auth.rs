@@ -167,8 +167,8 @@ fn identity<'r>(
         let message = match part {
             "authentication" | "authorization" => continue,
             "response" => {
-                "bodies and headers of responses, and what the upstream gets: see `responses` \
-                 and `forward_claims`"
+                "bodies and headers of responses, and what the upstream gets: see `responses` and \
+                 `forward_claims`"
             }
             _ => "not read: requests go on without it",
         };

@@ -163,20 +163,20 @@ fn is_off(directive: &Directive) -> bool {
 fn instead(guard: &str) -> &'static str {
     match guard {
         "auth_basic" => {
-            "give callers API keys or tokens (`identity`) and write `auth: required`, or let \
-             the upstream ask for the password"
+            "give callers API keys or tokens (`identity`) and write `auth: required`, or let the \
+             upstream ask for the password"
         }
         "auth_jwt" => {
-            "write the issuer of its tokens into `identity.jwt`, which has to be known here \
-             (nginx takes those of any), and `auth: required`"
+            "write the issuer of its tokens into `identity.jwt`, which has to be known here (nginx \
+             takes those of any), and `auth: required`"
         }
         "auth_request" => {
             "check the credential by `identity` (tokens, API keys, introspection), or let the \
              upstream do so"
         }
         "ssl_verify_client" => {
-            "ask for client certificates at the listener, name callers by them, and write \
-             `auth: required`"
+            "ask for client certificates at the listener, name callers by them, and write `auth: \
+             required`"
         }
         _ => "write what it checks into the policy, or let the upstream do so",
     }

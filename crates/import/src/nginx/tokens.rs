@@ -10,8 +10,8 @@ impl<'c> Importer<'c> {
     pub(super) fn checks_tokens(&mut self, levels: &Levels<'c>, directive: &Directive) -> bool {
         let Some(identity) = self.identity_of(levels, directive) else { return false };
         self.report.ask(
-            "tokens are checked with the key set that `identity` names: put that \
-             file beside the policy, or write its path.",
+            "tokens are checked with the key set that `identity` names: put that file beside the \
+             policy, or write its path.",
         );
         self.identity.get_or_insert_with(|| identity.clone()) == &identity
     }

@@ -43,49 +43,21 @@ pub(super) fn upstream(
         }
     };
     let is_internal = name.ends_with("@internal");
-    let has_middlewares = match target {
-        Target::Named(name) => configuration.service(name).is_some_and(has_middlewares),
-        Target::Kubernetes(_, services) => services.iter().copied().any(has_middlewares),
+    let closed = if is_internal {
+        let here = "there is no such service here: its routes are closed";
+        report.left_out("services", &name, here);
+        Some(format!("`{name}` is Traefik itself"))
+    } else {
+        has_own_middlewares(configuration, target)
+            .then(|| "the service's own middlewares are not read".to_owned())
     };
-    let closed = match (is_internal, has_middlewares) {
-        (true, _) => Some(format!("`{name}` is Traefik itself")),
-        (_, true) => Some("the service's own middlewares are not read".to_owned()),
-        _ => None,
-    };
-    if is_internal {
-        report.left_out(
-            "services",
-            name.clone(),
-            "there is no such service here: its routes are closed",
-        );
-    }
-    let is_usable = |servers: &[Server]| {
-        let is_tls = |server: &Server| server.url.starts_with("https:");
-        let same =
-            |one: &Server, other: &Server| is_tls(one) == is_tls(other) && one.is_h2 == other.is_h2;
-        servers.first().is_some_and(|first| servers.iter().all(|server| same(first, server)))
-    };
-    let servers = match found {
-        Ok(servers) if is_usable(&servers) => servers,
-        found => {
-            let why = found.err().unwrap_or_else(|| "servers of one kind are missing".to_owned());
-            if !is_internal {
-                let url = instead.unwrap_or(NOWHERE);
-                report.left_out(
-                    format!("service {name}"),
-                    "its servers",
-                    format!("{why}: {url} stands for them"),
-                );
-                if instead.is_none() {
-                    report.ask(format!(
-                        "write the servers of upstream `{name}`, or give --upstream URL."
-                    ));
-                }
-            }
-            let url = instead.unwrap_or(NOWHERE).to_owned();
-            vec![Server { url, weight: 1, is_h2: false }]
+    let servers = found.and_then(of_one_kind).unwrap_or_else(|why| {
+        if !is_internal {
+            tell_of_servers(&name, &why, instead, report);
         }
-    };
+        let url = instead.unwrap_or(NOWHERE).to_owned();
+        vec![Server { url, weight: 1, is_h2: false }]
+    });
     let server = |server: &Server| match server.weight {
         1 => Flow::Text(server.url.clone()),
         weight => {
@@ -97,6 +69,31 @@ pub(super) fn upstream(
         .with_some("protocol", is_h2.then_some("h2"))
         .with("paths", Flow::fields([]));
     Upstream { name, flow, closed }
+}
+
+/// The servers, if there are some, and all of one kind.
+fn of_one_kind(servers: Vec<Server>) -> Result<Vec<Server>, String> {
+    let kind = |server: &Server| (server.url.starts_with("https:"), server.is_h2);
+    let first = servers.first().map(kind);
+    match first.is_some() && servers.iter().all(|server| Some(kind(server)) == first) {
+        true => Ok(servers),
+        false => Err("servers of one kind are missing".to_owned()),
+    }
+}
+
+fn tell_of_servers(name: &str, why: &str, instead: Option<&str>, report: &mut Report) {
+    let here = format!("{why}: {} stands for them", instead.unwrap_or(NOWHERE));
+    report.left_out(format!("service {name}"), "its servers", here);
+    if instead.is_none() {
+        report.ask(format!("write the servers of upstream `{name}`, or give --upstream URL."));
+    }
+}
+
+fn has_own_middlewares(configuration: &Configuration<'_>, target: &Target<'_>) -> bool {
+    match target {
+        Target::Named(name) => configuration.service(name).is_some_and(has_middlewares),
+        Target::Kubernetes(_, services) => services.iter().copied().any(has_middlewares),
+    }
 }
 
 /// The servers of a service of a file. The error says why they cannot be written.

@@ -207,16 +207,7 @@ pub(super) fn address(
     strategy.knows(&["depth", "excludedIPs", "ipv6Subnet"])?;
     let depth = strategy.number("depth")?.unwrap_or(0);
     let excluded = strategy.texts("excludedIPs");
-    let subnet = strategy.number("ipv6Subnet")?;
-    let prefix = match subnet {
-        _ if depth <= 0 && !excluded.is_empty() => 128,
-        None => 128,
-        Some(32..=128) => subnet.unwrap_or(128) as u64,
-        Some(1..32) => {
-            return Err("`ipv6Subnet` is below 32: no limit here cuts so much".to_owned());
-        }
-        Some(_) => return Err("`ipv6Subnet` is not from 1 to 128".to_owned()),
-    };
+    let prefix = prefix(strategy, depth <= 0 && !excluded.is_empty())?;
     let place = strategy.place();
     let there = match depth > 0 {
         true => format!("ipStrategy: depth {depth}"),
@@ -246,8 +237,8 @@ pub(super) fn address(
             place,
             there,
             "client.ip, as if the entry point had forwardedHeaders.trustedIPs. Without them \
-             Traefik \
-             counts all clients as one, and this is looser: give the static configuration, too",
+             Traefik counts all clients as one, and this is looser: give the static configuration, \
+             too",
         ),
         Trust::These(_) | Trust::Everybody => report.nearly(
             place,
@@ -259,6 +250,23 @@ pub(super) fn address(
     if let Trust::These(peers) = trust {
         trusted.extend(peers.iter().cloned());
     }
+    ask_for_proxies(&trusted, trust, depth, report);
+    Ok(Address { is_known: true, prefix })
+}
+
+/// How many bits of an IPv6 address are one client; `is_list`: they are looked for in a list.
+fn prefix(strategy: Section<'_>, is_list: bool) -> Result<u64, String> {
+    match strategy.number("ipv6Subnet")? {
+        _ if is_list => Ok(128),
+        None => Ok(128),
+        Some(bits @ 32..=128) => Ok(bits as u64),
+        Some(1..32) => Err("`ipv6Subnet` is below 32: no limit here cuts so much".to_owned()),
+        Some(_) => Err("`ipv6Subnet` is not from 1 to 128".to_owned()),
+    }
+}
+
+/// Asks for the proxies whose `X-Forwarded-For` counts.
+fn ask_for_proxies(trusted: &[String], trust: &Trust, depth: i64, report: &mut Report) {
     let more = match depth {
         ..=1 => String::new(),
         depth => {
@@ -271,13 +279,12 @@ pub(super) fn address(
         }
         (true, Trust::Everybody) => format!(
             "the entry point trusts everybody's X-Forwarded-For (insecure), so clients choose \
-             their \
-             address. Write the proxies of your own into `trusted_proxies` of the settings{more}."
+             their address. Write the proxies of your own into `trusted_proxies` of the \
+             settings{more}."
         ),
         (true, _) => format!(
             "write the proxies that may write X-Forwarded-For into `trusted_proxies` of the \
              settings{more}."
         ),
     });
-    Ok(Address { is_known: true, prefix })
 }
