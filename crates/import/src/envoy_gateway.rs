@@ -25,7 +25,7 @@ use crate::{
         field::Field,
         guard::Guard,
         limit::Limit,
-        objects::{import, name_rest, targets},
+        objects::{Objects, import, name_rest, targets},
         plan::{Plan, Served, concerns, head_note},
     },
     names::Names,
@@ -75,10 +75,9 @@ pub fn envoy_gateway(inputs: &[Input], options: &Options) -> Result<Imported, Pr
 }
 
 /// The policies that are in force.
-fn traffics<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) -> Vec<Traffic<'r>> {
+fn traffics<'r>(objects: &Objects<'r>, plan: &mut Plan<'r>) -> Vec<Traffic<'r>> {
     let mut policies: Vec<Traffic<'r>> = Vec::new();
-    let of_kind = |(kind, _): &&(&str, Field<'r>)| *kind == "BackendTrafficPolicy";
-    let mut found: Vec<Field<'r>> = objects.iter().filter(of_kind).map(|(_, own)| *own).collect();
+    let mut found: Vec<Field<'r>> = objects.of_kind("BackendTrafficPolicy").collect();
     // The oldest one holds.
     found.sort_by_key(|object| object.text_at(&["metadata", "creationTimestamp"]));
     for object in found {
@@ -248,7 +247,7 @@ fn limit<'r>(
         if !same {
             let message = "this shared rule counts by a claim on some routes, and on others not: \
                            it is not in force on these";
-            plan.report.left_out(rule.place.clone(), rule.words.clone(), message);
+            plan.report.left_out(&rule.place, &rule.words, message);
         }
         return known.limit;
     }
@@ -290,7 +289,7 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
                 "not in force on any route in the files; it is for {targets}: give these, too, if \
                  they are missing"
             );
-            plan.report.left_out(rule.place.clone(), rule.words.clone(), message);
+            plan.report.left_out(&rule.place, &rule.words, message);
             continue;
         };
         let rate = limit.rate();

@@ -19,6 +19,7 @@ use std::cmp::Reverse;
 
 use self::{
     field::Field,
+    objects::Objects,
     pattern::{Pattern, common_host},
 };
 use crate::report::Report;
@@ -114,49 +115,45 @@ pub(crate) fn are_alike(one: &str, other: &str) -> bool {
 /// The paths of all routes, the one that a gateway takes first before the others. `class`: only at
 /// Gateways of this class.
 pub(crate) fn paths<'r>(
-    objects: &[(&str, Field<'r>)],
+    objects: &Objects<'r>,
     class: Option<&str>,
     report: &mut Report,
 ) -> Vec<Path<'r>> {
-    let of_kind = |kind: &'static str| {
-        objects.iter().filter(move |(own, _)| *own == kind).map(|(_, object)| *object)
-    };
-    let gateways: Vec<Field<'r>> = of_kind("Gateway").collect();
+    let gateways: Vec<Field<'r>> = objects.of_kind("Gateway").collect();
     let mut paths = Vec::new();
     for kind in ["HTTPRoute", "GRPCRoute"] {
-        for object in of_kind(kind) {
+        for object in objects.of_kind(kind) {
             let (_, name) = object.name();
             let hosts = hosts(object, &gateways, class);
             if hosts.is_empty() {
                 let message = "no listener of its Gateways takes it: it has no route here";
                 report.left_out(object.place(), format!("{kind} {name}"), message);
             }
-            for rule in object.items(&["spec", "rules"]) {
+            let rules = object.items(&["spec", "rules"]).into_iter();
+            let matches = rules.flat_map(|rule| {
                 let matches = rule.items(&["matches"]);
                 let matches = if matches.is_empty() { vec![rule] } else { matches };
-                for own in matches {
-                    let Some((pattern, method)) = matched(own, kind, report) else { continue };
-                    for (host, listeners) in &hosts {
-                        if paths.len() == MAX_PATHS {
-                            let message = format!("more than {MAX_PATHS} matches and hosts in all");
-                            object.complain(
-                                message,
-                                "import the routes of each Gateway by themselves",
-                            );
-                            return paths;
-                        }
-                        paths.push(Path {
-                            kind,
-                            namespace: object.name().0,
-                            route: name,
-                            rule,
-                            rule_name: rule.text_at(&["name"]),
-                            pattern: pattern.clone(),
-                            method,
-                            host: host.clone(),
-                            listeners: listeners.clone(),
-                        });
+                matches.into_iter().map(move |own| (rule, own))
+            });
+            for (rule, own) in matches {
+                let Some((pattern, method)) = matched(own, kind, report) else { continue };
+                for (host, listeners) in &hosts {
+                    if paths.len() == MAX_PATHS {
+                        let message = format!("more than {MAX_PATHS} matches and hosts in all");
+                        object.complain(message, "import the routes of each Gateway by themselves");
+                        return paths;
                     }
+                    paths.push(Path {
+                        kind,
+                        namespace: object.name().0,
+                        route: name,
+                        rule,
+                        rule_name: rule.text_at(&["name"]),
+                        pattern: pattern.clone(),
+                        method,
+                        host: host.clone(),
+                        listeners: listeners.clone(),
+                    });
                 }
             }
         }

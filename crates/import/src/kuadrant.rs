@@ -25,7 +25,7 @@ use crate::{
         Path,
         field::Field,
         limit::{Counting, Limit, Rate},
-        objects::{import, name_rest},
+        objects::{Objects, import, name_rest},
         plan::{Plan, Served, concerns, head_note},
     },
     names::Names,
@@ -80,20 +80,20 @@ pub fn kuadrant(inputs: &[Input], options: &Options) -> Result<Imported, Problem
 }
 
 /// Where counters are, and whether responses have headers.
-fn limitador(objects: &[(&str, Field<'_>)], plan: &mut Plan<'_>) {
-    for (_, object) in objects.iter().filter(|(kind, _)| *kind == "Limitador") {
+fn limitador(objects: &Objects<'_>, plan: &mut Plan<'_>) {
+    for object in objects.of_kind("Limitador") {
         if let Some(own) = object.at(&["spec", "rateLimitHeaders"]) {
             let is_on = own.text() == Some("DRAFT_VERSION_03");
             plan.headers = if is_on { "envoy" } else { "none" };
             let here = format!("responses: {{ headers: {} }}", plan.headers);
             plan.report.same(own.place(), "rateLimitHeaders", here);
         }
-        name_rest(*object, &["spec"], &["rateLimitHeaders"], &mut plan.report);
+        name_rest(object, &["spec"], &["rateLimitHeaders"], &mut plan.report);
     }
 }
 
 /// Limits by tokens of responses are left out.
-fn tokens<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) {
+fn tokens<'r>(objects: &Objects<'r>, plan: &mut Plan<'r>) {
     for policy in Policy::all(objects, "TokenRateLimitPolicy", &["limits"]) {
         for (name, limit) in &policy.rules {
             // Says what is wrong with its rates.
@@ -110,7 +110,7 @@ fn tokens<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) {
 fn serve<'r>(
     paths: Vec<Path<'r>>,
     policies: &[Policy<'r>],
-    objects: &[(&'r str, Field<'r>)],
+    objects: &Objects<'r>,
     plan: &mut Plan<'r>,
 ) {
     let auth_policies = Policy::all(objects, "AuthPolicy", &["rules"]);

@@ -8,7 +8,7 @@
 //! - `draft`: the policy to be, and its text; `flow`: its values as YAML.
 //! - `finding`: a row of the table; `report`: all rows, and what is left to do.
 //! - `names`: names of limits and upstreams that no other has; `upstreams`: upstreams by them.
-//! - `network`: networks of addresses; `words`: lists of names.
+//! - `network`: networks of addresses; `paths`: patterns of paths; `words`: lists of names.
 //! - `manifest`: the objects of Kubernetes in files, and the configurations in ConfigMaps.
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
 //! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
@@ -29,6 +29,7 @@ mod manifest;
 mod names;
 mod network;
 mod nginx;
+mod paths;
 mod report;
 mod traefik;
 mod upstreams;

@@ -47,7 +47,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use self::{
     directive::{Directive, within},
-    hosts::Group,
+    hosts::HostRoutes,
     maps::Maps,
     server::Server,
     zones::Zones,
@@ -130,7 +130,7 @@ struct Importer<'c> {
     statuses: BTreeMap<u16, usize>,
     report: Report,
     /// Rows for several places each.
-    groups: Vec<(Finding, BTreeSet<String>)>,
+    repeated: Vec<(Finding, BTreeSet<String>)>,
     problems: Problems,
 }
 
@@ -151,7 +151,7 @@ impl<'c> Importer<'c> {
     }
 
     /// Notes routes with more limits than a policy lets them have.
-    fn check_limits(&mut self, groups: &[Group]) {
+    fn check_limits(&mut self, groups: &[HostRoutes]) {
         let mut known = BTreeSet::new();
         for route in groups.iter().flat_map(|group| &group.routes) {
             let count = route.most_limits(&self.zones);
@@ -193,15 +193,15 @@ impl<'c> Importer<'c> {
         chosen.into()
     }
 
-    fn finish(mut self, groups: &[Group], inputs: &[Input]) -> Imported {
+    fn finish(mut self, groups: &[HostRoutes], inputs: &[Input]) -> Imported {
         let status = self.denied_status();
         self.last_rows();
         let tests = self.trials(groups, status);
         let (limits, overrides) = self.zones.written(self.identity.is_some());
         let first = self.upstreams.first().unwrap_or_default();
-        let routes = groups
-            .iter()
-            .flat_map(|Group { host, routes }| routes.iter().map(|route| (route, host.as_deref())));
+        let routes = groups.iter().flat_map(|HostRoutes { host, routes }| {
+            routes.iter().map(|route| (route, host.as_deref()))
+        });
         let routes =
             routes.flat_map(|(route, host)| route.written(&self.zones, first, host)).collect();
         let mut paths = Flow::fields([]);
@@ -247,7 +247,7 @@ impl<'c> Importer<'c> {
                 "`paths: { case: ignore }`: no route of the policy makes one",
             ));
         }
-        for (mut finding, places) in std::mem::take(&mut self.groups) {
+        for (mut finding, places) in std::mem::take(&mut self.repeated) {
             if places.len() > 1 {
                 finding.there = format!("{} (in {} places)", finding.there, places.len());
             }

@@ -4,8 +4,7 @@ use crate::{
     Finding,
     gateway::{
         Listener, Path, Target,
-        field::Field,
-        objects::{name_rest, targets},
+        objects::{Objects, name_rest, targets},
         plan::Plan,
     },
 };
@@ -13,16 +12,16 @@ use crate::{
 /// What ClientTrafficPolicies say of the client's address and of headers. Returns what is closed,
 /// as they ask for certificates of clients.
 pub(super) fn client_traffic<'r>(
-    objects: &[(&'r str, Field<'r>)],
+    objects: &Objects<'r>,
     paths: &[Path<'r>],
     plan: &mut Plan<'r>,
 ) -> Vec<Target<'r>> {
     let mut closed = Vec::new();
-    for (_, object) in objects.iter().filter(|(kind, _)| *kind == "ClientTrafficPolicy") {
-        let targets = targets(*object, objects, &mut plan.report);
+    for object in objects.of_kind("ClientTrafficPolicy") {
+        let targets = targets(object, objects, &mut plan.report);
         let known = ["targetRef", "targetRefs", "targetSelectors", "headers", "clientIPDetection"];
-        name_rest(*object, &["spec"], &known, &mut plan.report);
-        name_rest(*object, &["spec", "headers"], &["disableRateLimitHeaders"], &mut plan.report);
+        name_rest(object, &["spec"], &known, &mut plan.report);
+        name_rest(object, &["spec", "headers"], &["disableRateLimitHeaders"], &mut plan.report);
         if let Some(own) = object.at(&["spec", "tls", "clientValidation"]) {
             let message = "certificates of clients are asked for by listeners here: the routes are \
                            closed";

@@ -126,7 +126,7 @@ fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, report: &mut Report) ->
                 ". `tollgate import envoy` takes the descriptors that Envoy Gateway makes of it",
             );
         }
-        report.left_out(place.clone(), words.clone(), message);
+        report.left_out(&place, &words, message);
         None
     };
     let is_shared = field.is_true(&["shared"]);

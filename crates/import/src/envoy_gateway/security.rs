@@ -5,7 +5,13 @@ use std::cell::Cell;
 use crate::{
     Finding,
     flow::Flow,
-    gateway::{Path, Target, field::Field, guard::Guard, objects::targets, plan::Plan},
+    gateway::{
+        Path, Target,
+        field::Field,
+        guard::Guard,
+        objects::{Objects, targets},
+        plan::Plan,
+    },
     network::network,
     report::Report,
 };
@@ -24,14 +30,11 @@ pub(super) struct Security<'r> {
 }
 
 /// All of them.
-pub(super) fn securities<'r>(
-    objects: &[(&'r str, Field<'r>)],
-    plan: &mut Plan<'r>,
-) -> Vec<Security<'r>> {
+pub(super) fn securities<'r>(objects: &Objects<'r>, plan: &mut Plan<'r>) -> Vec<Security<'r>> {
     let mut all = Vec::new();
-    for (_, object) in objects.iter().filter(|(kind, _)| *kind == "SecurityPolicy") {
+    for object in objects.of_kind("SecurityPolicy") {
         let (_, name) = object.name();
-        let targets = targets(*object, objects, &mut plan.report);
+        let targets = targets(object, objects, &mut plan.report);
         let mut own = Security {
             place: object.place(),
             name,
@@ -55,7 +58,7 @@ pub(super) fn securities<'r>(
             let why = closed.join("; ");
             let words: Vec<String> = own.targets.iter().map(Target::words).collect();
             let message = format!("{why}: the routes of {} are closed", words.join("; "));
-            own.report.left_out(own.place.clone(), policy(name), message);
+            own.report.left_out(&own.place, policy(name), message);
             own.report.ask(format!(
                 "the routes of SecurityPolicy {name} are closed by `deny`:\n{why}.\nWrite \
                  `identity` and `auth`, or `allow`, that say the same, then remove `deny` from \
@@ -107,7 +110,7 @@ pub(super) fn on<'s, 'r>(
     let rival = known.last().filter(|(level, other)| *level == nearest && other.guard != own.guard);
     if let Some((_, other)) = rival {
         let message = format!("{} is for the same: see which is in force", policy(other.name));
-        report.left_out(other.place.clone(), policy(other.name), message);
+        report.left_out(&other.place, policy(other.name), message);
     }
     own.is_used.set(true);
     Some(own)

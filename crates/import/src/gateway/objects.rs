@@ -11,6 +11,15 @@ use crate::{
     words,
 };
 
+/// The objects in the files, each with its kind.
+pub(crate) struct Objects<'r>(Vec<(&'r str, Field<'r>)>);
+
+impl<'r> Objects<'r> {
+    pub(crate) fn of_kind(&self, kind: &str) -> impl Iterator<Item = Field<'r>> {
+        self.0.iter().filter(move |(own, _)| *own == kind).map(|(_, object)| *object)
+    }
+}
+
 /// A policy of the objects in the files. `kinds`: those that are read; `fill`: puts limits and
 /// guards on the paths.
 ///
@@ -20,7 +29,7 @@ pub(crate) fn import(
     (inputs, options): (&[Input], &Options),
     (program, kinds): (&str, &[&str]),
     headers: &'static str,
-    fill: impl for<'r> FnOnce(Vec<Path<'r>>, &[(&'r str, Field<'r>)], &mut Plan<'r>),
+    fill: impl for<'r> FnOnce(Vec<Path<'r>>, &Objects<'r>, &mut Plan<'r>),
 ) -> Result<Imported, Problems> {
     let resources = manifest::resources(inputs)?;
     let problems = RefCell::default();
@@ -29,13 +38,11 @@ pub(crate) fn import(
         let group = own.api_version.split('/').next().unwrap_or_default();
         own.kind == "Gateway" && !["", "gateway.networking.k8s.io"].contains(&group)
     };
-    let objects: Vec<(&str, Field<'_>)> = resources
-        .iter()
-        .map(|own| {
-            let kind = if is_foreign(own) { "another Gateway" } else { own.kind.as_str() };
-            (kind, Field::whole(own, &problems))
-        })
-        .collect();
+    let object = |own| {
+        let kind = if is_foreign(own) { "another Gateway" } else { own.kind.as_str() };
+        (kind, Field::whole(own, &problems))
+    };
+    let objects = Objects(resources.iter().map(object).collect());
     let mut plan = Plan::new(headers);
     let paths = paths(&objects, options.class.as_deref(), &mut plan.report);
     if paths.is_empty() {
@@ -57,7 +64,7 @@ pub(crate) fn import(
 /// What a policy is for: its references, and what of the files has the labels that it selects.
 pub(crate) fn targets<'r>(
     policy: Field<'r>,
-    objects: &[(&'r str, Field<'r>)],
+    objects: &Objects<'r>,
     report: &mut Report,
 ) -> Vec<Target<'r>> {
     let (namespace, _) = policy.name();
@@ -76,9 +83,9 @@ pub(crate) fn targets<'r>(
         }
         let kind = selector.text_at(&["kind"]).unwrap_or_default();
         let wanted = selector.entries(&["matchLabels"]);
-        for (_, object) in objects.iter().filter(|(own, _)| *own == kind) {
+        for object in objects.of_kind(kind) {
             let (own, name) = object.name();
-            let labels = labels(*object);
+            let labels = labels(object);
             let has = |(name, value): &(&str, Field<'_>)| {
                 labels.iter().any(|(own, text)| own == name && value.text() == Some(*text))
             };
@@ -97,8 +104,8 @@ const SILENT: &str = "Certificate ClusterIssuer ClusterRole ClusterRoleBinding C
                       Secret Service ServiceAccount StatefulSet";
 
 /// Names the objects of kinds that nothing reads.
-fn name_others(objects: &[(&str, Field<'_>)], known: &[&str], report: &mut Report) {
-    for (kind, object) in objects {
+fn name_others(objects: &Objects<'_>, known: &[&str], report: &mut Report) {
+    for (kind, object) in &objects.0 {
         if !kind.is_empty() && !known.contains(kind) && !words::has(SILENT, kind) {
             let there = format!("{kind} {}", object.name().1);
             let message = "objects of this kind are not read: what it does to requests is not here";

@@ -186,7 +186,7 @@ fn by_address(
         if limit.scope.from.as_ref().is_some_and(|(own, _)| own != network) {
             let there = format!("a limit by another network than {network} on the same route");
             let message = "a route here is split by one network: this limit is not in force";
-            report.left_out(limit.place.clone(), there, message);
+            report.left_out(&limit.place, there, message);
         }
     }
     sides
@@ -203,7 +203,7 @@ fn bounded(
     for (_, limit) in own.drain(MAX_LIMITS.min(own.len())..) {
         let there = format!("limit {}, the ninth or a later one of a route", limit.name);
         let message = format!("a route takes {MAX_LIMITS} limits: this one is not in force there");
-        report.left_out(limit.place.clone(), there, message);
+        report.left_out(&limit.place, there, message);
     }
     own.into_iter().map(|(at, _)| at).collect()
 }

@@ -4,26 +4,20 @@ use super::{
     Import,
     ingress::{Ingress, Path},
     limits::Key,
-    site::Served,
+    site::{Located, Served},
 };
 use crate::{Finding, Verdict};
 
 impl<'r> Import<'r> {
     /// Rows for what differs on a host as a whole.
-    pub(super) fn note_host(
-        &mut self,
-        host: &str,
-        served: &[Served<'_, 'r>],
-        own: &[&(usize, Path<'r>)],
-    ) {
-        let Some((of, path)) = own.first() else { return };
-        let Some(served) = served.get(*of) else { return };
+    pub(super) fn note_host(&mut self, host: &str, own: &[&Located<'_, 'r>]) {
+        let Some(Located { served, path, .. }) = own.first() else { return };
         let place = served.ingress.place(path.span);
         if host.starts_with('*') {
             let here = "hosts of any depth below it; there, of one label";
-            self.findings.push(Finding::nearly(place.clone(), format!("host {host}"), here));
+            self.findings.push(Finding::nearly(&place, format!("host {host}"), here));
         }
-        let has_all = own.iter().any(|(_, path)| path.path == "/");
+        let has_all = own.iter().any(|own| own.path.path == "/");
         if !has_all && !served.limits.names.is_empty() {
             let there = format!("paths of {host} that no rule has");
             let here = "404 here too, but not counted; there, they use the limits of the oldest \
@@ -53,11 +47,11 @@ impl<'r> Import<'r> {
         self.findings.push(Finding { verdict, ..Finding::same("", there, here) });
     }
 
-    pub(super) fn note_canaries(&mut self, canaries: &[&Ingress<'r>], paths: &[(usize, Path<'r>)]) {
+    pub(super) fn note_canaries(&mut self, canaries: &[&Ingress<'r>], paths: &[Located<'_, 'r>]) {
         for canary in canaries {
             let own = canary.paths();
             let is_main = |path: &Path<'_>| {
-                paths.iter().any(|(_, other)| other.host == path.host && other.path == path.path)
+                paths.iter().any(|own| own.path.host == path.host && own.path.path == path.path)
             };
             let here = match own.iter().any(is_main) {
                 true => {

@@ -19,6 +19,14 @@ pub(super) struct Served<'i, 'r> {
     max_body: Option<String>,
 }
 
+/// A path of an Ingress.
+pub(super) struct Located<'s, 'r> {
+    /// The number of its Ingress.
+    of: usize,
+    pub(super) served: &'s Served<'s, 'r>,
+    pub(super) path: Path<'r>,
+}
+
 /// A route that is written.
 pub(super) struct Route {
     pub(super) host: String,
@@ -46,33 +54,27 @@ impl<'r> Import<'r> {
                 Served { ingress, limits, guards, max_body: self.max_body(ingress) }
             })
             .collect();
-        let mut paths: Vec<(usize, Path<'r>)> = Vec::new();
-        for (of, own) in served.iter().enumerate() {
-            for path in own.ingress.paths() {
-                self.add_path(&served, of, path, &mut paths);
+        let mut paths = Vec::new();
+        for (of, served) in served.iter().enumerate() {
+            for path in served.ingress.paths() {
+                self.add_path(Located { of, served, path }, &mut paths);
             }
         }
         self.note_variable(&variable, &served);
         self.note_canaries(&canaries, &paths);
         let mut routes = Vec::new();
         for host in self.hosts(&paths) {
-            self.host(&host, &served, &paths, &mut routes);
+            self.host(&host, &paths, &mut routes);
         }
         self.tests(&served, &routes);
     }
 
     /// Adds a path, unless an older Ingress has it.
-    fn add_path(
-        &mut self,
-        served: &[Served<'_, 'r>],
-        of: usize,
-        path: Path<'r>,
-        paths: &mut Vec<(usize, Path<'r>)>,
-    ) {
-        let ingress = served.get(of).map(|own| own.ingress);
-        let Some(ingress) = ingress else { return };
-        let is_same = |(_, own): &&(usize, Path<'_>)| {
-            (&own.host, &own.path, &own.path_type) == (&path.host, &path.path, &path.path_type)
+    fn add_path<'s>(&mut self, own: Located<'s, 'r>, paths: &mut Vec<Located<'s, 'r>>) {
+        let (path, ingress) = (&own.path, own.served.ingress);
+        let is_same = |Located { path: other, .. }: &&Located<'_, '_>| {
+            (&other.host, &other.path, &other.path_type)
+                == (&path.host, &path.path, &path.path_type)
         };
         let is_host = |letter: char| letter.is_ascii_alphanumeric() || "-.*_".contains(letter);
         if !path.host.chars().all(is_host) {
@@ -80,31 +82,23 @@ impl<'r> Import<'r> {
             let help = "write it out";
             self.problems.push(ingress.resource.document.problem(path.span, message, help));
         }
-        match paths.iter().find(is_same).and_then(|(other, _)| served.get(*other)) {
-            None => paths.push((of, path)),
-            Some(other) => {
-                let guards = served.get(of).map(|own| &own.guards);
-                if ingress.created().is_empty() && guards.is_some_and(Guards::are_some) {
-                    self.contested.push((path.host.clone(), path.path.clone()));
-                }
-                let there = format!("{}: {}{} once more", ingress.id(), path.host, path.path);
-                let reason = match ingress.created().is_empty() {
-                    true => {
-                        "the files do not say which is older: the path is closed if either has a \
-                         guard"
-                    }
-                    false => "the older one, as the controller takes it",
-                };
-                let here =
-                    format!("{} has this path ({reason}): its limits hold", other.ingress.id());
-                self.findings.push(Finding::left_out(ingress.place(path.span), there, here));
-            }
+        let Some(other) = paths.iter().find(is_same) else { return paths.push(own) };
+        let reason = match ingress.created().is_empty() {
+            true => "the files do not say which is older: the path is closed if either has a guard",
+            false => "the older one, as the controller takes it",
+        };
+        if ingress.created().is_empty() && own.served.guards.are_some() {
+            self.contested.push((path.host.clone(), path.path.clone()));
         }
+        let there = format!("{}: {}{} once more", ingress.id(), path.host, path.path);
+        let other = other.served.ingress.id();
+        let here = format!("{other} has this path ({reason}): its limits hold");
+        self.findings.push(Finding::left_out(ingress.place(path.span), there, here));
     }
 
     /// All hosts: names, then those with a star, then all others.
-    fn hosts(&mut self, paths: &[(usize, Path<'_>)]) -> Vec<String> {
-        let mut hosts: Vec<String> = paths.iter().map(|(_, path)| path.host.clone()).collect();
+    fn hosts(&mut self, paths: &[Located<'_, '_>]) -> Vec<String> {
+        let mut hosts: Vec<String> = paths.iter().map(|own| own.path.host.clone()).collect();
         hosts.sort_by_key(|host| {
             (host.is_empty(), host.starts_with('*'), usize::MAX - host.len(), host.clone())
         });
@@ -116,50 +110,34 @@ impl<'r> Import<'r> {
     }
 
     /// The routes of a host.
-    fn host(
-        &mut self,
-        host: &str,
-        served: &[Served<'_, 'r>],
-        all: &[(usize, Path<'r>)],
-        routes: &mut Vec<Route>,
-    ) {
-        let mut own: Vec<&(usize, Path<'r>)> =
-            all.iter().filter(|(_, path)| path.host == host).collect();
-        let target = |of: usize| served.get(of).and_then(|own| own.ingress.value("rewrite-target"));
-        let is_regex = own.iter().any(|(of, path)| {
-            let uses = served.get(*of).is_some_and(|own| own.ingress.is_on("use-regex"));
-            uses || target(*of).is_some_and(|target| target != path.path)
+    fn host(&mut self, host: &str, all: &[Located<'_, 'r>], routes: &mut Vec<Route>) {
+        let mut own: Vec<&Located<'_, 'r>> =
+            all.iter().filter(|own| own.path.host == host).collect();
+        let is_regex = own.iter().any(|Located { served, path, .. }| {
+            let target = served.ingress.value("rewrite-target");
+            served.ingress.is_on("use-regex") || target.is_some_and(|target| target != path.path)
         });
-        own.sort_by_key(|(_, path)| {
+        own.sort_by_key(|Located { path, .. }| {
             let is_exact = !is_regex && path.path_type == "Exact";
             (!is_exact, usize::MAX - path.path.len())
         });
         let begin = routes.len();
-        for (of, path) in &own {
-            let Some(served) = served.get(*of) else { continue };
-            self.path((*of, served), path, is_regex, routes);
+        for located in &own {
+            self.path(located, is_regex, routes);
         }
-        self.close_locations(host, served, &own, begin, routes);
-        self.note_host(host, served, &own);
+        self.close_locations(&own, begin, routes);
+        self.note_host(host, &own);
         let is_whole = |own: &Route| own.pattern == "/**";
         let has_all = routes.iter().skip(begin).any(is_whole);
-        let others = all.iter().any(|(_, path)| covers(&path.host, host));
-        if let Some((of, path)) = own.first().filter(|_| !has_all && others)
-            && let Some(served) = served.get(*of)
-        {
-            let (upstream, _) = self.upstream(served.ingress, path, is_regex);
-            self.push_closed(routes, (host, "/**", *of), &upstream);
+        let others = all.iter().any(|own| covers(&own.path.host, host));
+        if let Some(first) = own.first().filter(|_| !has_all && others) {
+            self.close_pattern(first, "/**", is_regex, routes);
         }
     }
 
     /// The routes of a path.
-    fn path(
-        &mut self,
-        (of, served): (usize, &Served<'_, 'r>),
-        path: &Path<'r>,
-        is_regex: bool,
-        routes: &mut Vec<Route>,
-    ) {
+    fn path(&mut self, own: &Located<'_, 'r>, is_regex: bool, routes: &mut Vec<Route>) {
+        let Located { of, served, path } = own;
         let (ingress, guards) = (served.ingress, &served.guards);
         let patterns = match is_regex {
             true => paths::regex_patterns(&path.path),
@@ -185,7 +163,7 @@ impl<'r> Import<'r> {
         let rewrite = rewrite.flatten().unwrap_or_default();
         let route = |pattern: &str, is_closed: bool| {
             let (host, pattern) = (path.host.clone(), pattern.to_owned());
-            Route { host, pattern, of, is_closed }
+            Route { host, pattern, of: *of, is_closed }
         };
         for pattern in &patterns {
             // What is taken off are whole segments.
@@ -250,33 +228,31 @@ impl<'r> Import<'r> {
         }
     }
 
-    /// Adds a closed route.
-    fn push_closed(
+    /// Adds a closed route on the host of a path, with its upstream.
+    fn close_pattern(
         &mut self,
+        Located { of, served, path }: &Located<'_, 'r>,
+        pattern: &str,
+        ignores_case: bool,
         routes: &mut Vec<Route>,
-        (host, pattern, of): (&str, &str, usize),
-        upstream: &str,
     ) {
-        let flow = route(host, pattern, upstream).with("deny", Flow::list(EVERYBODY));
-        let (host, pattern) = (host.to_owned(), pattern.to_owned());
-        self.push(routes, Route { host, pattern, of, is_closed: true }, flow);
+        let (upstream, _) = self.upstream(served.ingress, path, ignores_case);
+        let flow = route(&path.host, pattern, &upstream).with("deny", Flow::list(EVERYBODY));
+        let (host, pattern) = (path.host.clone(), pattern.to_owned());
+        self.push(routes, Route { host, pattern, of: *of, is_closed: true }, flow);
     }
 
     /// Closes the locations of snippets, before all other routes of the host.
     fn close_locations(
         &mut self,
-        host: &str,
-        served: &[Served<'_, 'r>],
-        own: &[&(usize, Path<'r>)],
+        paths: &[&Located<'_, 'r>],
         begin: usize,
         routes: &mut Vec<Route>,
     ) {
         let later = (routes.split_off(begin), self.draft.routes.split_off(begin));
-        for (of, path) in own {
-            let Some(served) = served.get(*of) else { continue };
-            for pattern in &served.guards.locations {
-                let (upstream, _) = self.upstream(served.ingress, path, false);
-                self.push_closed(routes, (host, pattern, *of), &upstream);
+        for own in paths {
+            for pattern in &own.served.guards.locations {
+                self.close_pattern(own, pattern, false, routes);
             }
         }
         for (own, route) in later.0.into_iter().zip(later.1) {

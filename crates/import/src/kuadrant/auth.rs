@@ -136,7 +136,7 @@ fn auth<'r>(policy: &Policy<'r>, plan: &mut Plan<'r>) -> Auth {
         let why = closed.join(" and ");
         let message =
             format!("{why} has no counterpart: the routes of {} are closed", policy.target.words());
-        own.report.left_out(policy.object.place(), words.clone(), message);
+        own.report.left_out(policy.object.place(), &words, message);
         own.report.ask(format!(
             "the routes of {words} are closed by `deny`, as its\n{why} has no counterpart.\nWrite \
              `identity` (issuers, API keys), `scopes` or `required_claims` that say the same, \

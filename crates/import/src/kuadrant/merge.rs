@@ -1,6 +1,6 @@
 //! Which policy holds on a path: defaults and overrides of several, as Kuadrant merges them.
 
-use crate::gateway::{Level, Listener, Path, Target, are_alike, field::Field};
+use crate::gateway::{Level, Listener, Path, Target, are_alike, field::Field, objects::Objects};
 
 /// A policy of Kuadrant.
 #[derive(Clone)]
@@ -28,13 +28,9 @@ pub(super) struct Effective {
 
 impl<'r> Policy<'r> {
     /// All policies of a kind; `section`: what their rules are below.
-    pub(super) fn all(
-        objects: &[(&'r str, Field<'r>)],
-        kind: &str,
-        section: &[&str],
-    ) -> Vec<Policy<'r>> {
+    pub(super) fn all(objects: &Objects<'r>, kind: &str, section: &[&str]) -> Vec<Policy<'r>> {
         let mut all: Vec<Policy<'r>> = Vec::new();
-        for (_, object) in objects.iter().filter(|(own, _)| *own == kind) {
+        for object in objects.of_kind(kind) {
             let (namespace, name) = object.name();
             let Some(spec) = object.at(&["spec"]) else { continue };
             let (overrides, defaults) = (spec.at(&["overrides"]), spec.at(&["defaults"]));
@@ -44,7 +40,7 @@ impl<'r> Policy<'r> {
                 continue;
             };
             let own = Policy {
-                object: *object,
+                object,
                 name,
                 target,
                 created: object.text_at(&["metadata", "creationTimestamp"]),

@@ -32,11 +32,11 @@ impl Importer<'_> {
                 && other.0.here == finding.here
                 && other.0.there == finding.there
         };
-        match self.groups.iter_mut().find(is_alike) {
+        match self.repeated.iter_mut().find(is_alike) {
             Some((_, places)) => {
                 places.insert(finding.place);
             }
-            None => self.groups.push((finding.clone(), [finding.place].into())),
+            None => self.repeated.push((finding.clone(), [finding.place].into())),
         }
     }
 }

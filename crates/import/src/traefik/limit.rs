@@ -73,7 +73,7 @@ pub(super) fn rate_limit(
         true => "one limit for all its routers, as with redis",
         false => "one limit for each of its routers",
     };
-    report.same(place.clone(), there, format!("rate: {rate}, burst: {burst}: {counter}"));
+    report.same(&place, there, format!("rate: {rate}, burst: {burst}: {counter}"));
     tell_of_time(name, section, (average, period, burst), report);
     if is_shared {
         tell_of_redis(section, report);

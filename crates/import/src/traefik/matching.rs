@@ -4,7 +4,7 @@ use super::{
     middleware::network,
     rule::{Alternative, Condition},
 };
-use crate::flow::Flow;
+use crate::{flow::Flow, paths::takes};
 
 /// A `match`, and what of the conditions is not in it.
 #[derive(Clone, Debug, Default)]
@@ -244,24 +244,6 @@ impl Matching {
             && self.unwritten.is_empty()
             && self.negated.is_empty()
     }
-}
-
-/// Whether a pattern takes a path.
-fn takes(pattern: &str, path: &str) -> bool {
-    let (pattern, is_open) = match pattern.strip_suffix("/**") {
-        Some(pattern) => (pattern, true),
-        None => (pattern, false),
-    };
-    let segments = |path: &str| -> Vec<String> {
-        path.split('/').filter(|own| !own.is_empty()).map(str::to_owned).collect()
-    };
-    let (patterns, paths) = (segments(pattern), segments(path));
-    let is_one = |(pattern, segment): (&String, &String)| match pattern.split_once('*') {
-        Some((start, end)) => segment.starts_with(start) && segment.ends_with(end),
-        None => pattern == segment,
-    };
-    (paths.len() == patterns.len() || (is_open && paths.len() > patterns.len()))
-        && patterns.iter().zip(&paths).all(is_one)
 }
 
 /// What a condition says of the path. None: it has no counterpart.
