@@ -16,6 +16,7 @@ use tollgate_yaml::{Document, Node, Span, Spanned};
 use self::policy_text::policy_text;
 use crate::{
     Finding, Imported, Input, Problems,
+    flow::UNITS,
     manifest::{self, scalar},
     problem_of_all,
 };
@@ -75,18 +76,6 @@ struct Replaced {
     #[serde(rename = "name")]
     _name: String,
 }
-
-/// The reference's units, and their windows: it counts by multiples of so many seconds since 1970,
-/// of 30 days for a month and 365 for a year.
-const UNITS: [(&str, &str); 7] = [
-    ("second", "second"),
-    ("minute", "minute"),
-    ("hour", "hour"),
-    ("day", "day"),
-    ("week", "7d"),
-    ("month", "30d"),
-    ("year", "365d"),
-];
 
 /// An entry of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -312,7 +301,8 @@ impl RateLimit {
             return Some("unlimited".to_owned());
         }
         let unit = &self.unit.as_ref()?.value;
-        let (_, window) = UNITS.into_iter().find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
+        let (_, window, _) =
+            UNITS.into_iter().find(|(name, ..)| unit.eq_ignore_ascii_case(name))?;
         Some(format!("{}/{window}, align: epoch", self.requests_per_unit.as_ref()?.value))
     }
 }

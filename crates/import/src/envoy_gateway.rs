@@ -33,14 +33,8 @@ use crate::{
 };
 
 /// The kinds that are read.
-const KINDS: [&str; 6] = [
-    "Gateway",
-    "HTTPRoute",
-    "GRPCRoute",
-    "BackendTrafficPolicy",
-    "SecurityPolicy",
-    "ClientTrafficPolicy",
-];
+const KINDS: &str =
+    "Gateway HTTPRoute GRPCRoute BackendTrafficPolicy SecurityPolicy ClientTrafficPolicy";
 
 /// A BackendTrafficPolicy.
 struct Traffic<'r> {
@@ -65,7 +59,7 @@ struct Made {
 /// What is wrong with the files; policies that Envoy Gateway itself refuses, and those of which it
 /// is not known which one is in force.
 pub fn envoy_gateway(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
-    import((inputs, options), ("Envoy Gateway", &KINDS), "envoy", |paths, objects, plan| {
+    import((inputs, options), ("Envoy Gateway", KINDS), "envoy", |paths, objects, plan| {
         let policies = traffics(objects, plan);
         let securities = securities(objects, plan);
         let closed = client_traffic(objects, &paths, plan);

@@ -111,6 +111,18 @@ impl fmt::Display for Flow {
     }
 }
 
+/// Units of Envoy's rate limits, with the windows that they are and their seconds: a month has 30
+/// days there and a year 365, from multiples of so many seconds since 1970.
+pub(crate) const UNITS: [(&str, &str, u64); 7] = [
+    ("Second", "second", 1),
+    ("Minute", "minute", 60),
+    ("Hour", "hour", 3_600),
+    ("Day", "day", 86_400),
+    ("Week", "7d", 604_800),
+    ("Month", "30d", 2_592_000),
+    ("Year", "365d", 31_536_000),
+];
+
 /// A window as a rate has it: `second`, `minute`, `90s`, `500ms`.
 pub(crate) fn window(time: Duration) -> String {
     let millis = time.as_millis();

@@ -32,16 +32,8 @@ use crate::{
 };
 
 /// The kinds that are read, or say nothing of requests.
-const KINDS: [&str; 8] = [
-    "AuthPolicy",
-    "Gateway",
-    "GRPCRoute",
-    "HTTPRoute",
-    "Kuadrant",
-    "Limitador",
-    "RateLimitPolicy",
-    "TokenRateLimitPolicy",
-];
+const KINDS: &str = "AuthPolicy Gateway GRPCRoute HTTPRoute Kuadrant Limitador RateLimitPolicy \
+                     TokenRateLimitPolicy";
 
 /// The rates of a limit here.
 const MAX_RATES: usize = 4;
@@ -67,7 +59,7 @@ struct Work {
 /// # Errors
 /// What is wrong with the files, and policies of which it is not known which one is in force.
 pub fn kuadrant(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
-    import((inputs, options), ("Kuadrant", &KINDS), "none", |paths, objects, plan| {
+    import((inputs, options), ("Kuadrant", KINDS), "none", |paths, objects, plan| {
         limitador(objects, plan);
         tokens(objects, plan);
         let policies = Policy::all(objects, "RateLimitPolicy", &["limits"]);

@@ -2,23 +2,13 @@
 
 use super::selectors::{Selected, selected};
 use crate::{
+    flow::UNITS,
     gateway::{
         field::Field,
         limit::{Counting, Rate, Scope},
     },
     report::Report,
 };
-
-/// Units there, and the windows that they are: those of a month and a year have fixed lengths.
-const UNITS: [(&str, &str, u64); 7] = [
-    ("Second", "second", 1),
-    ("Minute", "minute", 60),
-    ("Hour", "hour", 3_600),
-    ("Day", "day", 86_400),
-    ("Week", "7d", 604_800),
-    ("Month", "30d", 2_592_000),
-    ("Year", "365d", 31_536_000),
-];
 
 /// What a bucket holds, times its window in milliseconds, must be below this here.
 const MAX_BUCKET: u64 = 1 << 52;

@@ -27,7 +27,7 @@ impl<'r> Objects<'r> {
 /// What is wrong with the files.
 pub(crate) fn import(
     (inputs, options): (&[Input], &Options),
-    (program, kinds): (&str, &[&str]),
+    (program, kinds): (&str, &str),
     headers: &'static str,
     fill: impl for<'r> FnOnce(Vec<Path<'r>>, &Objects<'r>, &mut Plan<'r>),
 ) -> Result<Imported, Problems> {
@@ -104,9 +104,9 @@ const SILENT: &str = "Certificate ClusterIssuer ClusterRole ClusterRoleBinding C
                       Secret Service ServiceAccount StatefulSet";
 
 /// Names the objects of kinds that nothing reads.
-fn name_others(objects: &Objects<'_>, known: &[&str], report: &mut Report) {
+fn name_others(objects: &Objects<'_>, known: &str, report: &mut Report) {
     for (kind, object) in &objects.0 {
-        if !kind.is_empty() && !known.contains(kind) && !words::has(SILENT, kind) {
+        if !kind.is_empty() && !words::has(known, kind) && !words::has(SILENT, kind) {
             let there = format!("{kind} {}", object.name().1);
             let message = "objects of this kind are not read: what it does to requests is not here";
             report.left_out(object.place(), there, message);

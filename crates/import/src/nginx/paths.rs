@@ -70,24 +70,8 @@ pub(super) fn prefix(text: &str) -> String {
 
 fn encoded(byte: u8) -> String {
     match byte {
-        b'*'
-        | b'{'
-        | b'}'
-        | b'%'
-        | b' '
-        | b'?'
-        | b'#'
-        | b'"'
-        | b'<'
-        | b'>'
-        | b'^'
-        | b'`'
-        | b'|'
-        | b'\\'
-        | 0..=31
-        | 127.. => {
-            format!("%{byte:02X}")
-        }
+        0..=31 | 127.. => format!("%{byte:02X}"),
+        _ if b"*{}% ?#\"<>^`|\\".contains(&byte) => format!("%{byte:02X}"),
         _ => char::from(byte).to_string(),
     }
 }

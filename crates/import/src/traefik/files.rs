@@ -129,20 +129,11 @@ impl<'d> Configuration<'d> {
             let here = "the one that comes first is imported, as Traefik does";
             return report.nearly(own.place(), format!("router {name}: another one"), here);
         }
-        const KNOWN: [&str; 8] = [
-            "entryPoints",
-            "middlewares",
-            "service",
-            "rule",
-            "ruleSyntax",
-            "priority",
-            "tls",
-            "observability",
-        ];
+        let known = "entryPoints middlewares service rule ruleSyntax priority tls observability";
         let mut closed: Vec<String> = Vec::new();
         if own.node("parentRefs").is_some() {
             closed.push("`parentRefs`: what the router above it asks for is not read".to_owned());
-        } else if let Some(name) = own.unknown(&KNOWN) {
+        } else if let Some(name) = own.others(known).next() {
             closed.push(format!("`{name}` is no option that is known: Traefik refuses the file"));
         }
         let middlewares = own.texts("middlewares");

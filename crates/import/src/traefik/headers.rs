@@ -74,13 +74,10 @@ impl Headers {
             }
         }
         report.same(own.place(), there, "request_headers and response_headers");
-        let read =
-            ["customRequestHeaders", "customResponseHeaders", "addVaryHeader", "isDevelopment"];
-        let is_other = |name: &&str| {
-            let mut all = read.into_iter().chain(SECURITY.map(|(option, ..)| option));
-            !all.any(|known| known.eq_ignore_ascii_case(name))
-        };
-        let mut others: Vec<&str> = own.names().filter(is_other).collect();
+        let read = "customRequestHeaders customResponseHeaders addVaryHeader isDevelopment";
+        let is_other =
+            |name: &&str| !SECURITY.iter().any(|(option, ..)| option.eq_ignore_ascii_case(name));
+        let mut others: Vec<&str> = own.others(read).filter(is_other).collect();
         // What belongs together is in one row.
         for (start, here) in LEFT_OUT {
             let (names, rest): (Vec<&str>, _) =

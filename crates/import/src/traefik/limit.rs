@@ -36,7 +36,7 @@ pub(super) fn rate_limit(
     around: &Around<'_>,
     report: &mut Report,
 ) -> Result<Option<Limit>, String> {
-    section.knows(&["average", "period", "burst", "sourceCriterion", "redis"])?;
+    section.knows("average period burst sourceCriterion redis")?;
     let average = section.number("average")?.unwrap_or(0);
     let burst = section.number("burst")?.unwrap_or(0).max(1);
     let period = section.duration("period")?.unwrap_or(Some(Duration::ZERO));
@@ -89,7 +89,7 @@ pub(super) fn in_flight(
     around: &Around<'_>,
     report: &mut Report,
 ) -> Result<Option<Limit>, String> {
-    section.knows(&["amount", "sourceCriterion"])?;
+    section.knows("amount sourceCriterion")?;
     let amount = section.number("amount")?.unwrap_or(0);
     if amount <= 0 {
         return Err("`amount` is 0: Traefik denies everything".to_owned());

@@ -177,7 +177,7 @@ impl Reader<'_> {
                     .to_owned(),
             );
         };
-        own.knows(&["sourceRange", "ipStrategy", "rejectStatusCode"])?;
+        own.knows("sourceRange ipStrategy rejectStatusCode")?;
         if let Some(strategy) = own.section("ipStrategy")
             && !source::address(strategy, self.listener.trust, self.report)?.is_known
         {
@@ -245,8 +245,8 @@ impl Reader<'_> {
     }
 
     fn take_buffering(&mut self, there: &str, own: Section<'_>) -> Result<(), String> {
-        let known = ["maxRequestBodyBytes", "memRequestBodyBytes", "memResponseBodyBytes"];
-        if let Some(name) = own.unknown(&known) {
+        let known = "maxRequestBodyBytes memRequestBodyBytes memResponseBodyBytes";
+        if let Some(name) = own.others(known).next() {
             self.report.left_out(own.place(), format!("{there}: {name}"), "no counterpart");
         }
         if let Some(bytes) = own.number("maxRequestBodyBytes")?.filter(|bytes| *bytes > 0) {

@@ -99,14 +99,16 @@ impl<'d> Section<'d> {
         duration.map(Some).ok_or_else(|| format!("`{name}` is no duration"))
     }
 
-    /// The first of its fields that is none of these.
-    pub(super) fn unknown(&self, known: &[&str]) -> Option<&'d str> {
-        self.names().find(|name| !known.iter().any(|known| known.eq_ignore_ascii_case(name)))
+    /// The names of its fields that are none of these words.
+    pub(super) fn others(&self, known: &str) -> impl Iterator<Item = &'d str> {
+        self.names().filter(move |name| {
+            !known.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name))
+        })
     }
 
-    /// Refuses fields that are none of these, as Traefik refuses their file.
-    pub(super) fn knows(&self, names: &[&str]) -> Result<(), String> {
-        match self.unknown(names) {
+    /// Refuses fields that are none of these words, as Traefik refuses their file.
+    pub(super) fn knows(&self, names: &str) -> Result<(), String> {
+        match self.others(names).next() {
             None => Ok(()),
             Some(name) => Err(format!("`{name}` is no option that is known: Traefik refuses it")),
         }
@@ -190,7 +192,7 @@ mod tests {
         let limit = Section::root(&document).section("ratelimit").unwrap();
         assert_eq!(limit.number("average"), Ok(Some(7)));
         assert_eq!(limit.number("burst"), Ok(None));
-        assert_eq!(limit.unknown(&["burst"]), Some("AVERAGE"));
+        assert_eq!(limit.others("burst").next(), Some("AVERAGE"));
         assert_eq!(limit.place(), "a.yaml:1:12");
     }
 }

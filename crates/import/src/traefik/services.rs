@@ -107,11 +107,8 @@ fn of_file(
     let Some(balancer) = service.section("loadBalancer") else {
         return Err("weighted, mirroring and failover services cannot be written".to_owned());
     };
-    let ignored: Vec<&str> = balancer
-        .names()
-        .filter(|name| !["servers", "middlewares"].contains(&&*name.to_ascii_lowercase()))
-        .collect();
-    tell_of_options(&ignored, name, service, report);
+    let others = balancer.others("servers middlewares");
+    tell_of_options(&others.collect::<Vec<_>>(), name, service, report);
     balancer
         .items("servers")
         .filter(|server| server.number("weight") != Ok(Some(0)))
@@ -139,16 +136,14 @@ fn of_kubernetes(
     services: &[Section<'_>],
     report: &mut Report,
 ) -> Result<Vec<Server>, String> {
-    const READ: [&str; 7] =
-        ["middlewares", "name", "namespace", "kind", "port", "scheme", "weight"];
     let mut servers = Vec::new();
     for own in services {
         let name = own.text("name").unwrap_or_default();
         if own.text("kind").is_some_and(|kind| kind != "Service") || name.contains('@') {
             return Err(format!("`{name}` is no Service"));
         }
-        let is_ignored = |name: &&str| !READ.iter().any(|read| read.eq_ignore_ascii_case(name));
-        tell_of_options(&own.names().filter(is_ignored).collect::<Vec<_>>(), &name, *own, report);
+        let others = own.others("middlewares name namespace kind port scheme weight");
+        tell_of_options(&others.collect::<Vec<_>>(), &name, *own, report);
         let Ok(Some(port)) = own.number("port") else {
             return Err(format!("the port of `{name}` is no number"));
         };

@@ -81,7 +81,7 @@ pub(super) fn source(
         tell_of_default(limit, &default, report);
         return whole(default);
     };
-    criterion.knows(&["ipStrategy", "requestHeaderName", "requestHost"])?;
+    criterion.knows("ipStrategy requestHeaderName requestHost")?;
     let strategy = criterion.section("ipStrategy");
     let is_empty = |section: &Section<'_>| section.entries().is_empty();
     if around.is_file && (is_empty(&criterion) || strategy.as_ref().is_some_and(is_empty)) {
@@ -204,7 +204,7 @@ pub(super) fn address(
     trust: &Trust,
     report: &mut Report,
 ) -> Result<Address, String> {
-    strategy.knows(&["depth", "excludedIPs", "ipv6Subnet"])?;
+    strategy.knows("depth excludedIPs ipv6Subnet")?;
     let depth = strategy.number("depth")?.unwrap_or(0);
     let excluded = strategy.texts("excludedIPs");
     let prefix = prefix(strategy, depth <= 0 && !excluded.is_empty())?;
