@@ -7,6 +7,11 @@ use crate::{Finding, Imported, Verdict, flow::Flow};
 /// Every address, as `deny` of a route that is closed has them.
 pub(crate) const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 
+/// The `refund` of a limit that gives nothing back, as callers with a token would get of a 304.
+pub(crate) fn no_refund() -> Flow {
+    Flow::fields([("status", Flow::List(Vec::new()))])
+}
+
 /// The sections of a policy; those that are empty are not written.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {

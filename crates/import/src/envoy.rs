@@ -13,14 +13,20 @@ mod policy_text;
 use std::rc::Rc;
 
 use serde::Deserialize;
-use tollgate_yaml::{Document, Node, Problem, Span, Spanned, Value};
+use tollgate_yaml::{Document, Node, Span, Spanned};
 
 use self::{
     entry::{Entry, are_alike, may_be_both},
     place::{Place, Source},
     policy_text::{policy_text, written_name},
 };
-use crate::{Finding, Imported, Input, Problems, manifest, names::Names};
+use crate::{
+    Finding, Imported, Input, Problems,
+    flow::UNITS,
+    manifest::{self, scalar},
+    names::Names,
+    problem_of_all,
+};
 
 /// A file of the reference.
 #[derive(Debug, Deserialize)]
@@ -77,18 +83,6 @@ struct Replaced {
     #[serde(rename = "name")]
     _name: String,
 }
-
-/// The reference's units, and their windows: it counts by multiples of so many seconds since 1970,
-/// of 30 days for a month and 365 for a year.
-const UNITS: [(&str, &str); 7] = [
-    ("second", "second"),
-    ("minute", "minute"),
-    ("hour", "hour"),
-    ("day", "day"),
-    ("week", "7d"),
-    ("month", "30d"),
-    ("year", "365d"),
-];
 
 /// An entry of `rls` to be.
 #[derive(Clone)]
@@ -150,10 +144,12 @@ pub fn envoy(inputs: &[Input]) -> Result<Imported, Problems> {
         return Err(problems);
     }
     policy(&configurations).map_err(|TooManyEntries| {
-        let name = inputs.first().map_or("", |input| &input.name);
-        let message = format!("it needs more than {MAX_VISITS} entries: nodes with a value hide those without one on many levels");
+        let message = format!(
+            "it needs more than {MAX_VISITS} entries: nodes with a value hide those without one on \
+             many levels"
+        );
         let help = "write out the values, or give each level fewer nodes, and import again";
-        vec![Problem::whole_file(name, message, help)]
+        vec![problem_of_all(inputs, message, help)]
     })
 }
 
@@ -202,7 +198,7 @@ fn domains(
     let mut domains: Vec<(&str, Place<'_>, Vec<Placed<'_>>)> = Vec::new();
     for (file, (document, configuration)) in configurations.iter().enumerate() {
         let source = Source { file, document };
-        let domain = text(document, &configuration.domain).unwrap_or_default();
+        let domain = scalar(document, &configuration.domain).unwrap_or_default();
         let nodes = configuration.descriptors.iter().map(|node| Placed { source, node });
         match domains.iter_mut().find(|(own, ..)| *own == domain) {
             Some((.., known)) => known.extend(nodes),
@@ -299,8 +295,8 @@ impl<'c> Tree<'c> {
         for placed in nodes {
             let Placed { source, node } = *placed;
             let own = &node.value;
-            let key = text(source.document, &own.key).filter(|key| !key.is_empty());
-            let value = own.value.as_ref().map(|value| text(source.document, value));
+            let key = scalar(source.document, &own.key).filter(|key| !key.is_empty());
+            let value = own.value.as_ref().map(|value| scalar(source.document, value));
             let mut leave_out = |span: Span, message: &str| {
                 self.left_out.push((source.place(span), message.to_owned()));
             };
@@ -363,15 +359,6 @@ impl<'c> Tree<'c> {
     }
 }
 
-/// A scalar as a text: the reference takes `30` and `true` as they are written.
-fn text<'c>(document: &'c Document, node: &'c Node) -> Option<&'c str> {
-    match &node.value {
-        Value::String(text) => Some(text),
-        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => Some(document.source(node.span)),
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
-    }
-}
-
 impl RateLimit {
     /// As a limit's `rate` has it; none: it has no rate, or a unit that is none.
     fn rate(&self) -> Option<String> {
@@ -379,7 +366,8 @@ impl RateLimit {
             return Some("unlimited".to_owned());
         }
         let unit = &self.unit.as_ref()?.value;
-        let (_, window) = UNITS.into_iter().find(|(name, _)| unit.eq_ignore_ascii_case(name))?;
+        let (_, window, _) =
+            UNITS.into_iter().find(|(name, ..)| unit.eq_ignore_ascii_case(name))?;
         let requests = self.requests_per_unit.as_ref()?.value;
         Some(match self.is_too_many() {
             true => "unlimited".to_owned(),

@@ -5,13 +5,16 @@
 //! nearest policy takes a route whole: that of a Gateway does not hold where a route has its own,
 //! unless that says `mergeType`.
 //!
-//! - `rule`: a rule as a limit, by its `selectors`; `security`: SecurityPolicies as guards.
+//! - `rule`: a rule as a limit, by its `selectors`; `security`: SecurityPolicies as guards;
+//!   `clients`: ClientTrafficPolicies.
 
+mod clients;
 mod rule;
 mod security;
 mod selectors;
 
 use self::{
+    clients::client_traffic,
     rule::{Rule, Ruled},
     security::{Security, securities},
 };
@@ -22,22 +25,16 @@ use crate::{
         field::Field,
         guard::Guard,
         limit::Limit,
-        name_of,
-        objects::{import, name_rest, targets},
-        plan::{Plan, Served, concerns, head_finding},
+        objects::{Objects, import, name_rest, targets},
+        plan::{Plan, Served, concerns, head_note},
     },
     names::Names,
+    report::Report,
 };
 
 /// The kinds that are read.
-const KINDS: [&str; 6] = [
-    "Gateway",
-    "HTTPRoute",
-    "GRPCRoute",
-    "BackendTrafficPolicy",
-    "SecurityPolicy",
-    "ClientTrafficPolicy",
-];
+const KINDS: &str =
+    "Gateway HTTPRoute GRPCRoute BackendTrafficPolicy SecurityPolicy ClientTrafficPolicy";
 
 /// A BackendTrafficPolicy.
 struct Traffic<'r> {
@@ -62,7 +59,7 @@ struct Made {
 /// What is wrong with the files; policies that Envoy Gateway itself refuses, and those of which it
 /// is not known which one is in force.
 pub fn envoy_gateway(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
-    import((inputs, options), ("Envoy Gateway", &KINDS), "envoy", |paths, objects, plan| {
+    import((inputs, options), ("Envoy Gateway", KINDS), "envoy", |paths, objects, plan| {
         let policies = traffics(objects, plan);
         let securities = securities(objects, plan);
         let closed = client_traffic(objects, &paths, plan);
@@ -72,18 +69,17 @@ pub fn envoy_gateway(inputs: &[Input], options: &Options) -> Result<Imported, Pr
 }
 
 /// The policies that are in force.
-fn traffics<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) -> Vec<Traffic<'r>> {
+fn traffics<'r>(objects: &Objects<'r>, plan: &mut Plan<'r>) -> Vec<Traffic<'r>> {
     let mut policies: Vec<Traffic<'r>> = Vec::new();
-    let of_kind = |(kind, _): &&(&str, Field<'r>)| *kind == "BackendTrafficPolicy";
-    let mut found: Vec<Field<'r>> = objects.iter().filter(of_kind).map(|(_, own)| *own).collect();
+    let mut found: Vec<Field<'r>> = objects.of_kind("BackendTrafficPolicy").collect();
     // The oldest one holds.
     found.sort_by_key(|object| object.text_at(&["metadata", "creationTimestamp"]));
     for object in found {
         let known = ["targetRef", "targetRefs", "targetSelectors", "mergeType", "rateLimit"];
-        name_rest(object, &["spec"], &known, &mut plan.findings);
-        let (_, name) = name_of(object);
-        let mut targets = targets(object, objects, &mut plan.findings);
-        targets.retain(|target| is_free(target, &policies, object, &mut plan.findings));
+        name_rest(object, &["spec"], &known, &mut plan.report);
+        let (_, name) = object.name();
+        let mut targets = targets(object, objects, &mut plan.report);
+        targets.retain(|target| is_free(target, &policies, object, &mut plan.report));
         let limits = object.at(&["spec", "rateLimit"]);
         policies.push(Traffic {
             object,
@@ -91,7 +87,7 @@ fn traffics<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) -> Vec<Tr
             targets,
             merge: object.text_at(&["spec", "mergeType"]),
             has_limits: limits.is_some(),
-            rules: limits.map(|own| rule::rules(own, &mut plan.findings)).unwrap_or_default(),
+            rules: limits.map(|own| rule::rules(own, &mut plan.report)).unwrap_or_default(),
         });
     }
     policies
@@ -102,7 +98,7 @@ fn is_free(
     target: &Target<'_>,
     policies: &[Traffic<'_>],
     object: Field<'_>,
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> bool {
     let same = |own: &Target<'_>| {
         gateway::are_alike(own.namespace, target.namespace)
@@ -115,11 +111,15 @@ fn is_free(
     let target = target.words();
     if created(object) && created(older.object) {
         let message = format!("refused there: the older policy {} has that target", older.name);
-        findings.push(Finding::left_out(object.place(), format!("target {target}"), message));
+        report.left_out(object.place(), format!("target {target}"), message);
     } else {
         let message =
             format!("the policy {} is for {target}, too: there the older one holds", older.name);
-        object.complain(message, "give only the one that is in force, or both as `kubectl get -o yaml` has them, with creationTimestamp");
+        object.complain(
+            message,
+            "give only the one that is in force, or both as `kubectl get -o yaml` has them, with \
+             creationTimestamp",
+        );
     }
     false
 }
@@ -165,8 +165,8 @@ fn serve<'r>(
     let mut made: Vec<Made> = Vec::new();
     let mut notes: Vec<(String, String)> = Vec::new();
     for path in paths {
-        plan.findings.extend(head_finding(&path));
-        let security = security::on(&path, securities, &mut plan.findings);
+        head_note(&path, &mut plan.report);
+        let security = security::on(&path, securities, &mut plan.report);
         let is_closed = closed.iter().any(|target| {
             path.listeners.iter().any(|listener| target.level(&path, listener).is_some())
         });
@@ -239,9 +239,9 @@ fn limit<'r>(
     if let Some(known) = made.iter().find(|own| own.rule == rule.place && own.part == part) {
         let same = plan.limits.get(known.limit).is_some_and(|own| own.scope == scope);
         if !same {
-            let message = "this shared rule counts by a claim on some routes, and on others not: it \
-                           is not in force on these";
-            plan.findings.push(Finding::left_out(rule.place.clone(), rule.words.clone(), message));
+            let message = "this shared rule counts by a claim on some routes, and on others not: \
+                           it is not in force on these";
+            plan.report.left_out(&rule.place, &rule.words, message);
         }
         return known.limit;
     }
@@ -269,10 +269,10 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
     let targets: Vec<String> = policy.targets.iter().map(Target::words).collect();
     let targets = targets.join("; ");
     if !policy.has_limits {
-        let message = "it takes its routes from policies for their Gateways: no limits of those hold \
-                       there, nor here";
+        let message = "it takes its routes from policies for their Gateways: no limits of those \
+                       hold there, nor here";
         let there = format!("policy {} without rateLimit", policy.name);
-        plan.findings.push(Finding::same(policy.object.place(), there, message));
+        plan.report.same(policy.object.place(), there, message);
     }
     for rule in &policy.rules {
         let Some(ruled) = &rule.ruled else { continue };
@@ -280,13 +280,14 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
             made.iter().filter(|own| own.rule == rule.place).map(|own| own.limit).collect();
         let Some(limit) = own.first().and_then(|at| plan.limits.get(*at)) else {
             let message = format!(
-                "not in force on any route in the files; it is for {targets}: give these, too, if they are missing"
+                "not in force on any route in the files; it is for {targets}: give these, too, if \
+                 they are missing"
             );
-            plan.findings.push(Finding::left_out(rule.place.clone(), rule.words.clone(), message));
+            plan.report.left_out(&rule.place, &rule.words, message);
             continue;
         };
         let rate = limit.rate();
-        let mut here = match own.len() {
+        let here = match own.len() {
             1 => format!("limit {}, {rate}", limit.name),
             count => format!(
                 "{count} limits, one for each match and host: {} and others, {rate}",
@@ -299,69 +300,8 @@ fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan:
                 all.push(note.clone());
             }
         }
-        for note in &all {
-            here = format!("{here}; {note}");
-        }
-        let (place, words) = (rule.place.clone(), rule.words.clone());
-        plan.findings.push(match all.is_empty() {
-            true => Finding::same(place, words, here),
-            false => Finding::nearly(place, words, here),
-        });
+        plan.report.add(Finding::but_for(&all, &rule.place, &rule.words, here));
     }
-}
-
-/// What ClientTrafficPolicies say of the client's address and of headers. Returns what is closed,
-/// as they ask for certificates of clients.
-fn client_traffic<'r>(
-    objects: &[(&'r str, Field<'r>)],
-    paths: &[Path<'r>],
-    plan: &mut Plan<'r>,
-) -> Vec<Target<'r>> {
-    let mut closed = Vec::new();
-    for (_, object) in objects.iter().filter(|(kind, _)| *kind == "ClientTrafficPolicy") {
-        let targets = targets(*object, objects, &mut plan.findings);
-        let known = ["targetRef", "targetRefs", "targetSelectors", "headers", "clientIPDetection"];
-        name_rest(*object, &["spec"], &known, &mut plan.findings);
-        name_rest(*object, &["spec", "headers"], &["disableRateLimitHeaders"], &mut plan.findings);
-        if let Some(own) = object.at(&["spec", "tls", "clientValidation"]) {
-            let message = "certificates of clients are asked for by listeners here: the routes are \
-                           closed";
-            plan.findings.push(Finding::left_out(own.place(), "tls.clientValidation", message));
-            plan.to_do.push(
-                "routes are closed by `deny`, as clients needed certificates there. Ask for them at the\n\
-                 listener (`client_ca_file` in the settings), then remove `deny`."
-                    .to_owned(),
-            );
-            closed.extend(targets.iter().copied());
-        }
-        if let Some(own) = object.at(&["spec", "clientIPDetection"]) {
-            let there = format!("clientIPDetection: {}", own.others(&[]).join(", "));
-            let message = "write the networks of the load balancers as `trusted_proxies` into the \
-                           settings: until then the client is who connects";
-            plan.findings.push(Finding::left_out(own.place(), there, message));
-            plan.to_do.push("write the networks of your load balancers as `trusted_proxies` into the\nsettings, and no wider ones: whom they hold chooses the address that is counted.".to_owned());
-        }
-        let Some(own) = object.at(&["spec", "headers", "disableRateLimitHeaders"]) else {
-            continue;
-        };
-        if !object.is_true(&["spec", "headers", "disableRateLimitHeaders"]) {
-            continue;
-        }
-        let has = |path: &Path<'r>, listener: &Listener<'r>| {
-            targets.iter().any(|target| target.level(path, listener).is_some())
-        };
-        let is_all = paths.iter().all(|path| path.listeners.iter().all(|own| has(path, own)));
-        let there = "disableRateLimitHeaders: true";
-        plan.findings.push(if is_all {
-            plan.headers = "none";
-            Finding::same(own.place(), there, "responses: { headers: none }")
-        } else {
-            let message = "not for all routes in the files, and here headers are on or off for all: \
-                           they are on";
-            Finding::left_out(own.place(), there, message)
-        });
-    }
-    closed
 }
 
 #[cfg(test)]

@@ -26,6 +26,13 @@ pub struct Finding {
     pub here: String,
 }
 
+impl Verdict {
+    /// The same, or nearly.
+    pub(crate) fn same_if(is_same: bool) -> Self {
+        if is_same { Verdict::Same } else { Verdict::Nearly }
+    }
+}
+
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -54,6 +61,18 @@ impl Finding {
         here: impl Into<String>,
     ) -> Self {
         Finding { verdict: Verdict::Nearly, ..Finding::same(place, there, here) }
+    }
+
+    /// Something that is the same, but for what the notes say.
+    pub(crate) fn but_for(
+        notes: &[String],
+        place: impl Into<String>,
+        there: impl Into<String>,
+        here: impl Into<String>,
+    ) -> Self {
+        let verdict = Verdict::same_if(notes.is_empty());
+        let here = notes.iter().fold(here.into(), |here, note| format!("{here}; {note}"));
+        Finding { verdict, ..Finding::same(place, there, here) }
     }
 
     /// Something that the policy does not have; `here` says why, and what it means.

@@ -36,6 +36,37 @@ impl Flow {
         }
         self
     }
+
+    /// The mapping with another field, if it has a value.
+    #[must_use]
+    pub(crate) fn with_some(self, name: &str, value: Option<impl Into<Flow>>) -> Self {
+        match value {
+            Some(value) => self.with(name, value),
+            None => self,
+        }
+    }
+
+    /// The mapping with a list, unless that is empty.
+    #[must_use]
+    pub(crate) fn with_list<T: Into<Flow>>(
+        self,
+        name: &str,
+        items: impl IntoIterator<Item = T>,
+    ) -> Self {
+        let items: Vec<Flow> = items.into_iter().map(Into::into).collect();
+        self.with_some(name, (!items.is_empty()).then_some(Flow::List(items)))
+    }
+
+    /// The mapping with another one, unless that is empty.
+    #[must_use]
+    pub(crate) fn with_fields(self, name: &str, fields: Vec<(String, Flow)>) -> Self {
+        self.with_some(name, (!fields.is_empty()).then_some(Flow::Fields(fields)))
+    }
+
+    /// Whether it is a mapping without fields.
+    pub(crate) fn is_empty(&self) -> bool {
+        matches!(self, Flow::Fields(fields) if fields.is_empty())
+    }
 }
 
 impl From<&str> for Flow {
@@ -71,7 +102,7 @@ impl fmt::Display for Flow {
                 let items: Vec<String> = items.iter().map(Flow::to_string).collect();
                 write!(f, "[{}]", items.join(", "))
             }
-            Flow::Fields(fields) if fields.is_empty() => f.write_str("{}"),
+            Flow::Fields(_) if self.is_empty() => f.write_str("{}"),
             Flow::Fields(fields) => {
                 let field = |(name, value): &(String, Flow)| format!("{}: {value}", quoted(name));
                 write!(f, "{{ {} }}", fields.iter().map(field).collect::<Vec<_>>().join(", "))
@@ -79,6 +110,18 @@ impl fmt::Display for Flow {
         }
     }
 }
+
+/// Units of Envoy's rate limits, with the windows that they are and their seconds: a month has 30
+/// days there and a year 365, from multiples of so many seconds since 1970.
+pub(crate) const UNITS: [(&str, &str, u64); 7] = [
+    ("Second", "second", 1),
+    ("Minute", "minute", 60),
+    ("Hour", "hour", 3_600),
+    ("Day", "day", 86_400),
+    ("Week", "7d", 604_800),
+    ("Month", "30d", 2_592_000),
+    ("Year", "365d", 31_536_000),
+];
 
 /// A window as a rate has it: `second`, `minute`, `90s`, `500ms`.
 pub(crate) fn window(time: Duration) -> String {

@@ -19,9 +19,10 @@ use std::cmp::Reverse;
 
 use self::{
     field::Field,
+    objects::Objects,
     pattern::{Pattern, common_host},
 };
-use crate::Finding;
+use crate::report::Report;
 
 /// The most paths, and limits on them, that a policy is made of.
 const MAX_PATHS: usize = 1_000;
@@ -111,57 +112,48 @@ pub(crate) fn are_alike(one: &str, other: &str) -> bool {
     one.is_empty() || other.is_empty() || one == other
 }
 
-/// The namespace and name of an object.
-pub(crate) fn name_of(object: Field<'_>) -> (&str, &str) {
-    object.object()
-}
-
 /// The paths of all routes, the one that a gateway takes first before the others. `class`: only at
 /// Gateways of this class.
 pub(crate) fn paths<'r>(
-    objects: &[(&str, Field<'r>)],
+    objects: &Objects<'r>,
     class: Option<&str>,
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> Vec<Path<'r>> {
-    let of_kind = |kind: &'static str| {
-        objects.iter().filter(move |(own, _)| *own == kind).map(|(_, object)| *object)
-    };
-    let gateways: Vec<Field<'r>> = of_kind("Gateway").collect();
+    let gateways: Vec<Field<'r>> = objects.of_kind("Gateway").collect();
     let mut paths = Vec::new();
     for kind in ["HTTPRoute", "GRPCRoute"] {
-        for object in of_kind(kind) {
-            let (_, name) = name_of(object);
+        for object in objects.of_kind(kind) {
+            let (_, name) = object.name();
             let hosts = hosts(object, &gateways, class);
             if hosts.is_empty() {
                 let message = "no listener of its Gateways takes it: it has no route here";
-                findings.push(Finding::left_out(object.place(), format!("{kind} {name}"), message));
+                report.left_out(object.place(), format!("{kind} {name}"), message);
             }
-            for rule in object.items(&["spec", "rules"]) {
+            let rules = object.items(&["spec", "rules"]).into_iter();
+            let matches = rules.flat_map(|rule| {
                 let matches = rule.items(&["matches"]);
                 let matches = if matches.is_empty() { vec![rule] } else { matches };
-                for own in matches {
-                    let Some((pattern, method)) = matched(own, kind, findings) else { continue };
-                    for (host, listeners) in &hosts {
-                        if paths.len() == MAX_PATHS {
-                            let message = format!("more than {MAX_PATHS} matches and hosts in all");
-                            object.complain(
-                                message,
-                                "import the routes of each Gateway by themselves",
-                            );
-                            return paths;
-                        }
-                        paths.push(Path {
-                            kind,
-                            namespace: name_of(object).0,
-                            route: name,
-                            rule,
-                            rule_name: rule.text_at(&["name"]),
-                            pattern: pattern.clone(),
-                            method,
-                            host: host.clone(),
-                            listeners: listeners.clone(),
-                        });
+                matches.into_iter().map(move |own| (rule, own))
+            });
+            for (rule, own) in matches {
+                let Some((pattern, method)) = matched(own, kind, report) else { continue };
+                for (host, listeners) in &hosts {
+                    if paths.len() == MAX_PATHS {
+                        let message = format!("more than {MAX_PATHS} matches and hosts in all");
+                        object.complain(message, "import the routes of each Gateway by themselves");
+                        return paths;
                     }
+                    paths.push(Path {
+                        kind,
+                        namespace: object.name().0,
+                        route: name,
+                        rule,
+                        rule_name: rule.text_at(&["name"]),
+                        pattern: pattern.clone(),
+                        method,
+                        host: host.clone(),
+                        listeners: listeners.clone(),
+                    });
                 }
             }
         }
@@ -174,12 +166,12 @@ pub(crate) fn paths<'r>(
             path.method.is_none(),
         )
     });
-    without_hidden(paths, findings)
+    without_hidden(paths, report)
 }
 
 /// The paths without those that others hide here: routes of several Gateways may have the same
 /// host and path, and a policy knows one.
-fn without_hidden<'r>(paths: Vec<Path<'r>>, findings: &mut Vec<Finding>) -> Vec<Path<'r>> {
+fn without_hidden<'r>(paths: Vec<Path<'r>>, report: &mut Report) -> Vec<Path<'r>> {
     let mut kept: Vec<Path<'r>> = Vec::new();
     for path in paths {
         let hides = |other: &&Path<'r>| {
@@ -192,11 +184,12 @@ fn without_hidden<'r>(paths: Vec<Path<'r>>, findings: &mut Vec<Finding>) -> Vec<
         };
         let there = format!("{} {}, {}", path.kind, path.route, path.pattern.path());
         let message = format!(
-            "{} {} has the same host and path, and comes first here: its limits hold, and not those of \
-             this route. Import the routes of each Gateway by themselves (--class, or other files)",
+            "{} {} has the same host and path, and comes first here: its limits hold, and not \
+             those of this route. Import the routes of each Gateway by themselves (--class, or \
+             other files)",
             other.kind, other.route
         );
-        findings.push(Finding::left_out(path.rule.place(), there, message));
+        report.left_out(path.rule.place(), there, message);
     }
     kept
 }
@@ -246,10 +239,10 @@ fn listeners<'r>(
     gateways: &[Field<'r>],
     class: Option<&str>,
 ) -> Vec<(Listener<'r>, Option<&'r str>)> {
-    let (own, _) = name_of(object);
+    let (own, _) = object.name();
     let Target { namespace, name: gateway, section, .. } = Target::of(parent, own);
     let is_it = |other: &&Field<'r>| {
-        let (other, name) = name_of(**other);
+        let (other, name) = other.name();
         name == gateway && are_alike(other, namespace)
     };
     let Some(found) = gateways.iter().find(is_it) else {
@@ -268,7 +261,7 @@ fn listeners<'r>(
         ["HTTP", "HTTPS"].contains(&protocol)
             && (section.is_none() || section == listener.text_at(&["name"]))
             && (port.is_none() || port == listener.text_at(&["port"]))
-            && (from != "Same" || are_alike(own, name_of(*found).0))
+            && (from != "Same" || are_alike(own, found.name().0))
             && from != "None"
     };
     let listeners = found.items(&["spec", "listeners"]).into_iter().filter(takes);
@@ -284,13 +277,13 @@ fn listeners<'r>(
 fn matched<'r>(
     own: Field<'r>,
     kind: &str,
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> Option<(Pattern, Option<&'r str>)> {
     let mut leave_out = |there: String| {
         let message = "routes match paths, methods, hosts and addresses. Such requests take the \
                        next route below that matches them, with its limits, or are 404: these \
                        limits are not in force for them";
-        findings.push(Finding::left_out(own.place(), there, message));
+        report.left_out(own.place(), there, message);
     };
     for condition in ["headers", "queryParams"] {
         if !own.items(&[condition]).is_empty() {

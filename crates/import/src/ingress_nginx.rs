@@ -4,22 +4,21 @@
 //! - `ingress`: an Ingress, its annotations and paths; `controller`: the controller's ConfigMap.
 //! - `limits`: annotations that limit; `annotations`: the others.
 //! - `snippet`: lines of nginx in annotations; `paths`: paths as patterns.
-//! - `backend`: where requests go; `site`: routes, in the order in which nginx looks for them;
-//!   `trial`: tests of the policy.
+//! - `backend`: where requests go; `site`: routes, in the order in which nginx looks for them,
+//!   and `notes` on them; `trial`: tests of the policy.
 
 mod annotations;
 mod backend;
 mod controller;
 mod ingress;
 mod limits;
+mod notes;
 mod paths;
 mod site;
 mod snippet;
 mod trial;
 
 use std::collections::BTreeMap;
-
-use tollgate_yaml::Problem;
 
 use self::{
     controller::Controller,
@@ -31,6 +30,8 @@ use crate::{
     flow::Flow,
     manifest::{self, Resource},
     names::Names,
+    problem_of_all,
+    upstreams::Upstreams,
 };
 
 /// The class of ingress-nginx, unless an option names another one.
@@ -47,7 +48,7 @@ struct Import<'r> {
     findings: Vec<Finding>,
     problems: Problems,
     names: Names,
-    upstream_names: Names,
+    upstreams: Upstreams,
     /// The statuses that snippets of Ingresses say.
     statuses: BTreeMap<String, u16>,
     redirects_to_tls: bool,
@@ -70,7 +71,7 @@ pub fn ingress_nginx(inputs: &[Input], options: &Options) -> Result<Imported, Pr
         findings: Vec::new(),
         problems: Vec::new(),
         names: Names::default(),
-        upstream_names: Names::default(),
+        upstreams: Upstreams::default(),
         statuses: BTreeMap::new(),
         redirects_to_tls: false,
         contested: Vec::new(),
@@ -93,6 +94,7 @@ pub fn ingress_nginx(inputs: &[Input], options: &Options) -> Result<Imported, Pr
     import.draft.title = "Limits and routes of ingress-nginx, from Ingresses.".to_owned();
     import.responses();
     import.say_what_is_to_do();
+    import.draft.upstreams = import.upstreams.section();
     Ok(import.draft.finish(import.findings))
 }
 
@@ -113,7 +115,6 @@ impl<'r> Import<'r> {
         classes.sort_unstable();
         classes.dedup();
         if !own.iter().any(|own| !own.is_on("canary")) {
-            let name = inputs.first().map_or("", |input| &input.name);
             let message = match classes.is_empty() {
                 true if !own.is_empty() => "it holds canaries alone".to_owned(),
                 true => "it holds no Ingress".to_owned(),
@@ -127,7 +128,7 @@ impl<'r> Import<'r> {
                 true => "give what `kubectl get ingress -A -o yaml` prints",
                 false => "name the class: --class NAME",
             };
-            return Err(vec![Problem::whole_file(name, message, help)]);
+            return Err(vec![problem_of_all(inputs, message, help)]);
         }
         for other in &others {
             let class = other.class().unwrap_or("none");
@@ -186,32 +187,33 @@ impl<'r> Import<'r> {
         let mut to_do = Vec::new();
         let is_behind_proxy = self.controller.is_behind_proxy;
         to_do.push(format!(
-            "whose address is counted? {} Write the addresses of the\nload balancer that is in front \
-             of Tollgate into the settings: `trusted_proxies: [10.0.0.0/8]`, never 0.0.0.0/0.\nWithout \
-             it, its address is the client's, and all clients share their limits.",
+            "whose address is counted? {} Write the addresses of the\nload balancer that is in \
+             front of Tollgate into the settings: `trusted_proxies: [10.0.0.0/8]`, never \
+             0.0.0.0/0.\nWithout it, its address is the client's, and all clients share their \
+             limits.",
             match is_behind_proxy {
                 true => "The controller takes the client's address from another proxy.",
                 false => "The controller takes that of the connection.",
             }
         ));
         to_do.push(
-            "the controller counts in each of its pods: with R replicas, a client gets up to R times \
-             each limit there.\nHere a limit is what is written, for each Tollgate, or for all of them \
-             with a store in Redis."
+            "the controller counts in each of its pods: with R replicas, a client gets up to R \
+             times each limit there.\nHere a limit is what is written, for each Tollgate, or for \
+             all of them with a store in Redis."
                 .to_owned(),
         );
         if !self.controller.is_given {
             to_do.push(
-                "no ConfigMap of the controller was given. Its defaults were taken: limits by address, \
-                 status 503,\nbodies up to 1 MiB. Give it as well if you have one: kubectl get configmap \
-                 -n ingress-nginx -o yaml"
+                "no ConfigMap of the controller was given. Its defaults were taken: limits by \
+                 address, status 503,\nbodies up to 1 MiB. Give it as well if you have one: \
+                 kubectl get configmap -n ingress-nginx -o yaml"
                     .to_owned(),
             );
         }
         if self.redirects_to_tls {
             to_do.push(
-                "plain HTTP is redirected to HTTPS there. In the settings: a listener with `redirect: \
-                 https`, and one\nwith `tls`."
+                "plain HTTP is redirected to HTTPS there. In the settings: a listener with \
+                 `redirect: https`, and one\nwith `tls`."
                     .to_owned(),
             );
         }

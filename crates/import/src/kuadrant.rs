@@ -24,24 +24,16 @@ use crate::{
     gateway::{
         Path,
         field::Field,
-        limit::{Counting, Limit},
-        objects::{import, name_rest},
-        plan::{Plan, Served, concerns, head_finding},
+        limit::{Counting, Limit, Rate},
+        objects::{Objects, import, name_rest},
+        plan::{Plan, Served, concerns, head_note},
     },
     names::Names,
 };
 
 /// The kinds that are read, or say nothing of requests.
-const KINDS: [&str; 8] = [
-    "AuthPolicy",
-    "Gateway",
-    "GRPCRoute",
-    "HTTPRoute",
-    "Kuadrant",
-    "Limitador",
-    "RateLimitPolicy",
-    "TokenRateLimitPolicy",
-];
+const KINDS: &str = "AuthPolicy Gateway GRPCRoute HTTPRoute Kuadrant Limitador RateLimitPolicy \
+                     TokenRateLimitPolicy";
 
 /// The rates of a limit here.
 const MAX_RATES: usize = 4;
@@ -67,41 +59,41 @@ struct Work {
 /// # Errors
 /// What is wrong with the files, and policies of which it is not known which one is in force.
 pub fn kuadrant(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
-    import((inputs, options), ("Kuadrant", &KINDS), "none", |paths, objects, plan| {
+    import((inputs, options), ("Kuadrant", KINDS), "none", |paths, objects, plan| {
         limitador(objects, plan);
         tokens(objects, plan);
         let policies = Policy::all(objects, "RateLimitPolicy", &["limits"]);
         for policy in &policies {
             let known = ["targetRef", "limits", "when", "defaults", "overrides", "strategy"];
-            name_rest(policy.object, &["spec"], &known, &mut plan.findings);
+            name_rest(policy.object, &["spec"], &known, &mut plan.report);
         }
         serve(paths, &policies, objects, plan);
     })
 }
 
 /// Where counters are, and whether responses have headers.
-fn limitador(objects: &[(&str, Field<'_>)], plan: &mut Plan<'_>) {
-    for (_, object) in objects.iter().filter(|(kind, _)| *kind == "Limitador") {
+fn limitador(objects: &Objects<'_>, plan: &mut Plan<'_>) {
+    for object in objects.of_kind("Limitador") {
         if let Some(own) = object.at(&["spec", "rateLimitHeaders"]) {
             let is_on = own.text() == Some("DRAFT_VERSION_03");
             plan.headers = if is_on { "envoy" } else { "none" };
             let here = format!("responses: {{ headers: {} }}", plan.headers);
-            plan.findings.push(Finding::same(own.place(), "rateLimitHeaders", here));
+            plan.report.same(own.place(), "rateLimitHeaders", here);
         }
-        name_rest(*object, &["spec"], &["rateLimitHeaders"], &mut plan.findings);
+        name_rest(object, &["spec"], &["rateLimitHeaders"], &mut plan.report);
     }
 }
 
 /// Limits by tokens of responses are left out.
-fn tokens<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) {
+fn tokens<'r>(objects: &Objects<'r>, plan: &mut Plan<'r>) {
     for policy in Policy::all(objects, "TokenRateLimitPolicy", &["limits"]) {
         for (name, limit) in &policy.rules {
             // Says what is wrong with its rates.
             let _ = rates(*limit, &mut Vec::new());
             let there = format!("limit {name} of TokenRateLimitPolicy {}", policy.name);
-            let message = "it counts tokens that responses name: no counterpart, and not imported as \
-                           requests, so nothing bounds them";
-            plan.findings.push(Finding::left_out(limit.place(), there, message));
+            let message = "it counts tokens that responses name: no counterpart, and not imported \
+                           as requests, so nothing bounds them";
+            plan.report.left_out(limit.place(), there, message);
         }
     }
 }
@@ -110,15 +102,15 @@ fn tokens<'r>(objects: &[(&'r str, Field<'r>)], plan: &mut Plan<'r>) {
 fn serve<'r>(
     paths: Vec<Path<'r>>,
     policies: &[Policy<'r>],
-    objects: &[(&'r str, Field<'r>)],
+    objects: &Objects<'r>,
     plan: &mut Plan<'r>,
 ) {
     let auth_policies = Policy::all(objects, "AuthPolicy", &["rules"]);
     let auths = auth::auths(&auth_policies, plan);
     let (mut work, mut used) = (Work::default(), Vec::new());
     for path in paths {
-        plan.findings.extend(head_finding(&path));
-        let auth = auth::on(&path, &auth_policies, &auths, &mut used, &mut plan.findings);
+        head_note(&path, &mut plan.report);
+        let auth = auth::on(&path, &auth_policies, &auths, &mut used, &mut plan.report);
         let mut limits = Vec::new();
         let mut known: Vec<(String, usize)> = Vec::new();
         for listener in &path.listeners {
@@ -130,7 +122,7 @@ fn serve<'r>(
                 let message = "its Gateways or listeners have other limits each, and here all of \
                                them hold together";
                 let there = format!("{} {}", path.kind, path.route);
-                plan.findings.push(Finding::nearly(path.rule.place(), there, message));
+                plan.report.nearly(path.rule.place(), there, message);
             }
             known.extend(own.rules);
         }
@@ -158,8 +150,17 @@ fn reads_identity(effective: &Effective, policies: &[Policy<'_>]) -> bool {
         })
 }
 
+/// A limit of a policy.
+struct Source<'p, 'r> {
+    policy: &'p Policy<'r>,
+    /// Where the policy is among all.
+    at: usize,
+    rule: &'r str,
+    field: Field<'r>,
+}
+
 impl Work {
-    /// The limits of a rule on a path, which are made if they are not there.
+    /// The limits of a rule on a path, with a row if it is left out.
     fn limits<'r>(
         &mut self,
         (rule, at): &(String, usize),
@@ -169,68 +170,72 @@ impl Work {
         plan: &mut Plan<'r>,
     ) -> Vec<usize> {
         let Some(policy) = policies.get(*at) else { return Vec::new() };
-        let Some((_, field)) = policy.rules.iter().find(|(name, _)| name == rule) else {
+        let Some((rule, field)) = policy.rules.iter().find(|(name, _)| name == rule) else {
             return Vec::new();
         };
+        let source = Source { policy, at: *at, rule, field: *field };
         let mut predicates = field.items(&["when"]);
         let above = effective.when.and_then(|at| policies.get(at));
         predicates.extend(above.map(|own| own.block.items(&["when"])).unwrap_or_default());
-        let there = format!("limit {rule} of RateLimitPolicy {}", policy.name);
-        let mut leave_out = |why: String| {
-            let message =
-                format!("{why}: this limit is not in force on {} {}", path.kind, path.route);
-            plan.findings.push(Finding::left_out(field.place(), there.clone(), message));
-        };
-        let Counted { scope, mut notes } = match counted(*field, &predicates, path, auth) {
-            Ok(counted) => counted,
-            Err(Absent::Elsewhere) => return Vec::new(),
-            Err(Absent::LeftOut(why)) => {
-                leave_out(why);
-                return Vec::new();
+        let needs_token = !auth.guard.issuers.is_empty() && !auth.guard.is_optional;
+        let limits = counted(*field, &predicates, path, auth).and_then(|mut own| {
+            let rates = rates(*field, &mut own.notes).map_err(Absent::LeftOut)?;
+            if needs_token && !reads_identity(effective, policies) {
+                let note = "a request without a good token, 401, is counted there, and here by \
+                            limits by address alone";
+                own.notes.push(note.to_owned());
             }
-        };
-        let rates = match rates(*field, &mut notes) {
-            Ok(rates) => rates,
-            Err(why) => {
-                leave_out(why);
-                return Vec::new();
+            self.make(&source, own, &rates, (path, auth), plan)
+        });
+        limits.unwrap_or_else(|absent| {
+            if let Absent::LeftOut(why) = absent {
+                let there = format!("limit {rule} of RateLimitPolicy {}", policy.name);
+                let here =
+                    format!("{why}: this limit is not in force on {} {}", path.kind, path.route);
+                plan.report.left_out(field.place(), there, here);
             }
-        };
-        let is_before = !auth.guard.issuers.is_empty() && !auth.guard.is_optional;
-        if is_before && !reads_identity(effective, policies) {
-            notes.push("a request without a good token, 401, is counted there, and here by limits by address alone".to_owned());
-        }
+            Vec::new()
+        })
+    }
+
+    /// The limits of a rule for a route, which are made once.
+    fn make<'r>(
+        &mut self,
+        Source { policy, at, rule, field }: &Source<'_, 'r>,
+        Counted { scope, notes }: Counted,
+        rates: &[Rate],
+        (path, auth): (&Path<'r>, &Auth),
+        plan: &mut Plan<'r>,
+    ) -> Result<Vec<usize>, Absent> {
         if !concerns(path, &scope.methods, scope.pattern.as_ref()) {
-            return Vec::new();
+            return Err(Absent::Elsewhere);
         }
         let route = format!("{} {}/{}", path.kind, path.namespace, path.route).replace(" /", " ");
         let is_it = |own: &&Made| own.route == route && own.policy == *at && own.rule == *rule;
         if let Some(known) = self.made.iter().find(is_it) {
             let first = known.limits.first().and_then(|at| plan.limits.get(*at));
-            if first.is_some_and(|own| own.scope == scope) {
-                return known.limits.clone();
-            }
-            leave_out("it counts by something else on another rule of the route".to_owned());
-            return Vec::new();
+            let why = "it counts by something else on another rule of the route";
+            return match first.is_some_and(|own| own.scope == scope) {
+                true => Ok(known.limits.clone()),
+                false => Err(Absent::LeftOut(why.to_owned())),
+            };
         }
-        let mut limits = Vec::new();
-        for part in rates.chunks(MAX_RATES) {
-            limits.push(plan.limits.len());
-            plan.limits.push(Limit {
-                name: self.names.take(&format!("{}-{rule}", path.route)),
-                origin: format!("{} {rule}", policy.object.place()),
-                place: field.place(),
-                scope: scope.clone(),
-                rates: part.to_vec(),
-                counting: Counting::FirstRequest,
-                cost: 1,
-                is_shadow: false,
-                issuers: auth.guard.issuers.iter().map(|(name, _)| name.clone()).collect(),
-            });
-        }
-        let made = Made { route, policy: *at, rule: rule.clone(), limits: limits.clone(), notes };
-        self.made.push(made);
-        limits
+        let first = plan.limits.len();
+        plan.limits.extend(rates.chunks(MAX_RATES).map(|part| Limit {
+            name: self.names.take(&format!("{}-{rule}", path.route)),
+            origin: format!("{} {rule}", policy.object.place()),
+            place: field.place(),
+            scope: scope.clone(),
+            rates: part.to_vec(),
+            counting: Counting::FirstRequest,
+            cost: 1,
+            is_shadow: false,
+            issuers: auth.guard.issuers.iter().map(|(name, _)| name.clone()).collect(),
+        }));
+        let limits: Vec<usize> = (first..plan.limits.len()).collect();
+        let (policy, rule) = (*at, (*rule).to_owned());
+        self.made.push(Made { route, policy, rule, limits: limits.clone(), notes });
+        Ok(limits)
     }
 
     /// What became of the limits of all policies.
@@ -245,28 +250,23 @@ impl Work {
                     else {
                         continue;
                     };
-                    let mut here =
+                    let here =
                         format!("limit {}, {}, for {}", limit.name, limit.rate(), made.route);
-                    let is_same = made.notes.is_empty();
-                    made.notes.iter().for_each(|note| here = format!("{here}; {note}"));
-                    plan.findings.push(match is_same {
-                        true => Finding::same(field.place(), there.clone(), here),
-                        false => Finding::nearly(field.place(), there.clone(), here),
-                    });
+                    plan.report.add(Finding::but_for(&made.notes, field.place(), &there, here));
                 }
-                let is_named = plan.findings.iter().any(|own| own.place == field.place());
+                let is_named = plan.report.findings.iter().any(|own| own.place == field.place());
                 if own.is_empty() && !is_named {
                     let message = format!(
-                        "not in force on any route in the files: it is for {}, where others may take its \
-                         place; give that, too, if it is missing",
+                        "not in force on any route in the files: it is for {}, where others may \
+                         take its place; give that, too, if it is missing",
                         policy.target.words()
                     );
-                    plan.findings.push(Finding::left_out(field.place(), there, message));
+                    plan.report.left_out(field.place(), there, message);
                 }
             }
             if policy.rules.is_empty() {
                 let there = format!("RateLimitPolicy {} without limits", policy.name);
-                plan.findings.push(Finding::same(policy.object.place(), there, "nothing"));
+                plan.report.same(policy.object.place(), there, "nothing");
             }
         }
     }

@@ -6,8 +6,9 @@
 //! no counterpart is closed until its reader has written one.
 //!
 //! - `draft`: the policy to be, and its text; `flow`: its values as YAML.
-//! - `finding`: a row of the table.
-//! - `names`: names of limits and upstreams that no other has.
+//! - `finding`: a row of the table; `report`: all rows, and what is left to do.
+//! - `names`: names of limits and upstreams that no other has; `upstreams`: upstreams by them.
+//! - `network`: networks of addresses; `paths`: patterns of paths; `words`: lists of names.
 //! - `manifest`: the objects of Kubernetes in files, and the configurations in ConfigMaps.
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
 //! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
@@ -26,8 +27,13 @@ mod ingress_nginx;
 mod kuadrant;
 mod manifest;
 mod names;
+mod network;
 mod nginx;
+mod paths;
+mod report;
 mod traefik;
+mod upstreams;
+mod words;
 
 use tollgate_yaml::Problem;
 
@@ -69,3 +75,12 @@ pub struct Imported {
 
 /// What is wrong with the files: all that was found.
 pub type Problems = Vec<Problem>;
+
+/// A problem of all files together; its place is the first one.
+fn problem_of_all(
+    inputs: &[Input],
+    message: impl Into<String>,
+    help: impl Into<String>,
+) -> Problem {
+    Problem::whole_file(inputs.first().map_or("", |input| &input.name), message, help)
+}

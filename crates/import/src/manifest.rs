@@ -4,7 +4,7 @@ use std::rc::Rc;
 
 use tollgate_yaml::{Document, Node, Problem, Span, Value};
 
-use crate::{Input, Problems};
+use crate::{Input, Problems, problem_of_all};
 
 /// An object of Kubernetes, or a document that is none: its kind is empty then.
 #[derive(Clone, Debug)]
@@ -94,6 +94,28 @@ pub(crate) fn text(node: &Node) -> Option<&str> {
     }
 }
 
+/// A scalar as it is written; of a text without its quotes.
+pub(crate) fn scalar<'d>(document: &'d Document, node: &'d Node) -> Option<&'d str> {
+    match &node.value {
+        Value::String(text) => Some(text),
+        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => Some(document.source(node.span)),
+        Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
+    }
+}
+
+/// The items of a list, if it is one.
+pub(crate) fn items(node: Option<&Node>) -> &[Node] {
+    match node.map(|node| &node.value) {
+        Some(Value::Sequence(items)) => items,
+        _ => &[],
+    }
+}
+
+/// A namespace as the cluster has it.
+pub(crate) fn namespace_of(written: &str) -> &str {
+    if written.is_empty() { "default" } else { written }
+}
+
 /// All configurations in files: their documents, and the texts of ConfigMaps.
 ///
 /// # Errors
@@ -114,10 +136,9 @@ pub(super) fn documents(inputs: &[Input]) -> Result<Vec<Rc<Document>>, Problems>
         return Err(others);
     }
     if found.is_empty() {
-        let name = inputs.first().map_or("", |input| &input.name);
         let message = "it holds neither descriptors nor a ConfigMap with some";
         let help = "give the file that has the descriptors";
-        return Err(vec![Problem::whole_file(name, message, help)]);
+        return Err(vec![problem_of_all(inputs, message, help)]);
     }
     Ok(found)
 }

@@ -11,8 +11,9 @@
 //!   as both write them.
 //! - `server`, `hosts`: servers, and which of them a host leads to.
 //! - `locations`: a location as a route, of these: `paths`, its patterns; `access` and `answer`,
-//!   what refuses; `content`, where requests end up, and `upstreams`, where they are forwarded.
-//!   `route`: it in the policy.
+//!   what refuses (`tokens`, by `auth_jwt`); `content`, where requests end up, and `upstreams`,
+//!   where they are forwarded, with `rewrites` and `headers` for what is changed. `route`: it in
+//!   the policy.
 //! - `rest`: what is written beside that. `trials`: tests of the policy. `rows`: rows of the table.
 //!   `times`: times and sizes.
 
@@ -20,6 +21,7 @@ mod access;
 mod answer;
 mod content;
 mod directive;
+mod headers;
 mod hosts;
 mod keys;
 mod levels;
@@ -29,10 +31,12 @@ mod maps;
 mod paths;
 mod rates;
 mod rest;
+mod rewrites;
 mod route;
 mod rows;
 mod server;
-mod times;
+pub(crate) mod times;
+mod tokens;
 mod tree;
 mod trials;
 mod upstreams;
@@ -41,16 +45,17 @@ mod zones;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use tollgate_yaml::Problem;
-
 use self::{
     directive::{Directive, within},
-    hosts::Group,
+    hosts::HostRoutes,
     maps::Maps,
     server::Server,
     zones::Zones,
 };
-use crate::{Finding, Imported, Input, Options, Problems, draft::Draft, flow::Flow, names::Names};
+use crate::{
+    Finding, Imported, Input, Options, Problems, draft::Draft, flow::Flow, problem_of_all,
+    report::Report, upstreams::Upstreams,
+};
 
 /// The most limits of a route in a policy.
 const MAX_LIMITS: usize = 8;
@@ -61,31 +66,27 @@ const MAX_LIMITS: usize = 8;
 /// # Errors
 /// What is wrong with the files.
 pub fn nginx(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
-    let mut findings = Vec::new();
-    let all = tree::read(inputs, &mut findings)?;
+    let mut report = Report::default();
+    let all = tree::read(inputs, &mut report)?;
     let http = http_level(&all);
     let mut problems = Vec::new();
     let maps = Maps::new(&http);
     let zones = Zones::new(&http, &maps, &mut problems);
     let fallback = options.upstream.clone();
     let mut importer =
-        Importer { http: &http, maps, zones, fallback, problems, findings, ..Importer::default() };
+        Importer { http: &http, maps, zones, fallback, problems, report, ..Importer::default() };
     let servers = importer.servers();
-    let problem = |message: &str, help: &str| {
-        let name = inputs.first().map_or("", |input| input.name.as_str());
-        Problem::whole_file(name, message, help)
-    };
     if servers.is_empty() && importer.problems.is_empty() {
         let help = "give the file with `server { … }` as well, or the output of `nginx -T`";
-        importer.problems.push(problem("there is no server", help));
+        importer.problems.push(problem_of_all(inputs, "there is no server", help));
     }
     let groups = importer.groups(&servers);
     importer.zones.name_limits();
     importer.check_limits(&groups);
-    if importer.upstreams.is_empty() && importer.problems.is_empty() {
+    if importer.upstreams.first().is_none() && importer.problems.is_empty() {
         let help = "write `--upstream http://127.0.0.1:8080`, such as an nginx that stays behind";
         let message = "nothing in it says where requests are forwarded";
-        importer.problems.push(problem(message, help));
+        importer.problems.push(problem_of_all(inputs, message, help));
     }
     if !importer.problems.is_empty() {
         return Err(importer.problems);
@@ -119,8 +120,7 @@ struct Importer<'c> {
     maps: Maps<'c>,
     zones: Zones<'c>,
     fallback: Option<String>,
-    upstreams: Vec<(String, Flow)>,
-    names: Names,
+    upstreams: Upstreams,
     identity: Option<Flow>,
     /// Whether some expression makes no difference between upper and lower case.
     ignores_case: bool,
@@ -128,11 +128,9 @@ struct Importer<'c> {
     closes_server: bool,
     /// The statuses of denials, and in how many places.
     statuses: BTreeMap<u16, usize>,
-    findings: Vec<Finding>,
-    seen: BTreeSet<Finding>,
+    report: Report,
     /// Rows for several places each.
-    groups: Vec<(Finding, BTreeSet<String>)>,
-    to_do: Vec<String>,
+    repeated: Vec<(Finding, BTreeSet<String>)>,
     problems: Problems,
 }
 
@@ -149,11 +147,11 @@ impl<'c> Importer<'c> {
     /// The upstream for what nginx does not forward.
     fn fallback(&mut self) -> Option<String> {
         let url = self.fallback.clone()?;
-        Some(self.named_upstream("nginx", Flow::fields([("servers", Flow::list([url]))])))
+        Some(self.upstreams.name("nginx", Flow::fields([("servers", Flow::list([url]))])))
     }
 
     /// Notes routes with more limits than a policy lets them have.
-    fn check_limits(&mut self, groups: &[Group]) {
+    fn check_limits(&mut self, groups: &[HostRoutes]) {
         let mut known = BTreeSet::new();
         for route in groups.iter().flat_map(|group| &group.routes) {
             let count = route.most_limits(&self.zones);
@@ -182,37 +180,39 @@ impl<'c> Importer<'c> {
         for directive in within(self.http, |_| true).into_iter().filter(is_status) {
             let here = match directive.arg(0).parse() {
                 Ok(status) if status == chosen => {
-                    self.row_of(directive, "`denied_status` of the policy, with `Retry-After`");
+                    self.grouped(
+                        directive.same("`denied_status` of the policy, with `Retry-After`"),
+                    );
                     continue;
                 }
                 Ok(444) => format!("closes the connection there; here the answer is {chosen}"),
                 _ => format!("a policy has one status for denials: {chosen}"),
             };
-            self.row_nearly(directive, &here);
+            self.grouped(directive.nearly(here));
         }
         chosen.into()
     }
 
-    fn finish(mut self, groups: &[Group], inputs: &[Input]) -> Imported {
+    fn finish(mut self, groups: &[HostRoutes], inputs: &[Input]) -> Imported {
         let status = self.denied_status();
         self.last_rows();
         let tests = self.trials(groups, status);
         let (limits, overrides) = self.zones.written(self.identity.is_some());
-        let first = self.upstreams.first().map_or("", |(name, _)| name.as_str());
-        let routes = groups
-            .iter()
-            .flat_map(|Group { host, routes }| routes.iter().map(|route| (route, host.as_deref())));
+        let first = self.upstreams.first().unwrap_or_default();
+        let routes = groups.iter().flat_map(|HostRoutes { host, routes }| {
+            routes.iter().map(|route| (route, host.as_deref()))
+        });
         let routes =
             routes.flat_map(|(route, host)| route.written(&self.zones, first, host)).collect();
         let mut paths = Flow::fields([]);
         if self.ignores_case {
             paths = paths.with("case", "ignore");
         }
-        let upstreams = self.upstreams.into_iter();
+        let upstreams = self.upstreams.section().into_iter();
         let files: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).take(5).collect();
         let draft = Draft {
             title: format!("Made by `tollgate import nginx` of {}.", files.join(", ")),
-            to_do: self.to_do,
+            to_do: self.report.to_do,
             upstreams: upstreams
                 .map(|(name, flow)| (name, flow.with("paths", paths.clone())))
                 .collect(),
@@ -230,12 +230,12 @@ impl<'c> Importer<'c> {
             tests,
             ..Draft::default()
         };
-        draft.finish(self.findings)
+        draft.finish(self.report.findings)
     }
 
     /// The rows of what is known when all servers are read.
     fn last_rows(&mut self) {
-        self.findings.extend(self.zones.findings(self.http));
+        self.report.findings.extend(self.zones.findings(self.http));
         let unused = self.maps.count();
         if unused > 0 && self.zones.is_empty() {
             self.row(Finding::same("http", format!("{unused} maps"), "no limit uses them"));
@@ -247,11 +247,11 @@ impl<'c> Importer<'c> {
                 "`paths: { case: ignore }`: no route of the policy makes one",
             ));
         }
-        for (mut finding, places) in std::mem::take(&mut self.groups) {
+        for (mut finding, places) in std::mem::take(&mut self.repeated) {
             if places.len() > 1 {
                 finding.there = format!("{} (in {} places)", finding.there, places.len());
             }
-            self.findings.push(finding);
+            self.report.findings.push(finding);
         }
     }
 }

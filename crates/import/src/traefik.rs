@@ -8,18 +8,17 @@
 //!
 //! - `section`: a mapping of a file. `files`: all that is in the files.
 //! - `rule`: the rules of routers. `matching`: what of them a route can say.
-//! - `middleware`: what middlewares do. `headers`, `limit`: those of one kind; `source`: what a
-//!   limit counts by.
+//! - `middleware`: what middlewares do, of a `chain` in its place. `headers`, `limit`: those of one
+//!   kind; `source`: what a limit counts by.
 //! - `services`: upstreams. `route`, `routes`: routes with their limits. `trial`: the policy's
 //!   tests.
-//! - `report`: what is found on the way.
 
+mod chain;
 mod files;
 mod headers;
 mod limit;
 mod matching;
 mod middleware;
-mod report;
 mod route;
 mod routes;
 mod rule;
@@ -32,11 +31,11 @@ use tollgate_yaml::Problem;
 
 use self::{
     files::{Configuration, Router},
-    report::Report,
     routes::Routes,
 };
 use crate::{
     Finding, Imported, Input, Options, Problems, Verdict, draft::Draft, flow::Flow, manifest,
+    problem_of_all, report::Report,
 };
 
 /// Templates that are named, of a file.
@@ -59,8 +58,7 @@ pub fn traefik(inputs: &[Input], options: &Options) -> Result<Imported, Problems
     if configuration.routers.is_empty() {
         let help = "give the files that have routers or IngressRoutes, and those with their \
                     middlewares";
-        let name = names.first().copied().unwrap_or_default();
-        return Err(vec![Problem::whole_file(name, "there is no router in the files", help)]);
+        return Err(vec![problem_of_all(inputs, "there is no router in the files", help)]);
     }
     let entry_point = entry_point(&configuration, options);
     let mut routers: Vec<&Router<'_>> = Vec::new();
@@ -68,7 +66,7 @@ pub fn traefik(inputs: &[Input], options: &Options) -> Result<Imported, Problems
         match router.entry_points.is_empty() || router.entry_points.contains(&entry_point) {
             true => routers.push(router),
             false => report.left_out(
-                router.place.clone(),
+                &router.place,
                 format!("router {}: entry points {}", router.name, router.entry_points.join(", ")),
                 format!(
                     "a policy is for one entry point, here {entry_point}: choose by --class NAME"
@@ -79,23 +77,22 @@ pub fn traefik(inputs: &[Input], options: &Options) -> Result<Imported, Problems
     // As Traefik tries them; of two alike any may come first there.
     routers.sort_by_key(|router| std::cmp::Reverse(router.priority));
     tell_of_all(&configuration, &entry_point, &mut report);
-    let mut routes = Routes::new(&configuration, &entry_point, options.upstream.as_deref());
+    let upstream = options.upstream.as_deref();
+    let mut routes = Routes::new(&configuration, &entry_point, upstream, report);
     routes.look_at(&routers);
-    for router in routers {
-        routes.take(router, &mut report);
-    }
-    let mut draft = Draft {
-        title: format!("From {}: Traefik's entry point {entry_point}.", names.join(", ")),
-        responses: Some(Flow::fields([("headers", "none".into())])),
-        ..Draft::default()
-    };
-    routes.finish(&mut draft);
-    if draft.routes.is_empty() {
+    routers.into_iter().for_each(|router| routes.take(router));
+    let (sections, report) = routes.finish();
+    if sections.routes.is_empty() {
         let rows = report.findings.iter().filter(|row| row.verdict == Verdict::LeftOut);
         let problem = |row: &Finding| Problem::whole_file(&row.place, &row.there, &row.here);
         return Err(rows.map(problem).collect());
     }
-    draft.to_do.extend(report.to_do);
+    let draft = Draft {
+        title: format!("From {}: Traefik's entry point {entry_point}.", names.join(", ")),
+        to_do: report.to_do,
+        responses: Some(Flow::fields([("headers", "none".into())])),
+        ..sections
+    };
     Ok(draft.finish(report.findings))
 }
 
@@ -150,8 +147,9 @@ fn tell_of_all(configuration: &Configuration<'_>, entry_point: &str, report: &mu
         None => report.left_out(
             "static configuration",
             "the middlewares and trusted peers of entry points",
-            "not in the files: if entry points have middlewares, such as limits and authentication, \
-             they are missing here. Give the static configuration, too (traefik.yml)",
+            "not in the files: if entry points have middlewares, such as limits and \
+             authentication, they are missing here. Give the static configuration, too \
+             (traefik.yml)",
         ),
         Some(all) if !all.iter().any(|(name, _)| name.eq_ignore_ascii_case(entry_point)) => {
             report.left_out(

@@ -49,7 +49,8 @@ pub(super) fn policy_text(
     format!(
         "# Limits for Envoy's rate limit filter, from descriptors of envoyproxy/ratelimit.\n\
          {left_out}version: 1\n\n\
-         # Envoy asks by gRPC, and sends no request here: host, upstream and route stand only for\n\
+         # Envoy asks by gRPC, and sends no request here: host, upstream and route stand only \
+         for\n\
          # what every policy has. Leave them as they are.\n\
          hosts: [{host}]\n\
          upstreams: {{ none: {{ servers: [\"http://127.0.0.1:9\"], paths: {{}} }} }}\n\

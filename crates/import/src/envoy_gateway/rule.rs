@@ -2,23 +2,13 @@
 
 use super::selectors::{Selected, selected};
 use crate::{
-    Finding,
+    flow::UNITS,
     gateway::{
         field::Field,
         limit::{Counting, Methods, Rate, Scope},
     },
+    report::Report,
 };
-
-/// Units there, and the windows that they are: those of a month and a year have fixed lengths.
-const UNITS: [(&str, &str, u64); 7] = [
-    ("Second", "second", 1),
-    ("Minute", "minute", 60),
-    ("Hour", "hour", 3_600),
-    ("Day", "day", 86_400),
-    ("Week", "7d", 604_800),
-    ("Month", "30d", 2_592_000),
-    ("Year", "365d", 31_536_000),
-];
 
 /// What a bucket holds, times its window in milliseconds, must be below this here.
 const MAX_BUCKET: u64 = 1 << 52;
@@ -63,8 +53,8 @@ impl Speed {
     }
 }
 
-/// The rules of a `rateLimit`: those in force, with what is left out of them in the findings.
-pub(super) fn rules<'r>(limits: Field<'r>, findings: &mut Vec<Finding>) -> Vec<Rule<'r>> {
+/// The rules of a `rateLimit`: those in force, with what is left out of them in the report.
+pub(super) fn rules<'r>(limits: Field<'r>, report: &mut Report) -> Vec<Rule<'r>> {
     let kind = limits.text_at(&["type"]);
     let mut rules = Vec::new();
     for (name, of_type) in [("global", "Global"), ("local", "Local")] {
@@ -77,23 +67,23 @@ pub(super) fn rules<'r>(limits: Field<'r>, findings: &mut Vec<Finding>) -> Vec<R
         };
         if kind.is_some_and(|kind| kind != of_type) {
             let message = "not in force there beside another `type`, and not imported";
-            findings.push(Finding::left_out(block.place(), format!("rateLimit.{name}"), message));
+            report.left_out(block.place(), format!("rateLimit.{name}"), message);
             continue;
         }
         let others = block.others(&["rules"]);
         if !others.is_empty() {
             let message = "no counterpart";
-            findings.push(Finding::left_out(block.place(), others.join(", "), message));
+            report.left_out(block.place(), others.join(", "), message);
         }
         let own = block.items(&["rules"]).into_iter().enumerate();
-        rules.extend(own.map(|(at, field)| rule(field, at, name == "local", findings)));
+        rules.extend(own.map(|(at, field)| rule(field, at, name == "local", report)));
     }
     check_local(&rules);
     note_neighbours(&mut rules);
     rules
 }
 
-fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, findings: &mut Vec<Finding>) -> Rule<'r> {
+fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, report: &mut Report) -> Rule<'r> {
     let mut selected = selected(field);
     let (requests, unit) =
         (field.number_at(&["limit", "requests"]), field.text_at(&["limit", "unit"]));
@@ -118,7 +108,11 @@ fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, findings: &mut Vec<Find
         selected.missing.push("so large a bucket");
     }
     if is_local {
-        selected.notes.push("each Envoy counts by itself there: N of them let N times as much pass; here proxies count together if their store is Redis".to_owned());
+        selected.notes.push(
+            "each Envoy counts by itself there: N of them let N times as much pass; here proxies \
+             count together if their store is Redis"
+                .to_owned(),
+        );
     }
     if let (true, Methods::Only(methods)) = (is_local, &selected.scope.methods)
         && methods.len() > 1
@@ -126,7 +120,7 @@ fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, findings: &mut Vec<Find
         selected.notes.push("not in force there: Envoy 1.40 refuses what Envoy Gateway makes of a local rule with several methods".to_owned());
     }
     let is_shadow = field.is_true(&["shadowMode"]);
-    rest(field, &mut selected, findings);
+    rest(field, &mut selected, report);
     let words = words(field, requests, unit, is_local);
     let place = field.place();
     let ruled = if selected.missing.is_empty() {
@@ -142,7 +136,7 @@ fn rule<'r>(field: Field<'r>, at: usize, is_local: bool, findings: &mut Vec<Find
                 ". `tollgate import envoy` takes the descriptors that Envoy Gateway makes of it",
             );
         }
-        findings.push(Finding::left_out(place.clone(), words.clone(), message));
+        report.left_out(&place, &words, message);
         None
     };
     let is_shared = field.is_true(&["shared"]);
@@ -176,15 +170,15 @@ fn words(field: Field<'_>, requests: u64, unit: Option<&str>, is_local: bool) ->
 }
 
 /// What else a rule may say.
-fn rest(field: Field<'_>, selected: &mut Selected, findings: &mut Vec<Finding>) {
+fn rest(field: Field<'_>, selected: &mut Selected, report: &mut Report) {
     if field.at(&["limit", "fromMetadata"]).is_some() {
         let message = "the number of `limit` holds for all requests: those to which the metadata \
                        gave less may send more here";
-        findings.push(Finding::left_out(field.place(), "limit.fromMetadata", message));
+        report.left_out(field.place(), "limit.fromMetadata", message);
     }
     if field.text_at(&["xRateLimitHeaders"]).is_some() {
         let message = "headers are on or off for all limits here";
-        findings.push(Finding::left_out(field.place(), "xRateLimitHeaders of a rule", message));
+        report.left_out(field.place(), "xRateLimitHeaders of a rule", message);
     }
     let known =
         ["clientSelectors", "limit", "cost", "shared", "shadowMode", "xRateLimitHeaders", "name"];
@@ -273,7 +267,11 @@ fn note_neighbours(rules: &mut [Rule<'_>]) {
         let speed = rule.speed;
         let Some(ruled) = &mut rule.ruled else { continue };
         if rule.is_local && is_plain && locals > 1 {
-            ruled.notes.push("requests that another rule counts are charged to it as well, and there only those that none counts".to_owned());
+            ruled.notes.push(
+                "requests that another rule counts are charged to it as well, and there only those \
+                 that none counts"
+                    .to_owned(),
+            );
         }
         let own_place = &rule.place;
         let is_faster = |(place, other, scope): &(String, Speed, Scope)| {
@@ -287,7 +285,11 @@ fn note_neighbours(rules: &mut [Rule<'_>]) {
         }
         let same = networks.iter().filter(|other| own.is_some() && **other == own).count();
         if same > 1 {
-            ruled.notes.push("two rules by the same network: Envoy Gateway holds the first alone, and counts each request twice; both hold here as written".to_owned());
+            ruled.notes.push(
+                "two rules by the same network: Envoy Gateway holds the first alone, and counts \
+                 each request twice; both hold here as written"
+                    .to_owned(),
+            );
         }
     }
 }

@@ -6,9 +6,14 @@ use crate::{
     Finding,
     flow::Flow,
     gateway::{
-        Path, Target, field::Field, guard::Guard, limit::network, name_of, objects::targets,
+        Path, Target,
+        field::Field,
+        guard::Guard,
+        objects::{Objects, targets},
         plan::Plan,
     },
+    network::network,
+    report::Report,
 };
 
 /// A SecurityPolicy.
@@ -19,29 +24,24 @@ pub(super) struct Security<'r> {
     pub(super) guard: Guard,
     /// Headers that are made from claims: `header.x` and `jwt.x`.
     pub(super) claims: Vec<(String, String)>,
-    findings: Vec<Finding>,
-    to_do: Option<String>,
+    report: Report,
     /// Whether it holds on a path.
     is_used: Cell<bool>,
 }
 
 /// All of them.
-pub(super) fn securities<'r>(
-    objects: &[(&'r str, Field<'r>)],
-    plan: &mut Plan<'r>,
-) -> Vec<Security<'r>> {
+pub(super) fn securities<'r>(objects: &Objects<'r>, plan: &mut Plan<'r>) -> Vec<Security<'r>> {
     let mut all = Vec::new();
-    for (_, object) in objects.iter().filter(|(kind, _)| *kind == "SecurityPolicy") {
-        let (_, name) = name_of(*object);
-        let targets = targets(*object, objects, &mut plan.findings);
+    for object in objects.of_kind("SecurityPolicy") {
+        let (_, name) = object.name();
+        let targets = targets(object, objects, &mut plan.report);
         let mut own = Security {
             place: object.place(),
             name,
             targets,
             guard: Guard::default(),
             claims: Vec::new(),
-            findings: Vec::new(),
-            to_do: None,
+            report: Report::default(),
             is_used: Cell::new(false),
         };
         let mut closed = Vec::new();
@@ -49,7 +49,7 @@ pub(super) fn securities<'r>(
             match part {
                 "targetRef" | "targetRefs" | "targetSelectors" => {}
                 "jwt" => closed.extend(jwt(field, &mut own, plan)),
-                "cors" => own.guard.cors = cors(field, &mut own.findings),
+                "cors" => own.guard.cors = cors(field, &mut own.report),
                 "authorization" => closed.extend(authorization(field, &mut own)),
                 other => closed.push(format!("{other} has no counterpart here")),
             }
@@ -58,10 +58,11 @@ pub(super) fn securities<'r>(
             let why = closed.join("; ");
             let words: Vec<String> = own.targets.iter().map(Target::words).collect();
             let message = format!("{why}: the routes of {} are closed", words.join("; "));
-            own.findings.push(Finding::left_out(own.place.clone(), policy(name), message));
-            own.to_do = Some(format!(
-                "the routes of SecurityPolicy {name} are closed by `deny`:\n{why}.\nWrite `identity` and \
-                 `auth`, or `allow`, that say the same, then remove `deny` from these routes."
+            own.report.left_out(&own.place, policy(name), message);
+            own.report.ask(format!(
+                "the routes of SecurityPolicy {name} are closed by `deny`:\n{why}.\nWrite \
+                 `identity` and `auth`, or `allow`, that say the same, then remove `deny` from \
+                 these routes."
             ));
             own.guard = Guard::closed();
         }
@@ -78,15 +79,15 @@ fn policy(name: &str) -> String {
 pub(super) fn report(securities: Vec<Security<'_>>, plan: &mut Plan<'_>) {
     for own in securities {
         if own.is_used.get() {
-            plan.findings.extend(own.findings);
-            plan.to_do.extend(own.to_do);
+            plan.report.absorb(own.report);
         } else {
             let words: Vec<String> = own.targets.iter().map(Target::words).collect();
             let message = format!(
-                "not in force on any route in the files: it is for {}; give that, too, if it is missing",
+                "not in force on any route in the files: it is for {}; give that, too, if it is \
+                 missing",
                 words.join("; ")
             );
-            plan.findings.push(Finding::left_out(own.place, policy(own.name), message));
+            plan.report.left_out(own.place, policy(own.name), message);
         }
     }
 }
@@ -95,7 +96,7 @@ pub(super) fn report(securities: Vec<Security<'_>>, plan: &mut Plan<'_>) {
 pub(super) fn on<'s, 'r>(
     path: &Path<'r>,
     securities: &'s [Security<'r>],
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> Option<&'s Security<'r>> {
     let level = |own: &Security<'r>| {
         let levels = own.targets.iter().flat_map(|target| {
@@ -109,7 +110,7 @@ pub(super) fn on<'s, 'r>(
     let rival = known.last().filter(|(level, other)| *level == nearest && other.guard != own.guard);
     if let Some((_, other)) = rival {
         let message = format!("{} is for the same: see which is in force", policy(other.name));
-        findings.push(Finding::left_out(other.place.clone(), policy(other.name), message));
+        report.left_out(&other.place, policy(other.name), message);
     }
     own.is_used.set(true);
     Some(own)
@@ -133,12 +134,15 @@ fn jwt<'r>(field: Field<'r>, own: &mut Security<'r>, plan: &mut Plan<'r>) -> Opt
         let fields = issuer_fields(issuer, url, &provider.texts(&["audiences"]));
         let known = plan.issuers.name(name, fields);
         let words = format!("jwt provider {name}");
-        own.findings.push(match issuer {
-            Some(_) => Finding::same(provider.place(), words, format!("issuer {known} of identity.jwt")),
+        own.report.add(match issuer {
+            Some(_) => {
+                Finding::same(provider.place(), words, format!("issuer {known} of identity.jwt"))
+            }
             None => Finding::nearly(
                 provider.place(),
                 format!("{words} without `issuer`"),
-                "takes tokens of any `iss` there, and here only those without one: write its `issuer`",
+                "takes tokens of any `iss` there, and here only those without one: write its \
+                 `issuer`",
             ),
         });
         own.guard.issuers.push((known.clone(), issuer.map_or(known, str::to_owned)));
@@ -150,18 +154,14 @@ fn jwt<'r>(field: Field<'r>, own: &mut Security<'r>, plan: &mut Plan<'r>) -> Opt
             let message = format!(
                 "limits by it count by jwt.{claim}; the upstream gets it by `forward_claims`"
             );
-            own.findings.push(Finding::left_out(
-                entry.place(),
-                format!("claimToHeaders {header}"),
-                message,
-            ));
+            own.report.left_out(entry.place(), format!("claimToHeaders {header}"), message);
         }
         let known = ["name", "issuer", "audiences", "remoteJWKS", "claimToHeaders"];
         let others = provider.others(&known);
         if !others.is_empty() {
-            let message = "no counterpart: tokens come from `Authorization: Bearer`, and are verified \
-                           as `identity.jwt` says";
-            own.findings.push(Finding::left_out(provider.place(), others.join(", "), message));
+            let message = "no counterpart: tokens come from `Authorization: Bearer`, and are \
+                           verified as `identity.jwt` says";
+            own.report.left_out(provider.place(), others.join(", "), message);
         }
     }
     providers.is_empty().then(|| "jwt without providers".to_owned())
@@ -169,15 +169,9 @@ fn jwt<'r>(field: Field<'r>, own: &mut Security<'r>, plan: &mut Plan<'r>) -> Opt
 
 /// An issuer as `identity.jwt` has it, without its name.
 fn issuer_fields(issuer: Option<&str>, url: &str, audiences: &[&str]) -> Flow {
-    let mut fields =
-        Flow::fields([("issuer", issuer.unwrap_or("none").into()), ("jwks_url", url.into())]);
-    if url.starts_with("http://") {
-        fields = fields.with("allow_http", true);
-    }
-    match audiences {
-        [] => fields,
-        audiences => fields.with("audience", Flow::list(audiences.iter().copied())),
-    }
+    Flow::fields([("issuer", issuer.unwrap_or("none").into()), ("jwks_url", url.into())])
+        .with_some("allow_http", url.starts_with("http://").then_some(true))
+        .with_list("audience", audiences.iter().copied())
 }
 
 /// Client addresses that may pass. Returns why the routes must be closed, if they must.
@@ -211,12 +205,12 @@ fn authorization(field: Field<'_>, own: &mut Security<'_>) -> Option<String> {
         true => "nobody is refused",
         false => "allow or deny of the routes, before tokens are looked at",
     };
-    own.findings.push(Finding::same(field.place(), "authorization", here));
+    own.report.same(field.place(), "authorization", here);
     None
 }
 
 /// Whose pages may read responses.
-fn cors(field: Field<'_>, findings: &mut Vec<Finding>) -> Option<Flow> {
+fn cors(field: Field<'_>, report: &mut Report) -> Option<Flow> {
     let origins = field.texts(&["allowOrigins"]);
     let known = ["allowOrigins", "allowMethods", "allowHeaders", "allowCredentials", "maxAge"];
     let others = field.others(&known);
@@ -229,23 +223,16 @@ fn cors(field: Field<'_>, findings: &mut Vec<Finding>) -> Option<Flow> {
     if origins.is_empty() || !(is_any || origins.iter().all(is_origin)) || (is_any && credentials) {
         let message =
             "its origins have no counterpart: the upstream decides who may read responses";
-        findings.push(Finding::left_out(field.place(), "cors", message));
+        report.left_out(field.place(), "cors", message);
         return None;
     }
-    let mut cors = Flow::fields([("origins", Flow::list(origins)), ("preflight", "answer".into())]);
-    if credentials {
-        cors = cors.with("credentials", true);
-    }
-    for (name, there) in [("methods", "allowMethods"), ("headers", "allowHeaders")] {
-        let list = field.texts(&[there]);
-        if !list.is_empty() && !list.contains(&"*") {
-            cors = cors.with(name, Flow::list(list));
-        }
-    }
-    if let Some(age) = field.text_at(&["maxAge"]) {
-        cors = cors.with("max_age", age);
-    }
-    findings.push(match others.is_empty() {
+    let some = |name: &str| Some(field.texts(&[name])).filter(|list| !list.contains(&"*"));
+    let cors = Flow::fields([("origins", Flow::list(origins)), ("preflight", "answer".into())])
+        .with_some("credentials", credentials.then_some(true))
+        .with_list("methods", some("allowMethods").into_iter().flatten())
+        .with_list("headers", some("allowHeaders").into_iter().flatten())
+        .with_some("max_age", field.text_at(&["maxAge"]));
+    report.add(match others.is_empty() {
         true => Finding::same(field.place(), "cors", "cors of the routes"),
         false => Finding::left_out(
             field.place(),

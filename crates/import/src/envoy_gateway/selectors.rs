@@ -1,11 +1,12 @@
 //! The selectors of a rule: which requests it counts.
 
-use std::net::IpAddr;
-
-use crate::gateway::{
-    field::Field,
-    limit::{Methods, Scope, network},
-    pattern::Pattern,
+use crate::{
+    gateway::{
+        field::Field,
+        limit::{Methods, Scope},
+        pattern::Pattern,
+    },
+    network::network,
 };
 
 /// The selectors of a rule as a scope.
@@ -38,7 +39,11 @@ pub(super) fn selected(field: Field<'_>) -> Selected {
         }
     }
     if paths.len() > 1 || networks.len() > 1 || (selectors.len() > 1 && methods.len() > 1) {
-        selected.notes.push("of several selectors Envoy Gateway itself takes any method, the last path and the last network, and so does this".to_owned());
+        selected.notes.push(
+            "of several selectors Envoy Gateway itself takes any method, the last path and the \
+             last network, and so does this"
+                .to_owned(),
+        );
     }
     select_headers(&headers, &mut selected);
     select_methods(&methods, &mut selected);
@@ -63,7 +68,11 @@ fn select_headers(headers: &[Field<'_>], selected: &mut Selected) {
                 .complain("Distinct with `invert`: Envoy Gateway refuses the policy", "remove one");
         }
         scope.per.push(key(header));
-        notes.push(format!("clients choose `{}`: `unverified_keys` of the settings bounds how many values count, and there nothing does", key(header)));
+        notes.push(format!(
+            "clients choose `{}`: `unverified_keys` of the settings bounds how many values count, \
+             and there nothing does",
+            key(header)
+        ));
     }
     for header in headers.iter().filter(|own| !is_of(own, "Distinct")) {
         let value = header.text_at(&["value"]).unwrap_or_default().to_owned();
@@ -125,11 +134,11 @@ fn select_path(path: Field<'_>, selected: &mut Selected) {
 
 fn select_network(own: Field<'_>, selected: &mut Selected) {
     let Some(text) = own.text_at(&["value"]) else { return };
-    let Some((address, bits)) = network(text) else {
+    let Some(network) = network(text) else {
         own.complain("this is no network", "write one such as `10.0.0.0/8`");
         return;
     };
-    let (is_all, is_v4) = (bits == 0, address.is_ipv4());
+    let (bits, is_v4) = (network.prefix_len(), network.addr().is_ipv4());
     let is_distinct = own.text_at(&["type"]) == Some("Distinct");
     let is_inverted = own.is_true(&["invert"]);
     let value = ("client.ip".to_owned(), text.to_owned());
@@ -139,18 +148,15 @@ fn select_network(own: Field<'_>, selected: &mut Selected) {
             scope.per.push(value.0.clone());
             scope.not.push(value);
         }
-        (true, false) if is_all => {
+        (true, false) if bits == 0 => {
             scope.per.push(value.0);
             let other = if is_v4 { "IPv6" } else { "IPv4" };
             notes.push(format!("{other} clients are limited as well"));
         }
         (true, false) => scope.is.push(value),
         (false, false) if (is_v4 && bits >= 8) || (!is_v4 && bits >= 32) => {
-            let prefix = Some(bits);
-            match address {
-                IpAddr::V4(_) => scope.ipv4_prefix = prefix,
-                IpAddr::V6(_) => scope.ipv6_prefix = prefix,
-            }
+            let prefix = if is_v4 { &mut scope.ipv4_prefix } else { &mut scope.ipv6_prefix };
+            *prefix = Some(bits);
             scope.is.push(value);
         }
         (false, _) => scope.from = Some((text.to_owned(), !is_inverted)),

@@ -1,17 +1,10 @@
 //! Where a rule of a route sends requests, and what it changes on the way.
 
 use super::{Path, field::Field};
-use crate::{Finding, flow::Flow, names::Names};
+use crate::{flow::Flow, manifest::namespace_of, report::Report, upstreams::Upstreams};
 
 /// Stands for a server that is not known.
 const UNKNOWN: &str = "http://backend.invalid:80";
-
-/// Upstreams by what they are made of.
-#[derive(Default)]
-pub(crate) struct Upstreams {
-    names: Names,
-    known: Vec<(Flow, String)>,
-}
 
 /// What a rule does with requests.
 pub(crate) struct Forward {
@@ -23,24 +16,19 @@ pub(crate) struct Forward {
     pub(crate) closed: Option<String>,
 }
 
-impl Upstreams {
-    /// As the policy has them.
-    pub(crate) fn section(self) -> Vec<(String, Flow)> {
-        self.known.into_iter().map(|(fields, name)| (name, fields)).collect()
-    }
-
+impl Forward {
     /// What the rule of a path does. `given`: where all requests go instead.
-    pub(crate) fn forward(
-        &mut self,
+    pub(crate) fn of(
         path: &Path<'_>,
         given: Option<&str>,
-        findings: &mut Vec<Finding>,
+        upstreams: &mut Upstreams,
+        report: &mut Report,
     ) -> Forward {
         let backends = path.rule.items(&["backendRefs"]);
-        let (changes, mut closed) = changes(path, findings);
+        let (changes, mut closed) = changes(path, report);
         let servers: Vec<Flow> = match given {
             Some(url) => vec![url.into()],
-            None => backends.iter().filter_map(|own| server(*own, path, findings)).collect(),
+            None => backends.iter().filter_map(|own| server(*own, path, report)).collect(),
         };
         if backends.is_empty() && closed.is_none() {
             closed = Some("a rule without backendRefs".to_owned());
@@ -50,28 +38,19 @@ impl Upstreams {
             _ => "app",
         };
         let servers = if servers.is_empty() { vec![UNKNOWN.into()] } else { servers };
-        let mut upstream = Flow::fields([("servers", Flow::List(servers))]);
-        if path.kind == "GRPCRoute" {
-            upstream = upstream.with("protocol", "h2");
-        }
-        let upstream = upstream.with("paths", Flow::Fields(Vec::new()));
-        let known = self.known.iter().find(|(own, _)| *own == upstream);
-        let upstream = known.map(|(_, name)| name.clone()).unwrap_or_else(|| {
-            let name = self.names.take(name);
-            self.known.push((upstream, name.clone()));
-            name
-        });
-        Forward { upstream, changes, closed }
+        let upstream = Flow::fields([("servers", Flow::List(servers))])
+            .with_some("protocol", (path.kind == "GRPCRoute").then_some("h2"))
+            .with("paths", Flow::fields([]));
+        Forward { upstream: upstreams.name(name, upstream), changes, closed }
     }
 }
 
 /// The server that a reference means; none: it gets no requests.
-fn server(own: Field<'_>, path: &Path<'_>, findings: &mut Vec<Finding>) -> Option<Flow> {
+fn server(own: Field<'_>, path: &Path<'_>, report: &mut Report) -> Option<Flow> {
     let kind = own.text_at(&["kind"]).unwrap_or("Service");
     let name = own.text_at(&["name"]).unwrap_or_default();
     let port = own.text_at(&["port"]).unwrap_or("80");
-    let namespace = own.text_at(&["namespace"]).unwrap_or(path.namespace);
-    let namespace = if namespace.is_empty() { "default" } else { namespace };
+    let namespace = namespace_of(own.text_at(&["namespace"]).unwrap_or(path.namespace));
     let is_host = |text: &str| {
         !text.is_empty()
             && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b".-".contains(&byte))
@@ -81,7 +60,7 @@ fn server(own: Field<'_>, path: &Path<'_>, findings: &mut Vec<Finding>) -> Optio
         UNKNOWN.clone_into(&mut url);
         let there = format!("a backend of kind {kind}: {name}");
         let here = format!("write its URL in place of {url}, or import with --upstream");
-        findings.push(Finding::left_out(own.place(), there, here));
+        report.left_out(own.place(), there, here);
     }
     match own.number_at(&["weight"]) {
         None | Some(1) => Some(url.into()),
@@ -94,10 +73,7 @@ fn server(own: Field<'_>, path: &Path<'_>, findings: &mut Vec<Finding>) -> Optio
 }
 
 /// What filters change, as fields of a route, and why it must be closed, if it must.
-fn changes(
-    path: &Path<'_>,
-    findings: &mut Vec<Finding>,
-) -> (Vec<(&'static str, Flow)>, Option<String>) {
+fn changes(path: &Path<'_>, report: &mut Report) -> (Vec<(&'static str, Flow)>, Option<String>) {
     let mut changes = Vec::new();
     let mut closed = None;
     for filter in path.rule.items(&["filters"]) {
@@ -125,7 +101,7 @@ fn changes(
                                request_headers, response_headers, strip_prefix and add_prefix of \
                                routes";
                 let there = format!("a filter {kind}");
-                findings.push(Finding::left_out(filter.place(), there, message));
+                report.left_out(filter.place(), there, message);
             }
         }
     }
@@ -133,7 +109,7 @@ fn changes(
     for name in others.into_iter().filter(|name| path.rule.at(&[name]).is_some()) {
         let message = "see response_timeout, retries and balance of upstreams";
         let there = format!("{name} of a rule");
-        findings.push(Finding::left_out(path.rule.place(), there, message));
+        report.left_out(path.rule.place(), there, message);
     }
     (changes, closed)
 }

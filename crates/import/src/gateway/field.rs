@@ -24,7 +24,7 @@ impl<'r> Field<'r> {
     }
 
     /// The namespace and name of the object.
-    pub(crate) fn object(self) -> (&'r str, &'r str) {
+    pub(crate) fn name(self) -> (&'r str, &'r str) {
         (&self.resource.namespace, &self.resource.name)
     }
 
@@ -36,17 +36,10 @@ impl<'r> Field<'r> {
 
     /// A scalar as it is written; of a text without its quotes.
     pub(crate) fn text(self) -> Option<&'r str> {
-        match &self.node.value {
-            Value::String(text) => Some(text),
-            Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
-                Some(self.resource.document.source(self.node.span))
-            }
-            Value::Null => None,
-            Value::Sequence(_) | Value::Mapping(_) => {
-                self.complain("this is no text", "write a text or a number");
-                None
-            }
+        if matches!(self.node.value, Value::Sequence(_) | Value::Mapping(_)) {
+            self.complain("this is no text", "write a text or a number");
         }
+        manifest::scalar(&self.resource.document, self.node)
     }
 
     /// A scalar at a path of fields.

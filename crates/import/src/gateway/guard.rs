@@ -26,23 +26,18 @@ impl Guard {
     }
 
     /// The route with it.
-    pub(crate) fn on(&self, mut route: Flow) -> Flow {
+    pub(crate) fn on(&self, route: Flow) -> Flow {
         let names = Flow::list(self.issuers.iter().map(|(name, _)| name.clone()));
         let auth = match (self.issuers.is_empty(), self.is_optional) {
             (true, _) => "none".into(),
             (false, true) => Flow::fields([("optional", names)]),
             (false, false) => Flow::fields([("required", names)]),
         };
-        route = route.with("auth", auth);
-        for (name, networks) in [("allow", &self.allow), ("deny", &self.deny)] {
-            if !networks.is_empty() {
-                route = route.with(name, Flow::list(networks.clone()));
-            }
-        }
-        match &self.cors {
-            Some(cors) => route.with("cors", cors.clone()),
-            None => route,
-        }
+        route
+            .with("auth", auth)
+            .with_list("allow", self.allow.iter().cloned())
+            .with_list("deny", self.deny.iter().cloned())
+            .with_some("cors", self.cors.clone())
     }
 }
 

@@ -7,13 +7,15 @@ mod cases;
 
 use super::{
     Path,
-    backends::{Forward, Upstreams},
+    backends::Forward,
     guard::{Guard, Issuers},
     host_rank,
     limit::{Limit, Methods},
     pattern::{Pattern, host_contains},
 };
-use crate::{Finding, Imported, Options, draft::Draft, flow::Flow, gateway};
+use crate::{
+    Imported, Options, draft::Draft, flow::Flow, gateway, report::Report, upstreams::Upstreams,
+};
 
 /// The limits of a route here.
 const MAX_LIMITS: usize = 8;
@@ -34,8 +36,7 @@ pub(crate) struct Plan<'r> {
     on_paths: usize,
     pub(crate) limits: Vec<Limit>,
     pub(crate) issuers: Issuers,
-    pub(crate) to_do: Vec<String>,
-    pub(crate) findings: Vec<Finding>,
+    pub(crate) report: Report,
     /// The form of limit headers.
     pub(crate) headers: &'static str,
 }
@@ -94,7 +95,7 @@ impl<'r> Plan<'r> {
             self.limits.iter().enumerate().filter(|(at, _)| used(*at)).collect();
         let draft = Draft {
             title,
-            to_do: self.to_do,
+            to_do: self.report.to_do,
             hosts,
             upstreams: upstreams.section(),
             identity: self.issuers.section(),
@@ -108,26 +109,20 @@ impl<'r> Plan<'r> {
             tests: cases::cases(&routes, &self.limits),
             ..Draft::default()
         };
-        let mut findings: Vec<Finding> = Vec::new();
-        for finding in self.findings {
-            if !findings.contains(&finding) {
-                findings.push(finding);
-            }
-        }
-        draft.finish(findings)
+        draft.finish(self.report.findings)
     }
 
     /// The routes of a path.
     fn routes(&mut self, at: usize, upstreams: &mut Upstreams, options: &Options) -> Vec<Route> {
-        let Plan { served, limits, findings, .. } = self;
+        let Plan { served, limits, report, .. } = self;
         let Some(Served { path, limits: own, guard }) = served.get(at) else { return Vec::new() };
         let Forward { upstream, changes, closed } =
-            upstreams.forward(path, options.upstream.as_deref(), findings);
+            Forward::of(path, options.upstream.as_deref(), upstreams, report);
         let mut guard = guard.clone();
         if let Some(why) = closed {
             let message =
                 format!("the route {} is closed: say what it answers", path.pattern.path());
-            findings.push(Finding::left_out(path.rule.place(), why, message));
+            report.left_out(path.rule.place(), why, message);
             guard = Guard::closed();
         }
         let of = |at: &usize| limits.get(*at).map(|limit| (*at, limit));
@@ -149,7 +144,7 @@ impl<'r> Plan<'r> {
                 limit.scope.pattern.as_ref().is_none_or(|own| own.contains(&pattern))
             };
             let own: Vec<(usize, &Limit)> = own.iter().filter(holds).copied().collect();
-            for (from, limits) in by_address(&own, findings) {
+            for (from, limits) in by_address(&own, report) {
                 routes.push(Route {
                     pattern: pattern.clone(),
                     host: path.host.clone(),
@@ -173,11 +168,11 @@ fn counts_method(limit: &Limit, method: Option<&str>) -> bool {
 /// Limits by where requests come from: those from a network first, if that makes a difference.
 fn by_address(
     limits: &[(usize, &Limit)],
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> Vec<(Option<String>, Vec<usize>)> {
     let networks = limits.iter().filter_map(|(_, limit)| limit.scope.from.as_ref());
     let Some((network, _)) = networks.clone().next() else {
-        return vec![(None, bounded(limits, |_| true, findings))];
+        return vec![(None, bounded(limits, |_| true, report))];
     };
     let mut sides = Vec::new();
     for (from, is_inside) in [(Some(network.clone()), true), (None, false)] {
@@ -185,13 +180,13 @@ fn by_address(
             Some((own, inside)) => own == network && *inside == is_inside,
             None => true,
         };
-        sides.push((from, bounded(limits, holds, findings)));
+        sides.push((from, bounded(limits, holds, report)));
     }
     for (_, limit) in limits {
         if limit.scope.from.as_ref().is_some_and(|(own, _)| own != network) {
             let there = format!("a limit by another network than {network} on the same route");
             let message = "a route here is split by one network: this limit is not in force";
-            findings.push(Finding::left_out(limit.place.clone(), there, message));
+            report.left_out(&limit.place, there, message);
         }
     }
     sides
@@ -201,14 +196,14 @@ fn by_address(
 fn bounded(
     limits: &[(usize, &Limit)],
     holds: impl Fn(&Limit) -> bool,
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> Vec<usize> {
     let mut own: Vec<(usize, &Limit)> =
         limits.iter().filter(|(_, limit)| holds(limit)).copied().collect();
     for (_, limit) in own.drain(MAX_LIMITS.min(own.len())..) {
         let there = format!("limit {}, the ninth or a later one of a route", limit.name);
         let message = format!("a route takes {MAX_LIMITS} limits: this one is not in force there");
-        findings.push(Finding::left_out(limit.place.clone(), there, message));
+        report.left_out(&limit.place, there, message);
     }
     own.into_iter().map(|(at, _)| at).collect()
 }
@@ -245,16 +240,10 @@ fn with_ends(routes: Vec<Route>) -> Vec<Route> {
 }
 
 fn written(route: &Route, limits: &[Limit]) -> Flow {
-    let mut place = Flow::fields([("path", route.pattern.path().into())]);
-    if let Some(host) = &route.host {
-        place = place.with("host", host.clone());
-    }
-    if let Some(method) = &route.method {
-        place = place.with("methods", Flow::list([method.clone()]));
-    }
-    if let Some(from) = &route.from {
-        place = place.with("from", Flow::list([from.clone()]));
-    }
+    let place = Flow::fields([("path", route.pattern.path().into())])
+        .with_some("host", route.host.clone())
+        .with_list("methods", route.method.clone())
+        .with_list("from", route.from.clone());
     let mut own = route.guard.on(Flow::fields([("match", place)]));
     for (name, value) in &route.changes {
         own = own.with(name, value.clone());
@@ -265,10 +254,11 @@ fn written(route: &Route, limits: &[Limit]) -> Flow {
 }
 
 /// What a method of a match says of HEAD: there it is another one.
-pub(crate) fn head_finding(path: &Path<'_>) -> Option<Finding> {
-    let message = "HEAD takes the route of GET, with its limits, and is another method there";
-    (path.method == Some("GET"))
-        .then(|| Finding::nearly(path.rule.place(), "a match by method GET", message))
+pub(crate) fn head_note(path: &Path<'_>, report: &mut Report) {
+    if path.method == Some("GET") {
+        let message = "HEAD takes the route of GET, with its limits, and is another method there";
+        report.nearly(path.rule.place(), "a match by method GET", message);
+    }
 }
 
 /// Whether any request of a path counts.

@@ -7,7 +7,7 @@ use super::{
     ingress::{Entry, Ingress},
     snippet::Snippet,
 };
-use crate::Finding;
+use crate::{Finding, Verdict, words};
 
 /// What stands before the requests of an Ingress.
 #[derive(Clone, Debug, Default)]
@@ -32,63 +32,22 @@ impl Guards {
 
 /// Annotations that say nothing of limits, access or the way of requests, and those that belong to
 /// others.
-const IGNORED: [&str; 26] = [
-    "auth-always-set-cookie",
-    "auth-cache-",
-    "auth-keepalive",
-    "auth-method",
-    "auth-proxy-set-",
-    "auth-realm",
-    "auth-request-redirect",
-    "auth-response-headers",
-    "auth-secret",
-    "auth-signin",
-    "auth-tls-error-page",
-    "auth-tls-pass-",
-    "auth-tls-verify-depth",
-    "canary",
-    "client-body-buffer-size",
-    "cors-",
-    "enable-access-log",
-    "enable-opentelemetry",
-    "enable-rewrite-log",
-    "http2-push-preload",
-    "opentelemetry-",
-    "proxy-buffer",
-    "proxy-busy-buffers-size",
-    "proxy-http-version",
-    "proxy-max-temp-file-size",
-    "session-cookie-",
-];
+const IGNORED: &str = "auth-always-set-cookie auth-cache- auth-keepalive auth-method \
+                       auth-proxy-set- auth-realm auth-request-redirect auth-response-headers \
+                       auth-secret auth-signin auth-tls-error-page auth-tls-pass- \
+                       auth-tls-verify-depth canary client-body-buffer-size cors- \
+                       enable-access-log enable-opentelemetry enable-rewrite-log \
+                       http2-push-preload opentelemetry- proxy-buffer proxy-busy-buffers-size \
+                       proxy-http-version proxy-max-temp-file-size session-cookie-";
 
 /// Annotations that are read elsewhere.
-const READ: [&str; 25] = [
-    "allowlist-source-range",
-    "auth-tls-match-cn",
-    "backend-protocol",
-    "denylist-source-range",
-    "enable-global-auth",
-    "enable-owasp-core-rules",
-    "limit-allowlist",
-    "limit-burst-multiplier",
-    "limit-connections",
-    "limit-rpm",
-    "limit-rps",
-    "limit-whitelist",
-    "modsecurity-snippet",
-    "modsecurity-transaction-id",
-    "permanent-redirect-code",
-    "proxy-body-size",
-    "proxy-connect-timeout",
-    "proxy-read-timeout",
-    "proxy-send-timeout",
-    "relative-redirects",
-    "rewrite-target",
-    "temporal-redirect-code",
-    "upstream-vhost",
-    "use-regex",
-    "whitelist-source-range",
-];
+const READ: &str = "allowlist-source-range auth-tls-match-cn backend-protocol \
+                    denylist-source-range enable-global-auth enable-owasp-core-rules \
+                    limit-allowlist limit-burst-multiplier limit-connections limit-rpm limit-rps \
+                    limit-whitelist modsecurity-snippet modsecurity-transaction-id \
+                    permanent-redirect-code proxy-body-size proxy-connect-timeout \
+                    proxy-read-timeout proxy-send-timeout relative-redirects rewrite-target \
+                    temporal-redirect-code upstream-vhost use-regex whitelist-source-range";
 
 /// Annotations without a counterpart in the policy, and what that means. By the longest name that
 /// begins one.
@@ -102,8 +61,8 @@ const LEFT_OUT: [(&str, &str); 30] = [
     ("disable-proxy-intercept-errors", "responses of the backend are passed on as they are"),
     (
         "enable-cors",
-        "write `cors: { origins: […], preflight: answer }`. Preflights are not counted \
-                     there; until then they go to the backend, and are counted",
+        "write `cors: { origins: […], preflight: answer }`. Preflights are not counted there; \
+         until then they go to the backend, and are counted",
     ),
     ("fastcgi-", "no FastCGI"),
     ("from-to-www-redirect", "the other host is not redirected: it has no route"),
@@ -180,10 +139,9 @@ impl Import<'_> {
     fn note_access(&mut self, ingress: &Ingress<'_>) {
         let lists = ["allowlist-source-range", "whitelist-source-range", "denylist-source-range"];
         for entry in lists.iter().filter_map(|name| ingress.get(name)) {
-            let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
             let field = if entry.name.starts_with("deny") { "deny" } else { "allow" };
             let here = format!("`{field}` of its routes. A refused request is not counted here");
-            self.findings.push(Finding::same(ingress.place(entry.span), there, here));
+            self.findings.push(ingress.row(entry, Verdict::Same, here));
         }
     }
 
@@ -207,7 +165,7 @@ impl Import<'_> {
             }
         } else if ["configuration-snippet", "server-snippet"].contains(&name) {
             self.snippet(ingress, entry, guards);
-        } else if !READ.contains(&name) {
+        } else if !words::has(READ, name) {
             self.note_left_out(ingress, entry, is_off, guards);
         }
     }
@@ -228,7 +186,8 @@ impl Import<'_> {
             guards.is_closed = true;
             self.closed(ingress, entry, "a firewall by rules (`SecRuleEngine On`)");
         } else {
-            let here = "a firewall by rules, which only logs unless `SecRuleEngine On` is said: no counterpart";
+            let here = "a firewall by rules, which only logs unless `SecRuleEngine On` is said: no \
+                        counterpart";
             self.left_out(ingress, entry, here);
         }
     }
@@ -314,7 +273,7 @@ impl Import<'_> {
             if !is_off && !is_alias {
                 self.left_out(ingress, entry, here);
             }
-        } else if !IGNORED.iter().any(|own| name.starts_with(own)) {
+        } else if !words::begin(IGNORED, name) {
             let is_limit = name.contains("limit") || name.contains("rate") || name.contains("size");
             let here = match is_limit {
                 true => "ingress-nginx has no such annotation: it limits nothing there, nor here",
@@ -341,10 +300,14 @@ impl Import<'_> {
             _ => "…",
         };
         self.draft.to_do.push(format!(
-            "{} has `global-rate-limit: {}`. If your controller is older than 1.12, and has a memcached\n\
-             for it, write a limit, and name it on the routes of this Ingress:\n  {}-global: {{ per: {key}, \
-             rate: {}/{window}, algorithm: sliding_window }}",
-            ingress.id(), number_of(entry), ingress.resource.name, number_of(entry),
+            "{} has `global-rate-limit: {}`. If your controller is older than 1.12, and has a \
+             memcached\n\
+             for it, write a limit, and name it on the routes of this Ingress:\n  {}-global: {{ \
+             per: {key}, rate: {}/{window}, algorithm: sliding_window }}",
+            ingress.id(),
+            number_of(entry),
+            ingress.resource.name,
+            number_of(entry),
         ));
     }
 
@@ -352,7 +315,8 @@ impl Import<'_> {
     fn note_other(&mut self, ingress: &Ingress<'_>, entry: &Entry) {
         let here = match entry.name.split_once('/') {
             Some(("ingress.kubernetes.io", _)) => {
-                "a prefix that ingress-nginx has not read since 0.9: it does nothing there, nor here"
+                "a prefix that ingress-nginx has not read since 0.9: it does nothing there, nor \
+                 here"
             }
             Some(("nginx.org" | "nginx.com", _)) => {
                 "of F5's controller, another program: ingress-nginx does nothing by it"

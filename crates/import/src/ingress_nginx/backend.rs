@@ -4,12 +4,13 @@ use tollgate_yaml::{Node, Value};
 
 use super::{
     Import,
-    ingress::{Ingress, Path, list},
+    ingress::{Ingress, Path},
 };
 use crate::{
-    Finding,
+    Finding, Verdict,
     flow::Flow,
-    manifest::{field, text},
+    manifest::{field, items, namespace_of, text},
+    nginx::times,
 };
 
 /// The controller's, in seconds.
@@ -42,24 +43,15 @@ impl Import<'_> {
         };
         let read_timeout = timeout("proxy-read-timeout", READ_TIMEOUT);
         let case = Flow::fields([("case", "ignore".into())]);
-        let mut upstream = Flow::fields([("servers", Flow::list([url]))])
+        let read_timeout =
+            Some(read_timeout).filter(|own| *own != Flow::Text(format!("{READ_TIMEOUT}s")));
+        let upstream = Flow::fields([("servers", Flow::list([url]))])
             .with("paths", if ignores_case { case } else { Flow::fields([]) })
-            .with("connect_timeout", timeout("proxy-connect-timeout", CONNECT_TIMEOUT));
-        if read_timeout != Flow::Text(format!("{READ_TIMEOUT}s")) {
-            upstream = upstream
-                .with("response_timeout", read_timeout.clone())
-                .with("idle_timeout", read_timeout);
-        }
-        if protocol.starts_with("GRPC") {
-            upstream = upstream.with("protocol", "h2");
-        }
-        let known = self.draft.upstreams.iter().find(|(_, own)| *own == upstream);
-        if let Some((name, _)) = known {
-            return (name.clone(), is_open);
-        }
-        let name = self.upstream_names.take(&name);
-        self.draft.upstreams.push((name.clone(), upstream));
-        (name, is_open)
+            .with("connect_timeout", timeout("proxy-connect-timeout", CONNECT_TIMEOUT))
+            .with_some("response_timeout", read_timeout.clone())
+            .with_some("idle_timeout", read_timeout)
+            .with_some("protocol", protocol.starts_with("GRPC").then_some("h2"));
+        (self.upstreams.name(&name, upstream), is_open)
     }
 
     /// The name and the URL of a backend.
@@ -116,12 +108,11 @@ impl Import<'_> {
     /// The number of a named port, if the files have its Service.
     fn port(&self, namespace: &str, name: &str, port: &str) -> Option<String> {
         let is_service = |own: &&crate::manifest::Resource| {
-            let own_namespace = if own.namespace.is_empty() { "default" } else { &own.namespace };
-            own.kind == "Service" && own.name == name && own_namespace == namespace
+            own.kind == "Service" && own.name == name && namespace_of(&own.namespace) == namespace
         };
         let service = self.resources.iter().find(is_service)?;
         let is_port = |own: &&Node| field(own, "name").and_then(text) == Some(port);
-        let port = list(service.at(&["spec", "ports"])).iter().find(is_port)?;
+        let port = items(service.at(&["spec", "ports"])).iter().find(is_port)?;
         match field(port, "port").map(|node| &node.value) {
             Some(Value::Integer(number)) => Some(number.to_string()),
             _ => None,
@@ -136,15 +127,12 @@ impl Import<'_> {
         let size = size(written.unwrap_or(&general));
         let bound = size.clone().unwrap_or_else(|| "1MiB".to_owned());
         if let Some(entry) = entry {
-            let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
-            let place = ingress.place(entry.span);
-            self.findings.push(match (size, bound.as_str()) {
-                (None, _) => {
-                    Finding::nearly(place, there, "no size that nginx takes: `max_body: 1MiB`")
-                }
-                (Some(_), "0") => Finding::same(place, there, "bodies of any size"),
-                (Some(own), _) => Finding::same(place, there, format!("`max_body: {own}`")),
-            });
+            let here = match (&size, bound.as_str()) {
+                (None, _) => "no size that nginx takes: `max_body: 1MiB`".to_owned(),
+                (Some(_), "0") => "bodies of any size".to_owned(),
+                (Some(own), _) => format!("`max_body: {own}`"),
+            };
+            self.findings.push(ingress.row(entry, Verdict::same_if(size.is_some()), here));
         }
         (bound != "0").then_some(bound)
     }
@@ -160,36 +148,26 @@ impl Import<'_> {
             ),
         ] {
             let Some(entry) = ingress.get(name) else { continue };
-            let there = format!("{}: {name}: {}", ingress.id(), entry.value);
             let is_same = name != "proxy-send-timeout" && entry.value.parse::<u64>().is_ok()
                 || Some(entry.value.as_str()) == ingress.value("proxy-read-timeout");
-            let place = ingress.place(entry.span);
-            self.findings.push(match is_same {
-                true => Finding::same(place, there, here),
-                false => Finding::nearly(place, there, here),
-            });
+            self.findings.push(ingress.row(entry, Verdict::same_if(is_same), here));
         }
         if let Some(entry) = ingress.get("backend-protocol") {
-            let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
-            let place = ingress.place(entry.span);
-            self.findings.push(match entry.value.to_ascii_uppercase().as_str() {
-                "HTTP" => Finding::same(place, there, "http://"),
-                "GRPC" => Finding::same(place, there, "`protocol: h2`"),
-                "HTTPS" | "GRPCS" => Finding::nearly(
-                    place,
-                    there,
+            let (verdict, here) = match entry.value.to_ascii_uppercase().as_str() {
+                "HTTP" => (Verdict::Same, "http://"),
+                "GRPC" => (Verdict::Same, "`protocol: h2`"),
+                "HTTPS" | "GRPCS" => (
+                    Verdict::Nearly,
                     "https://, whose certificates are always checked: see `tls` of its upstream",
                 ),
-                "AUTO_HTTP" => Finding::nearly(place, there, "http://, whatever the client speaks"),
-                _ => {
-                    Finding::left_out(place, there, "no such protocol: the routes are closed (403)")
-                }
-            });
+                "AUTO_HTTP" => (Verdict::Nearly, "http://, whatever the client speaks"),
+                _ => (Verdict::LeftOut, "no such protocol: the routes are closed (403)"),
+            };
+            self.findings.push(ingress.row(entry, verdict, here));
         }
         if let Some(entry) = ingress.get("upstream-vhost") {
-            let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
             let here = "`request_headers` of its routes set the host";
-            self.findings.push(Finding::same(ingress.place(entry.span), there, here));
+            self.findings.push(ingress.row(entry, Verdict::Same, here));
         }
     }
 
@@ -204,17 +182,8 @@ impl Import<'_> {
 
 /// A size of nginx as one of a policy; `0` is any.
 fn size(text: &str) -> Option<String> {
-    let text = text.trim();
-    let number = text.trim_end_matches(|own: char| own.is_ascii_alphabetic());
-    let bytes: u64 = number.parse().ok()?;
-    let unit = match text.get(number.len()..)? {
-        "" => "",
-        "k" | "K" => "KiB",
-        "m" | "M" => "MiB",
-        "g" | "G" => "GiB",
-        _ => return None,
-    };
-    Some(if bytes == 0 { "0".to_owned() } else { format!("{bytes}{unit}") })
+    let size = times::size(text.trim())?;
+    Some(if size.trim_end_matches(char::is_alphabetic) == "0" { "0".to_owned() } else { size })
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::{
     limits::networks,
     snippet::Snippet,
 };
-use crate::{Finding, manifest::Resource};
+use crate::{Finding, manifest::Resource, words};
 
 /// What the controller says for all Ingresses.
 #[derive(Debug, Default)]
@@ -30,47 +30,19 @@ pub(super) struct Controller {
 }
 
 /// Keys that make a ConfigMap that of the controller.
-const MARKS: [&str; 12] = [
-    "allow-snippet-annotations",
-    "block-cidrs",
-    "denylist-source-range",
-    "enable-real-ip",
-    "global-auth-url",
-    "http-snippet",
-    "limit-conn-status-code",
-    "limit-conn-zone-variable",
-    "limit-req-status-code",
-    "server-snippet",
-    "use-forwarded-headers",
-    "whitelist-source-range",
-];
+const MARKS: &str = "allow-snippet-annotations block-cidrs denylist-source-range enable-real-ip \
+                     global-auth-url http-snippet limit-conn-status-code limit-conn-zone-variable \
+                     limit-req-status-code server-snippet use-forwarded-headers \
+                     whitelist-source-range";
 
 /// Keys that say nothing of limits, access or the way of requests.
-const IGNORED: [&str; 13] = [
-    "access-log",
-    "allow-snippet-annotations",
-    "disable-access-log",
-    "enable-brotli",
-    "error-log",
-    "gzip-",
-    "keep-alive",
-    "log-format",
-    "max-worker",
-    "proxy-buffer",
-    "server-tokens",
-    "use-gzip",
-    "worker-",
-];
+const IGNORED: &str = "access-log allow-snippet-annotations disable-access-log enable-brotli \
+                       error-log gzip- keep-alive log-format max-worker proxy-buffer server-tokens \
+                       use-gzip worker-";
 
 /// Keys that name the client.
-const BEHIND_PROXY: [&str; 6] = [
-    "compute-full-forwarded-for",
-    "enable-real-ip",
-    "forwarded-for-header",
-    "proxy-real-ip-cidr",
-    "use-forwarded-headers",
-    "use-proxy-protocol",
-];
+const BEHIND_PROXY: &str = "compute-full-forwarded-for enable-real-ip forwarded-for-header \
+                            proxy-real-ip-cidr use-forwarded-headers use-proxy-protocol";
 
 impl Controller {
     /// What it does without a ConfigMap.
@@ -92,7 +64,7 @@ impl Controller {
             .any(|name| resource.name.ends_with(name));
         let data = entries(resource, &["data"]);
         resource.kind == "ConfigMap"
-            && (is_named || data.iter().any(|entry| MARKS.contains(&entry.name.as_str())))
+            && (is_named || data.iter().any(|entry| words::has(MARKS, &entry.name)))
     }
 }
 
@@ -112,74 +84,84 @@ impl Import<'_> {
         let (name, value) = (entry.name.as_str(), entry.value.as_str());
         let place = resource.place(entry.span);
         let is_off = ["false", "off"].contains(&value);
-        let row = |here: &str| Finding::same(place.clone(), format!("{name}: {value}"), here);
-        match name {
+        let there = format!("{name}: {value}");
+        let row = match name {
             "limit-req-status-code" => {
                 self.controller.status = value.parse().ok();
-                self.findings.push(row("`denied_status`"));
+                Finding::same(place, there, "`denied_status`")
             }
-            "limit-conn-status-code"
-                if value != self.controller.value("limit-req-status-code").unwrap_or("503") =>
-            {
+            "limit-conn-status-code" => {
+                let general = self.controller.value("limit-req-status-code").unwrap_or("503");
                 let here = "`denied_status` is one for all limits: that of limit-req-status-code";
-                self.findings.push(Finding { verdict: crate::Verdict::Nearly, ..row(here) });
+                match value == general {
+                    true => Finding::same(place, there, "`denied_status`"),
+                    false => Finding::nearly(place, there, here),
+                }
             }
-            "limit-conn-status-code" => self.findings.push(row("`denied_status`")),
-            "limit-conn-zone-variable" => self.controller.variable = Some(value.to_owned()),
+            "limit-conn-zone-variable" => {
+                self.controller.variable = Some(value.to_owned());
+                return;
+            }
             "proxy-body-size" => {
-                self.findings.push(row("`max_body`, where an Ingress says nothing else"))
+                Finding::same(place, there, "`max_body`, where an Ingress says nothing else")
             }
             "proxy-connect-timeout" | "proxy-read-timeout" | "proxy-send-timeout" => {
-                self.findings
-                    .push(row("timeouts of upstreams, where an Ingress says nothing else"));
+                let here = "timeouts of upstreams, where an Ingress says nothing else";
+                Finding::same(place, there, here)
             }
             "whitelist-source-range" | "denylist-source-range" | "block-cidrs" => {
-                match networks(value) {
-                    Some(own) if name.starts_with('w') => self.controller.allow = own,
-                    Some(own) => self.controller.deny.extend(own),
-                    None => self.controller.is_closed = true,
-                }
-                self.findings.push(match networks(value) {
-                    Some(_) => {
-                        row("`allow` and `deny` of all routes, also where an Ingress has its own")
-                    }
-                    None => Finding::left_out(
-                        place,
-                        name,
-                        "not all are addresses or networks: all routes are closed (403)",
-                    ),
-                });
+                self.take_networks(place, name, value)
             }
             "no-auth-locations" => {
                 let paths = value.split(',').map(|own| own.trim().to_owned());
                 self.controller.unauthenticated = paths.filter(|own| !own.is_empty()).collect();
+                return;
             }
             "global-auth-url" => {
                 self.controller.is_authenticated = true;
-                let here = "another service is asked about each request: write `identity`. All routes are closed (403), but for those with `enable-global-auth: false`";
-                self.findings.push(Finding::left_out(place, name, here));
+                let here = "another service is asked about each request: write `identity`. All \
+                            routes are closed (403), but for those with `enable-global-auth: \
+                            false`";
+                Finding::left_out(place, name, here)
             }
             "http-snippet" | "server-snippet" | "location-snippet" => {
-                let snippet = Snippet::read(value);
-                self.note_snippet(&place, name, &snippet);
-                self.controller.is_closed |= snippet.closes();
-                let locations = snippet.locations.into_iter().filter_map(|(_, own)| own).flatten();
-                self.controller.locations.extend(locations);
-                self.controller.status = snippet.status.or(self.controller.status);
+                return self.take_snippet(&place, name, value);
             }
-            _ if BEHIND_PROXY.contains(&name) => {
+            _ if words::has(BEHIND_PROXY, name) => {
                 self.controller.is_behind_proxy |= !is_off;
-                let here = "`trusted_proxies` of the settings: see below";
-                self.findings.push(Finding::nearly(place, name, here));
+                Finding::nearly(place, name, "`trusted_proxies` of the settings: see below")
             }
-            _ if is_off || IGNORED.iter().any(|own| name.starts_with(own)) => {}
-            _ => {
-                let here = match name.starts_with("limit-rate") {
-                    true => "a limit of bytes a second for each response: no counterpart",
-                    false => "of the controller: not in the policy",
-                };
-                self.findings.push(Finding::left_out(place, name, here));
+            _ if is_off || words::begin(IGNORED, name) => return,
+            _ if name.starts_with("limit-rate") => {
+                let here = "a limit of bytes a second for each response: no counterpart";
+                Finding::left_out(place, name, here)
+            }
+            _ => Finding::left_out(place, name, "of the controller: not in the policy"),
+        };
+        self.findings.push(row);
+    }
+
+    /// The networks that may pass, or may not.
+    fn take_networks(&mut self, place: String, name: &str, value: &str) -> Finding {
+        match networks(value) {
+            Some(own) if name.starts_with('w') => self.controller.allow = own,
+            Some(own) => self.controller.deny.extend(own),
+            None => {
+                self.controller.is_closed = true;
+                let here = "not all are addresses or networks: all routes are closed (403)";
+                return Finding::left_out(place, name, here);
             }
         }
+        let here = "`allow` and `deny` of all routes, also where an Ingress has its own";
+        Finding::same(place, format!("{name}: {value}"), here)
+    }
+
+    fn take_snippet(&mut self, place: &str, name: &str, value: &str) {
+        let snippet = Snippet::read(value);
+        self.note_snippet(place, name, &snippet);
+        self.controller.is_closed |= snippet.closes();
+        let locations = snippet.locations.into_iter().filter_map(|(_, own)| own).flatten();
+        self.controller.locations.extend(locations);
+        self.controller.status = snippet.status.or(self.controller.status);
     }
 }

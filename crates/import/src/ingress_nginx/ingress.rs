@@ -1,8 +1,11 @@
 //! An Ingress: its annotations, hosts, paths and backends.
 
-use tollgate_yaml::{Entries, Node, Span, Value};
+use tollgate_yaml::{Entries, Node, Span};
 
-use crate::manifest::{self, Resource, field};
+use crate::{
+    Finding, Verdict,
+    manifest::{self, Resource, field, items, namespace_of, scalar},
+};
 
 /// The prefix of the controller's annotations.
 pub(super) const PREFIX: &str = "nginx.ingress.kubernetes.io/";
@@ -46,21 +49,10 @@ pub(super) fn entries(resource: &Resource, path: &[&str]) -> Vec<Entry> {
         resource.document.decode_node(node, &[], &mut Vec::new()).unwrap_or_default();
     let entry = |(key, node): &(tollgate_yaml::Spanned<String>, Node)| Entry {
         name: key.value.clone(),
-        value: written(resource, node),
+        value: scalar(&resource.document, node).unwrap_or_default().to_owned(),
         span: key.span,
     };
     read.iter().map(entry).collect()
-}
-
-/// A scalar as it is written, without quotes.
-fn written(resource: &Resource, node: &Node) -> String {
-    match &node.value {
-        Value::String(text) => text.clone(),
-        Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
-            resource.document.source(node.span).to_owned()
-        }
-        Value::Null | Value::Sequence(_) | Value::Mapping(_) => String::new(),
-    }
 }
 
 impl<'r> Ingress<'r> {
@@ -81,8 +73,7 @@ impl<'r> Ingress<'r> {
     }
 
     pub(super) fn namespace(&self) -> &str {
-        let namespace = self.resource.namespace.as_str();
-        if namespace.is_empty() { "default" } else { namespace }
+        namespace_of(&self.resource.namespace)
     }
 
     /// The annotation of this name, unless its value is empty, which stands for none.
@@ -102,6 +93,12 @@ impl<'r> Ingress<'r> {
         self.resource.place(span)
     }
 
+    /// A row for an annotation.
+    pub(super) fn row(&self, entry: &Entry, verdict: Verdict, here: impl Into<String>) -> Finding {
+        let there = format!("{}: {}: {}", self.id(), entry.name, entry.value);
+        Finding { verdict, ..Finding::same(self.place(entry.span), there, here) }
+    }
+
     pub(super) fn class(&self) -> Option<&str> {
         let written = self.resource.at(&["spec", "ingressClassName"]).and_then(manifest::text);
         let annotated = || self.others.iter().find(|entry| entry.name == CLASS);
@@ -118,11 +115,11 @@ impl<'r> Ingress<'r> {
     pub(super) fn paths(&self) -> Vec<Path<'r>> {
         let resource = self.resource;
         let mut paths = Vec::new();
-        let rules = list(resource.at(&["spec", "rules"]));
+        let rules = items(resource.at(&["spec", "rules"]));
         for rule in rules {
             let text = |name| field(rule, name).and_then(manifest::text).unwrap_or_default();
             let host = text("host").to_ascii_lowercase();
-            for node in list(field(rule, "http").and_then(|http| field(http, "paths"))) {
+            for node in items(field(rule, "http").and_then(|http| field(http, "paths"))) {
                 let text = |name| field(node, name).and_then(manifest::text).unwrap_or_default();
                 let path = text("path");
                 paths.push(Path {
@@ -172,13 +169,5 @@ impl<'r> Ingress<'r> {
                 paths.push(Path { host, path, path_type, backend, span: self.resource.node.span });
             }
         }
-    }
-}
-
-/// The items of a list.
-pub(super) fn list(node: Option<&Node>) -> &[Node] {
-    match node.map(|node| &node.value) {
-        Some(Value::Sequence(items)) => items,
-        _ => &[],
     }
 }

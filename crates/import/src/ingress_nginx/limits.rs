@@ -9,7 +9,7 @@ use super::{
     Import,
     ingress::{Entry, Ingress},
 };
-use crate::{Finding, flow::Flow};
+use crate::{Finding, Verdict, flow::Flow};
 
 /// The burst that the controller gives a limit, unless an annotation says otherwise.
 const DEFAULT_MULTIPLIER: i64 = 5;
@@ -118,8 +118,6 @@ impl Import<'_> {
         let kind = entry.name.trim_start_matches("limit-");
         let id = format!("{}-{}-{kind}", ingress.namespace(), ingress.resource.name);
         let name = self.names.take(&id);
-        let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
-        let place = ingress.place(entry.span);
         let (limit, words) = if kind == "connections" {
             limits.concurrent = Some(name.clone());
             let number = number.min(MAX_NUMBER);
@@ -140,10 +138,7 @@ impl Import<'_> {
             (limit.with("burst", burst), words)
         };
         let is_same = kind != "connections" && *key == Key::Address && number <= MAX_NUMBER / 100;
-        self.findings.push(match is_same {
-            true => Finding::same(place, there, words),
-            false => Finding::nearly(place, there, words),
-        });
+        self.findings.push(ingress.row(entry, Verdict::same_if(is_same), words));
         self.draft.limits.push((name.clone(), limit));
         limits.names.push(name);
     }
@@ -153,9 +148,8 @@ impl Import<'_> {
         match entry.value.parse::<i64>() {
             Ok(number) if number > 0 => Some(number.unsigned_abs()),
             Ok(_) => {
-                let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
-                let place = ingress.place(entry.span);
-                self.findings.push(Finding::same(place, there, "no limit, there and here"));
+                let row = ingress.row(entry, Verdict::Same, "no limit, there and here");
+                self.findings.push(row);
                 None
             }
             Err(_) => {
@@ -185,8 +179,7 @@ impl Import<'_> {
             (_, Err(_)) => "no number: 5, there and here".to_owned(),
             _ => format!("bursts of {multiplier} times the limit"),
         };
-        let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
-        self.findings.push(Finding::same(ingress.place(entry.span), there, here));
+        self.findings.push(ingress.row(entry, Verdict::Same, here));
     }
 
     /// What the allow list of the limits says, for each of them.
@@ -217,9 +210,8 @@ impl Import<'_> {
                 );
             }
         }
-        let there = format!("{}: {}: {}", ingress.id(), entry.name, entry.value);
         let here = "overrides without limit, for the limits of this Ingress alone";
-        self.findings.push(Finding::same(ingress.place(entry.span), there, here));
+        self.findings.push(ingress.row(entry, Verdict::Same, here));
     }
 
     /// The networks of the first of these annotations that is there.
@@ -230,7 +222,8 @@ impl Import<'_> {
         let networks = networks(&entry.value);
         if networks.is_none() {
             let message = format!(
-                "`{}` takes addresses and networks: of a list with anything else the controller takes nothing, and answers 503 where it is for access",
+                "`{}` takes addresses and networks: of a list with anything else the controller \
+                 takes nothing, and answers 503 where it is for access",
                 entry.name
             );
             self.problem(

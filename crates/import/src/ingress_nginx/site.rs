@@ -1,13 +1,15 @@
 //! Routes: hosts, and the paths of each in the order in which nginx looks for them.
 
+use ipnet::IpNet;
+
 use super::{
     Import,
     annotations::Guards,
-    ingress::{Ingress, Path, list},
+    ingress::{Ingress, Path},
     limits::{Key, Limits},
     paths::{self, Rewrite},
 };
-use crate::{Finding, draft::EVERYBODY, flow::Flow};
+use crate::{Finding, Verdict, draft::EVERYBODY, flow::Flow, manifest::items};
 
 /// An Ingress with what holds for all its paths.
 pub(super) struct Served<'i, 'r> {
@@ -15,6 +17,14 @@ pub(super) struct Served<'i, 'r> {
     pub(super) limits: Limits,
     pub(super) guards: Guards,
     max_body: Option<String>,
+}
+
+/// A path of an Ingress.
+pub(super) struct Located<'s, 'r> {
+    /// The number of its Ingress.
+    of: usize,
+    pub(super) served: &'s Served<'s, 'r>,
+    pub(super) path: Path<'r>,
 }
 
 /// A route that is written.
@@ -38,39 +48,33 @@ impl<'r> Import<'r> {
                 let mut hosts = ingress.paths().into_iter().map(|path| path.host);
                 let key = Key::of(&variable, hosts.all(|host| is_exact(&host)));
                 self.note_proxy(ingress);
-                let has_tls = !list(ingress.resource.at(&["spec", "tls"])).is_empty();
+                let has_tls = !items(ingress.resource.at(&["spec", "tls"])).is_empty();
                 self.redirects_to_tls |= has_tls && ingress.value("ssl-redirect") != Some("false");
                 let (limits, guards) = (self.limits(ingress, &key), self.guards(ingress));
                 Served { ingress, limits, guards, max_body: self.max_body(ingress) }
             })
             .collect();
-        let mut paths: Vec<(usize, Path<'r>)> = Vec::new();
-        for (of, own) in served.iter().enumerate() {
-            for path in own.ingress.paths() {
-                self.add_path(&served, of, path, &mut paths);
+        let mut paths = Vec::new();
+        for (of, served) in served.iter().enumerate() {
+            for path in served.ingress.paths() {
+                self.add_path(Located { of, served, path }, &mut paths);
             }
         }
         self.note_variable(&variable, &served);
         self.note_canaries(&canaries, &paths);
         let mut routes = Vec::new();
         for host in self.hosts(&paths) {
-            self.host(&host, &served, &paths, &mut routes);
+            self.host(&host, &paths, &mut routes);
         }
         self.tests(&served, &routes);
     }
 
     /// Adds a path, unless an older Ingress has it.
-    fn add_path(
-        &mut self,
-        served: &[Served<'_, 'r>],
-        of: usize,
-        path: Path<'r>,
-        paths: &mut Vec<(usize, Path<'r>)>,
-    ) {
-        let ingress = served.get(of).map(|own| own.ingress);
-        let Some(ingress) = ingress else { return };
-        let is_same = |(_, own): &&(usize, Path<'_>)| {
-            (&own.host, &own.path, &own.path_type) == (&path.host, &path.path, &path.path_type)
+    fn add_path<'s>(&mut self, own: Located<'s, 'r>, paths: &mut Vec<Located<'s, 'r>>) {
+        let (path, ingress) = (&own.path, own.served.ingress);
+        let is_same = |Located { path: other, .. }: &&Located<'_, '_>| {
+            (&other.host, &other.path, &other.path_type)
+                == (&path.host, &path.path, &path.path_type)
         };
         let is_host = |letter: char| letter.is_ascii_alphanumeric() || "-.*_".contains(letter);
         if !path.host.chars().all(is_host) {
@@ -78,30 +82,23 @@ impl<'r> Import<'r> {
             let help = "write it out";
             self.problems.push(ingress.resource.document.problem(path.span, message, help));
         }
-        match paths.iter().find(is_same).and_then(|(other, _)| served.get(*other)) {
-            None => paths.push((of, path)),
-            Some(other) => {
-                let guards = served.get(of).map(|own| &own.guards);
-                if ingress.created().is_empty() && guards.is_some_and(Guards::are_some) {
-                    self.contested.push((path.host.clone(), path.path.clone()));
-                }
-                let there = format!("{}: {}{} once more", ingress.id(), path.host, path.path);
-                let reason = match ingress.created().is_empty() {
-                    true => {
-                        "the files do not say which is older: the path is closed if either has a guard"
-                    }
-                    false => "the older one, as the controller takes it",
-                };
-                let here =
-                    format!("{} has this path ({reason}): its limits hold", other.ingress.id());
-                self.findings.push(Finding::left_out(ingress.place(path.span), there, here));
-            }
+        let Some(other) = paths.iter().find(is_same) else { return paths.push(own) };
+        let reason = match ingress.created().is_empty() {
+            true => "the files do not say which is older: the path is closed if either has a guard",
+            false => "the older one, as the controller takes it",
+        };
+        if ingress.created().is_empty() && own.served.guards.are_some() {
+            self.contested.push((path.host.clone(), path.path.clone()));
         }
+        let there = format!("{}: {}{} once more", ingress.id(), path.host, path.path);
+        let other = other.served.ingress.id();
+        let here = format!("{other} has this path ({reason}): its limits hold");
+        self.findings.push(Finding::left_out(ingress.place(path.span), there, here));
     }
 
     /// All hosts: names, then those with a star, then all others.
-    fn hosts(&mut self, paths: &[(usize, Path<'_>)]) -> Vec<String> {
-        let mut hosts: Vec<String> = paths.iter().map(|(_, path)| path.host.clone()).collect();
+    fn hosts(&mut self, paths: &[Located<'_, '_>]) -> Vec<String> {
+        let mut hosts: Vec<String> = paths.iter().map(|own| own.path.host.clone()).collect();
         hosts.sort_by_key(|host| {
             (host.is_empty(), host.starts_with('*'), usize::MAX - host.len(), host.clone())
         });
@@ -113,66 +110,48 @@ impl<'r> Import<'r> {
     }
 
     /// The routes of a host.
-    fn host(
-        &mut self,
-        host: &str,
-        served: &[Served<'_, 'r>],
-        all: &[(usize, Path<'r>)],
-        routes: &mut Vec<Route>,
-    ) {
-        let mut own: Vec<&(usize, Path<'r>)> =
-            all.iter().filter(|(_, path)| path.host == host).collect();
-        let target = |of: usize| served.get(of).and_then(|own| own.ingress.value("rewrite-target"));
-        let is_regex = own.iter().any(|(of, path)| {
-            let uses = served.get(*of).is_some_and(|own| own.ingress.is_on("use-regex"));
-            uses || target(*of).is_some_and(|target| target != path.path)
+    fn host(&mut self, host: &str, all: &[Located<'_, 'r>], routes: &mut Vec<Route>) {
+        let mut own: Vec<&Located<'_, 'r>> =
+            all.iter().filter(|own| own.path.host == host).collect();
+        let is_regex = own.iter().any(|Located { served, path, .. }| {
+            let target = served.ingress.value("rewrite-target");
+            served.ingress.is_on("use-regex") || target.is_some_and(|target| target != path.path)
         });
-        own.sort_by_key(|(_, path)| {
+        own.sort_by_key(|Located { path, .. }| {
             let is_exact = !is_regex && path.path_type == "Exact";
             (!is_exact, usize::MAX - path.path.len())
         });
         let begin = routes.len();
-        for (of, path) in &own {
-            let Some(served) = served.get(*of) else { continue };
-            self.path((*of, served), path, is_regex, routes);
+        for located in &own {
+            self.path(located, is_regex, routes);
         }
-        self.close_locations(host, served, &own, begin, routes);
-        self.note_host(host, served, &own);
+        self.close_locations(&own, begin, routes);
+        self.note_host(host, &own);
         let is_whole = |own: &Route| own.pattern == "/**";
         let has_all = routes.iter().skip(begin).any(is_whole);
-        let others = all.iter().any(|(_, path)| covers(&path.host, host));
-        if let Some((of, path)) = own.first().filter(|_| !has_all && others)
-            && let Some(served) = served.get(*of)
-        {
-            let (upstream, _) = self.upstream(served.ingress, path, is_regex);
-            let route = route(host, "/**", &upstream).with("deny", Flow::list(EVERYBODY));
-            self.push(routes, route, (host, "/**", *of, true));
+        let others = all.iter().any(|own| covers(&own.path.host, host));
+        if let Some(first) = own.first().filter(|_| !has_all && others) {
+            self.close_pattern(first, "/**", is_regex, routes);
         }
     }
 
     /// The routes of a path.
-    fn path(
-        &mut self,
-        (of, served): (usize, &Served<'_, 'r>),
-        path: &Path<'r>,
-        is_regex: bool,
-        routes: &mut Vec<Route>,
-    ) {
-        let ingress = served.ingress;
+    fn path(&mut self, own: &Located<'_, 'r>, is_regex: bool, routes: &mut Vec<Route>) {
+        let Located { of, served, path } = own;
+        let (ingress, guards) = (served.ingress, &served.guards);
         let patterns = match is_regex {
             true => paths::regex_patterns(&path.path),
             false => paths::literal_pattern(&path.path, &path.path_type).map(|own| vec![own]),
         };
-        let guards = &served.guards;
+        let is_unwritten = patterns.is_none();
+        let patterns = patterns.unwrap_or_else(|| match is_regex {
+            true => vec![paths::spelt_out(&path.path)],
+            // A literal path that no request can have takes none.
+            false => Vec::new(),
+        });
         let is_public =
             self.controller.unauthenticated.iter().any(|own| path.path.starts_with(own));
-        let mut is_closed = guards.is_closed || guards.is_authenticated && !is_public;
-        let there = format!("{}: {}{}", ingress.id(), path.host, path.path);
-        let patterns = patterns.unwrap_or_else(|| {
-            is_closed = true;
-            // A literal path that no request can have takes none.
-            if is_regex { vec![paths::spelt_out(&path.path)] } else { Vec::new() }
-        });
+        let is_guarded = guards.is_closed || guards.is_authenticated && !is_public;
         let target = ingress.value("rewrite-target").filter(|own| *own != path.path);
         let rewrite = target.map(|target| paths::rewrite(&path.path, target));
         let is_lost = rewrite == Some(None);
@@ -180,168 +159,146 @@ impl<'r> Import<'r> {
             self.contested.iter().any(|own| (&own.0, &own.1) == (&path.host, &path.path));
         let is_behind = routes.iter().any(|own| own.host == path.host && own.pattern == "/**");
         let (upstream, is_served) = self.upstream(ingress, path, is_regex);
-        let was_closed = is_closed;
-        is_closed |= is_lost || is_contested || !is_served;
+        let is_closed = is_guarded || is_unwritten || is_lost || is_contested || !is_served;
         let rewrite = rewrite.flatten().unwrap_or_default();
+        let route = |pattern: &str, is_closed: bool| {
+            let (host, pattern) = (path.host.clone(), pattern.to_owned());
+            Route { host, pattern, of: *of, is_closed }
+        };
         for pattern in &patterns {
             // What is taken off are whole segments.
             let whole = pattern.strip_suffix("*/**").filter(|_| !rewrite.strip.is_empty());
             if let Some(whole) = whole {
-                let whole = format!("{whole}/**");
-                self.open(served, (&whole, &upstream, of), (path, is_closed, &rewrite), routes);
+                let route = route(&format!("{whole}/**"), is_closed);
+                self.open(served, route, (&upstream, &rewrite), routes);
             }
-            let closed = is_closed || whole.is_some();
             let rewrite = if whole.is_some() { &Rewrite::default() } else { &rewrite };
-            self.open(served, (pattern, &upstream, of), (path, closed, rewrite), routes);
+            let route = route(pattern, is_closed || whole.is_some());
+            self.open(served, route, (&upstream, rewrite), routes);
         }
-        let place = ingress.place(path.span);
-        let patterns = patterns.join(", ");
-        self.findings.push(if is_lost {
-            let here = format!("what rewrite-target makes of it cannot be said by `strip_prefix` and `add_prefix`: {patterns} is closed (403)");
-            Finding::left_out(place, there, here)
-        } else if patterns.is_empty() {
-            Finding::left_out(place, there, "a regular expression without use-regex, which no request matches there: no route")
-        } else if was_closed && !guards.is_closed && !guards.is_authenticated {
-            let here = format!("a regular expression that routes cannot say: all of {patterns} is closed (403)");
-            Finding::left_out(place, there, here)
-        } else if is_behind {
-            let here = "no request gets there, nor is counted by its limits: a longer expression before it takes all paths, there and here";
-            Finding::same(place, there, here)
-        } else if is_closed {
-            Finding::same(place, there, format!("route {patterns}, closed (403)"))
-        } else if !is_regex && path.path_type == "Exact" && path.path != "/" {
-            Finding::nearly(place, there, format!("route {patterns}, which takes {patterns}/ as well"))
-        } else {
-            Finding::same(place, there, format!("route {patterns}"))
-        });
+        let outcome = Outcome {
+            patterns: patterns.join(", "),
+            is_lost,
+            is_beyond: is_unwritten && !guards.is_closed && !guards.is_authenticated,
+            is_behind,
+            is_closed,
+            is_exact: !is_regex && path.path_type == "Exact" && path.path != "/",
+        };
+        let (verdict, here) = outcome.said();
+        let there = format!("{}: {}{}", ingress.id(), path.host, path.path);
+        let row = Finding { verdict, ..Finding::same(ingress.place(path.span), there, here) };
+        self.findings.push(row);
     }
 
     /// Writes a route.
     fn open(
         &mut self,
         served: &Served<'_, '_>,
-        (pattern, upstream, of): (&str, &str, usize),
-        (path, is_closed, rewrite): (&Path<'_>, bool, &Rewrite),
+        own: Route,
+        (upstream, rewrite): (&str, &Rewrite),
         routes: &mut Vec<Route>,
     ) {
         let guards = &served.guards;
-        let mut route = route(&path.host, pattern, upstream);
-        let all = |networks: &[ipnet::IpNet]| Flow::list(networks.iter().map(ToString::to_string));
-        if !guards.allow.is_empty() {
-            route = route.with("allow", all(&guards.allow));
-        }
-        if is_closed {
-            route = route.with("deny", Flow::list(EVERYBODY));
-        } else if !guards.deny.is_empty() {
-            route = route.with("deny", all(&guards.deny));
-        }
-        if !served.limits.names.is_empty() {
-            route = route.with("limits", Flow::list(served.limits.names.iter().cloned()));
-        }
-        if let Some(bound) = &served.max_body {
-            route = route.with("max_body", bound.as_str());
-        }
-        for (name, own) in [("strip_prefix", &rewrite.strip), ("add_prefix", &rewrite.add)] {
-            if !own.is_empty() {
-                route = route.with(name, own.as_str());
-            }
-        }
-        if let Some(host) = served.ingress.value("upstream-vhost") {
-            let set = Flow::fields([("host", host.into())]);
-            route = route.with("request_headers", Flow::fields([("set", set)]));
-        }
-        self.push(routes, route, (&path.host, pattern, of, is_closed));
+        let all =
+            |networks: &[IpNet]| -> Vec<String> { networks.iter().map(IpNet::to_string).collect() };
+        let deny = match own.is_closed {
+            true => EVERYBODY.map(str::to_owned).into(),
+            false => all(&guards.deny),
+        };
+        let vhost = served.ingress.value("upstream-vhost");
+        let headers = |host: &str| Flow::fields([("set", Flow::fields([("host", host.into())]))]);
+        let some = |text: &str| Some(text.to_owned()).filter(|text| !text.is_empty());
+        let flow = route(&own.host, &own.pattern, upstream)
+            .with_list("allow", all(&guards.allow))
+            .with_list("deny", deny)
+            .with_list("limits", served.limits.names.iter().cloned())
+            .with_some("max_body", served.max_body.as_deref())
+            .with_some("strip_prefix", some(&rewrite.strip))
+            .with_some("add_prefix", some(&rewrite.add))
+            .with_some("request_headers", vhost.map(headers));
+        self.push(routes, own, flow);
     }
 
-    fn push(
-        &mut self,
-        routes: &mut Vec<Route>,
-        route: Flow,
-        (host, pattern, of, is_closed): (&str, &str, usize, bool),
-    ) {
-        let is_known = |own: &Route| own.host == host && own.pattern == pattern;
+    /// Adds a route, unless there is one for the same requests.
+    fn push(&mut self, routes: &mut Vec<Route>, own: Route, flow: Flow) {
+        let is_known = |other: &Route| other.host == own.host && other.pattern == own.pattern;
         if !routes.iter().any(is_known) {
-            self.draft.routes.push(route);
-            let (host, pattern) = (host.to_owned(), pattern.to_owned());
-            routes.push(Route { host, pattern, of, is_closed });
+            self.draft.routes.push(flow);
+            routes.push(own);
         }
+    }
+
+    /// Adds a closed route on the host of a path, with its upstream.
+    fn close_pattern(
+        &mut self,
+        Located { of, served, path }: &Located<'_, 'r>,
+        pattern: &str,
+        ignores_case: bool,
+        routes: &mut Vec<Route>,
+    ) {
+        let (upstream, _) = self.upstream(served.ingress, path, ignores_case);
+        let flow = route(&path.host, pattern, &upstream).with("deny", Flow::list(EVERYBODY));
+        let (host, pattern) = (path.host.clone(), pattern.to_owned());
+        self.push(routes, Route { host, pattern, of: *of, is_closed: true }, flow);
     }
 
     /// Closes the locations of snippets, before all other routes of the host.
     fn close_locations(
         &mut self,
-        host: &str,
-        served: &[Served<'_, 'r>],
-        own: &[&(usize, Path<'r>)],
+        paths: &[&Located<'_, 'r>],
         begin: usize,
         routes: &mut Vec<Route>,
     ) {
         let later = (routes.split_off(begin), self.draft.routes.split_off(begin));
-        for (of, path) in own {
-            let Some(served) = served.get(*of) else { continue };
-            for pattern in &served.guards.locations {
-                let (upstream, _) = self.upstream(served.ingress, path, false);
-                let route = route(host, pattern, &upstream).with("deny", Flow::list(EVERYBODY));
-                self.push(routes, route, (host, pattern, *of, true));
+        for own in paths {
+            for pattern in &own.served.guards.locations {
+                self.close_pattern(own, pattern, false, routes);
             }
         }
         for (own, route) in later.0.into_iter().zip(later.1) {
-            self.push(routes, route, (&own.host, &own.pattern, own.of, own.is_closed));
+            self.push(routes, own, route);
         }
     }
+}
 
-    /// Rows for what differs on a host as a whole.
-    fn note_host(&mut self, host: &str, served: &[Served<'_, 'r>], own: &[&(usize, Path<'r>)]) {
-        let Some((of, path)) = own.first() else { return };
-        let Some(served) = served.get(*of) else { return };
-        let place = served.ingress.place(path.span);
-        if host.starts_with('*') {
-            let here = "hosts of any depth below it; there, of one label";
-            self.findings.push(Finding::nearly(place.clone(), format!("host {host}"), here));
-        }
-        let has_all = own.iter().any(|(_, path)| path.path == "/");
-        if !has_all && !served.limits.names.is_empty() {
-            let there = format!("paths of {host} that no rule has");
-            let here = "404 here too, but not counted; there, they use the limits of the oldest Ingress of the host";
-            self.findings.push(Finding::nearly(place, there, here));
-        }
-    }
+/// What became of a path.
+struct Outcome {
+    patterns: String,
+    /// Whether `rewrite-target` has no counterpart.
+    is_lost: bool,
+    /// Whether no patterns are like it.
+    is_beyond: bool,
+    /// Whether another path takes all its requests.
+    is_behind: bool,
+    is_closed: bool,
+    is_exact: bool,
+}
 
-    fn note_variable(&mut self, variable: &str, served: &[Served<'_, 'r>]) {
-        let has_limits = served.iter().any(|own| !own.limits.names.is_empty());
-        if self.controller.variable.is_none() || !has_limits {
-            return;
-        }
-        let there = format!("limit-conn-zone-variable: {variable}, the key of all limits");
-        self.findings.push(match variable.trim_start_matches('$') {
-            "binary_remote_addr" | "remote_addr" => Finding::same("", there, "`per: client.ip`"),
-            name if Key::of(name, true) == Key::Address => Finding::nearly("", there, "`per: client.ip`: a client cannot choose its counter here. Name your proxies in `trusted_proxies`"),
-            _ => Finding::nearly("", there, "`per` of the limits; requests without it are not counted, there and here"),
-        });
-    }
-
-    fn note_canaries(&mut self, canaries: &[&Ingress<'r>], paths: &[(usize, Path<'r>)]) {
-        for canary in canaries {
-            let own = canary.paths();
-            let is_main = |path: &Path<'_>| {
-                paths.iter().any(|(_, other)| other.host == path.host && other.path == path.path)
-            };
-            let here = match own.iter().any(is_main) {
-                true => {
-                    "a canary has no paths, limits or guards of its own, there and here: all requests go to the main backend. To share them out, give `servers` of that upstream weights"
-                }
-                false => "a canary without a main Ingress has no paths, there and here",
-            };
-            let there = format!("{}: canary", canary.id());
-            let place = canary.place(canary.resource.node.span);
-            self.findings.push(Finding::left_out(place, there, here));
-            for entry in canary.own.iter().filter(|own| own.name.starts_with("limit-")) {
-                self.left_out(
-                    canary,
-                    entry,
-                    "the controller ignores limits of a canary: those of its main Ingress hold",
-                );
-            }
+impl Outcome {
+    fn said(&self) -> (Verdict, String) {
+        use Verdict::{LeftOut, Nearly, Same};
+        let patterns = &self.patterns;
+        if self.is_lost {
+            let why = "what rewrite-target makes of it cannot be said by `strip_prefix` and \
+                       `add_prefix`";
+            (LeftOut, format!("{why}: {patterns} is closed (403)"))
+        } else if patterns.is_empty() {
+            let why = "a regular expression without use-regex, which no request matches there: no \
+                       route";
+            (LeftOut, why.to_owned())
+        } else if self.is_beyond {
+            let why = "a regular expression that routes cannot say";
+            (LeftOut, format!("{why}: all of {patterns} is closed (403)"))
+        } else if self.is_behind {
+            let why = "no request gets there, nor is counted by its limits: a longer expression \
+                       before it takes all paths, there and here";
+            (Same, why.to_owned())
+        } else if self.is_closed {
+            (Same, format!("route {patterns}, closed (403)"))
+        } else if self.is_exact {
+            (Nearly, format!("route {patterns}, which takes {patterns}/ as well"))
+        } else {
+            (Same, format!("route {patterns}"))
         }
     }
 }

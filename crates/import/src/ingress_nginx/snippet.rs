@@ -1,6 +1,7 @@
 //! Lines of nginx in annotations: what of them refuses, limits, or does something else.
 
 use super::paths::{literal_pattern, regex_patterns};
+use crate::words;
 
 /// A directive, with what is in its braces.
 #[derive(Debug, Default)]
@@ -27,20 +28,8 @@ pub(super) struct Snippet {
 const MAX_DIRECTIVES: usize = 10_000;
 
 /// Directives that may refuse a request, or are programs that may.
-const GUARDS: [&str; 12] = [
-    "allow",
-    "deny",
-    "internal",
-    "limit_except",
-    "modsecurity",
-    "return",
-    "rewrite",
-    "satisfy",
-    "secure_link",
-    "ssl_verify_client",
-    "valid_referers",
-    "proxy_pass",
-];
+const GUARDS: &str = "allow deny internal limit_except modsecurity proxy_pass return rewrite \
+                      satisfy secure_link ssl_verify_client valid_referers";
 
 impl Snippet {
     /// Reads a snippet; what cannot be read may refuse anything.
@@ -75,7 +64,7 @@ impl Snippet {
                 directive.block.iter().for_each(|own| self.note_other(own));
             }
             "if" => self.guards.push(format!("if with {}", directive.refusal())),
-            _ if GUARDS.contains(&name) || name.starts_with("auth_") || is_program => {
+            _ if words::has(GUARDS, name) || name.starts_with("auth_") || is_program => {
                 self.guards.push(name.to_owned());
             }
             _ => self.note_other(directive),

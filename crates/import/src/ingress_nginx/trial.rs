@@ -67,11 +67,8 @@ impl Import<'_> {
     }
 
     fn test(&mut self, name: String, given: Flow, repeat: Option<u64>, expect: Flow) {
-        let mut test = Flow::fields([("name", name.into()), ("given", given)]);
-        if let Some(repeat) = repeat {
-            test = test.with("repeat", repeat);
-        }
-        self.draft.tests.push(test.with("expect", expect));
+        let test = Flow::fields([("name", name.into()), ("given", given)]);
+        self.draft.tests.push(test.with_some("repeat", repeat).with("expect", expect));
     }
 }
 
@@ -84,7 +81,6 @@ fn given(routes: &[Route], at: usize, route: &Route) -> Option<Flow> {
     let before = || routes.iter().take(at).filter(|own| is_of(&own.host));
     let is_free = |path: &String| !before().any(|own| takes(&own.pattern, path));
     let path = sample(&route.pattern).into_iter().find(is_free)?;
-    let path = Flow::fields([("path", path.into())]);
-    let host = route.host.replace('*', "a");
-    Some(if host.is_empty() { path } else { path.with("host", host) })
+    let host = Some(route.host.replace('*', "a")).filter(|host| !host.is_empty());
+    Some(Flow::fields([("path", path.into())]).with_some("host", host))
 }

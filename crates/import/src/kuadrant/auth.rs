@@ -2,9 +2,9 @@
 
 use super::merge::{Policy, effective};
 use crate::{
-    Finding,
     flow::Flow,
     gateway::{Path, field::Field, guard::Guard, plan::Plan},
+    report::Report,
 };
 
 /// What an AuthPolicy says.
@@ -13,9 +13,7 @@ pub(super) struct Auth {
     pub(super) guard: Guard,
     /// Properties of `auth.identity`, and the claims that they are; none: something else.
     identity: Option<Vec<(String, Option<String>)>>,
-    findings: Vec<Finding>,
-    /// What its reader has to write, if it is closed.
-    to_do: Option<String>,
+    report: Report,
 }
 
 impl Auth {
@@ -43,7 +41,7 @@ pub(super) fn on<'r>(
     policies: &[Policy<'r>],
     auths: &[Auth],
     used: &mut Vec<usize>,
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> Auth {
     let mut known: Vec<usize> = Vec::new();
     for listener in &path.listeners {
@@ -58,10 +56,10 @@ pub(super) fn on<'r>(
         [one] => auths.get(*one).cloned().unwrap_or_default(),
         [one, ..] => {
             if let Some(policy) = policies.get(*one) {
-                let message = "several AuthPolicies are merged on a route: it is closed, write what \
-                               they say together as `identity` and `auth`";
+                let message = "several AuthPolicies are merged on a route: it is closed, write \
+                               what they say together as `identity` and `auth`";
                 let there = format!("AuthPolicy {}", policy.name);
-                findings.push(Finding::left_out(policy.object.place(), there, message));
+                report.left_out(policy.object.place(), there, message);
             }
             Auth { guard: Guard::closed(), ..Auth::default() }
         }
@@ -77,8 +75,7 @@ pub(super) fn report(
 ) {
     for (at, (policy, auth)) in policies.iter().zip(auths).enumerate() {
         if used.contains(&at) {
-            plan.findings.extend(auth.findings);
-            plan.to_do.extend(auth.to_do);
+            plan.report.absorb(auth.report);
         } else {
             let there = format!("AuthPolicy {}", policy.name);
             let message = format!(
@@ -86,7 +83,7 @@ pub(super) fn report(
                  place; give that, too, if it is missing",
                 policy.target.words()
             );
-            plan.findings.push(Finding::left_out(policy.object.place(), there, message));
+            plan.report.left_out(policy.object.place(), there, message);
         }
     }
 }
@@ -97,7 +94,7 @@ fn auth<'r>(policy: &Policy<'r>, plan: &mut Plan<'r>) -> Auth {
     let block = policy.block;
     if block.at(&["when"]).is_some() {
         let message = "its predicates are not read: it holds for all requests here";
-        own.findings.push(Finding::nearly(block.place(), format!("{words}: when"), message));
+        own.report.nearly(block.place(), format!("{words}: when"), message);
     }
     let mut closed = Vec::new();
     let ways = block.entries(&["rules", "authentication"]);
@@ -108,12 +105,12 @@ fn auth<'r>(policy: &Policy<'r>, plan: &mut Plan<'r>) -> Auth {
                 let known = plan.issuers.name(name, fields);
                 own.guard.issuers.push((known.clone(), url.to_owned()));
                 let here = format!("issuer {known} of identity.jwt");
-                own.findings.push(Finding::same(way.place(), format!("{words}: jwt {name}"), here));
+                own.report.same(way.place(), format!("{words}: jwt {name}"), here);
                 if !way.others(&["jwt"]).is_empty() {
                     let there = format!("{words}: {name}: {}", way.others(&["jwt"]).join(", "));
                     let message =
                         "not read: a good token from `Authorization: Bearer` passes always";
-                    own.findings.push(Finding::left_out(way.place(), there, message));
+                    own.report.left_out(way.place(), there, message);
                 }
             }
             None if way.at(&["anonymous"]).is_some() => own.guard.is_optional = true,
@@ -127,7 +124,7 @@ fn auth<'r>(policy: &Policy<'r>, plan: &mut Plan<'r>) -> Auth {
             true => "no counterpart without its secrets or services: the routes are closed",
             false => "no counterpart: only the other ways to authenticate pass here",
         };
-        own.findings.push(Finding::left_out(way.place(), there, message));
+        own.report.left_out(way.place(), there, message);
     }
     if own.guard.issuers.is_empty() && !others.is_empty() {
         closed.push("authentication by other means than JWT");
@@ -139,25 +136,23 @@ fn auth<'r>(policy: &Policy<'r>, plan: &mut Plan<'r>) -> Auth {
         let why = closed.join(" and ");
         let message =
             format!("{why} has no counterpart: the routes of {} are closed", policy.target.words());
-        own.findings.push(Finding::left_out(policy.object.place(), words.clone(), message));
-        own.to_do = Some(format!(
-            "the routes of {words} are closed by `deny`, as its\n{why} has no counterpart.\nWrite `identity` \
-             (issuers, API keys), `scopes` or `required_claims` that say the same, then\nremove `deny` \
-             from these routes."
+        own.report.left_out(policy.object.place(), &words, message);
+        own.report.ask(format!(
+            "the routes of {words} are closed by `deny`, as its\n{why} has no counterpart.\nWrite \
+             `identity` (issuers, API keys), `scopes` or `required_claims` that say the same, \
+             then\nremove `deny` from these routes."
         ));
         own.guard = Guard { issuers: own.guard.issuers, ..Guard::closed() };
     }
-    own.identity = identity(policy, &words, &mut own.findings);
+    own.identity = identity(policy, &words, &mut own.report);
     own
 }
 
 /// The issuer of a way to authenticate, with the fields that it has here.
 fn issuer<'r>(way: Field<'r>) -> Option<(&'r str, Flow)> {
     let url = way.text_at(&["jwt", "issuerUrl"])?;
-    let mut fields = Flow::fields([("issuer", url.into()), ("discover", true.into())]);
-    if url.starts_with("http://") {
-        fields = fields.with("allow_http", true);
-    }
+    let fields = Flow::fields([("issuer", url.into()), ("discover", true.into())])
+        .with_some("allow_http", url.starts_with("http://").then_some(true));
     Some((url, fields))
 }
 
@@ -165,14 +160,15 @@ fn issuer<'r>(way: Field<'r>) -> Option<(&'r str, Flow)> {
 fn identity<'r>(
     policy: &Policy<'r>,
     words: &str,
-    findings: &mut Vec<Finding>,
+    report: &mut Report,
 ) -> Option<Vec<(String, Option<String>)>> {
     let mut identity = None;
     for (part, field) in policy.block.entries(&["rules"]) {
         let message = match part {
             "authentication" | "authorization" => continue,
             "response" => {
-                "bodies and headers of responses, and what the upstream gets: see `responses` and `forward_claims`"
+                "bodies and headers of responses, and what the upstream gets: see `responses` and \
+                 `forward_claims`"
             }
             _ => "not read: requests go on without it",
         };
@@ -192,7 +188,7 @@ fn identity<'r>(
             && is_only(&["success"], "filters")
             && is_only(&["success", "filters"], "identity");
         if part != "response" || !is_read {
-            findings.push(Finding::left_out(field.place(), format!("{words}: {part}"), message));
+            report.left_out(field.place(), format!("{words}: {part}"), message);
         }
     }
     identity

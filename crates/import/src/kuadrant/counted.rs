@@ -11,7 +11,7 @@ use crate::{
     gateway::{
         Path,
         field::Field,
-        limit::{Methods, Rate, Scope},
+        limit::{Rate, Scope},
         pattern::{Pattern, host_contains},
     },
 };
@@ -51,7 +51,8 @@ pub(super) fn counted(
         };
         let note = match cel::term(text) {
             Some(Term::SourceAddress) => Some(
-                "source.address has the port, so it held nobody there: here each address is counted",
+                "source.address has the port, so it held nobody there: here each address is \
+                 counted",
             ),
             Some(Term::Path) => Some("there each query has a counter of its own, here each path"),
             Some(Term::Host) => Some("there the host may have a port"),
@@ -117,49 +118,36 @@ fn narrow(
     let Counted { scope, notes } = own;
     match test {
         Test::Never => {
-            return Err(Some(Absent::LeftOut(
-                "its predicate never holds, so it held nobody there".to_owned(),
-            )));
+            let why = "its predicate never holds, so it held nobody there";
+            Err(Some(Absent::LeftOut(why.to_owned())))
         }
-        Test::Is(Term::Method, methods) => match &scope.methods {
-            Methods::All => scope.methods = Methods::Only(methods),
-            known => {
-                let both = methods.into_iter().filter(|own| known.count(own)).collect();
-                scope.methods = Methods::Only(both);
-            }
-        },
-        Test::IsNot(Term::Method, method) => match &mut scope.methods {
-            Methods::All => scope.methods = Methods::Except(method),
-            Methods::Only(methods) => methods.retain(|own| *own != method),
-            Methods::Except(own) if *own == method => {}
-            Methods::Except(_) => return Err(None),
-        },
+        Test::Is(Term::Method, methods) => {
+            scope.methods.narrow(methods);
+            Ok(())
+        }
+        Test::IsNot(Term::Method, method) => scope.methods.exclude(method).ok_or(None),
         Test::Is(term @ (Term::UrlPath | Term::Path), values) => {
             let [value] = values.as_slice() else { return Err(None) };
             if term == Term::Path {
                 notes.push(format!("{value} with a query counts here as well"));
             }
-            narrow_path(scope, Pattern::exact(value), value)?;
+            narrow_path(scope, Pattern::exact(value), value)
         }
         Test::Begins(Term::UrlPath | Term::Path, value) => {
-            narrow_path(scope, Pattern::begins(&value), &value)?;
+            narrow_path(scope, Pattern::begins(&value), &value)
         }
-        Test::Is(Term::Host, hosts) => match &path.host {
-            Some(host) if !host.starts_with('*') && hosts.contains(host) => {}
-            Some(host) if !hosts.iter().any(|own| host_contains(Some(host), Some(own))) => {
-                return Err(Some(Absent::Elsewhere));
-            }
-            _ => return Err(None),
-        },
+        Test::Is(Term::Host, hosts) => on_host(
+            path,
+            |own| !own.starts_with('*') && hosts.iter().any(|host| host == own),
+            |own| hosts.iter().any(|host| host_contains(Some(own), Some(host))),
+        ),
         Test::Ends(Term::Host, ending) if ending.starts_with('.') => {
             let hosts = format!("*{ending}");
-            match &path.host {
-                Some(host) if host_contains(Some(&hosts), Some(host)) => {}
-                Some(host) if !host_contains(Some(host), Some(&hosts)) => {
-                    return Err(Some(Absent::Elsewhere));
-                }
-                _ => return Err(None),
-            }
+            on_host(
+                path,
+                |own| host_contains(Some(&hosts), Some(own)),
+                |own| host_contains(Some(own), Some(&hosts)),
+            )
         }
         Test::Is(term @ (Term::Header(_) | Term::Identity(_) | Term::RemoteAddress), values) => {
             let ([value], Some(key)) = (values.as_slice(), key(&term, auth)) else {
@@ -169,14 +157,29 @@ fn narrow(
                 return Err(Some(Absent::Elsewhere));
             }
             scope.is.push((key, value.clone()));
+            Ok(())
         }
         Test::IsNot(term @ (Term::Header(_) | Term::Identity(_) | Term::RemoteAddress), value) => {
             let key = key(&term, auth).filter(|key| scope.per.contains(key)).ok_or(None)?;
             scope.not.push((key, value));
+            Ok(())
         }
-        Test::Is(..) | Test::IsNot(..) | Test::Begins(..) | Test::Ends(..) => return Err(None),
+        Test::Is(..) | Test::IsNot(..) | Test::Begins(..) | Test::Ends(..) => Err(None),
     }
-    Ok(())
+}
+
+/// A comparison with hosts: it holds for all requests of the path, or for none, or no route says
+/// it.
+fn on_host(
+    path: &Path<'_>,
+    holds_for_all: impl Fn(&str) -> bool,
+    may_hold: impl Fn(&str) -> bool,
+) -> Result<(), Option<Absent>> {
+    match &path.host {
+        Some(host) if holds_for_all(host) => Ok(()),
+        Some(host) if !may_hold(host) => Err(Some(Absent::Elsewhere)),
+        _ => Err(None),
+    }
 }
 
 fn narrow_path(scope: &mut Scope, pattern: Pattern, written: &str) -> Result<(), Option<Absent>> {

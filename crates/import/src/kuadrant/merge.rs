@@ -1,6 +1,6 @@
 //! Which policy holds on a path: defaults and overrides of several, as Kuadrant merges them.
 
-use crate::gateway::{Level, Listener, Path, Target, are_alike, field::Field, name_of};
+use crate::gateway::{Level, Listener, Path, Target, are_alike, field::Field, objects::Objects};
 
 /// A policy of Kuadrant.
 #[derive(Clone)]
@@ -28,14 +28,10 @@ pub(super) struct Effective {
 
 impl<'r> Policy<'r> {
     /// All policies of a kind; `section`: what their rules are below.
-    pub(super) fn all(
-        objects: &[(&'r str, Field<'r>)],
-        kind: &str,
-        section: &[&str],
-    ) -> Vec<Policy<'r>> {
+    pub(super) fn all(objects: &Objects<'r>, kind: &str, section: &[&str]) -> Vec<Policy<'r>> {
         let mut all: Vec<Policy<'r>> = Vec::new();
-        for (_, object) in objects.iter().filter(|(own, _)| *own == kind) {
-            let (namespace, name) = name_of(*object);
+        for object in objects.of_kind(kind) {
+            let (namespace, name) = object.name();
             let Some(spec) = object.at(&["spec"]) else { continue };
             let (overrides, defaults) = (spec.at(&["overrides"]), spec.at(&["defaults"]));
             let block = overrides.or(defaults).unwrap_or(spec);
@@ -44,7 +40,7 @@ impl<'r> Policy<'r> {
                 continue;
             };
             let own = Policy {
-                object: *object,
+                object,
                 name,
                 target,
                 created: object.text_at(&["metadata", "creationTimestamp"]),
@@ -60,7 +56,11 @@ impl<'r> Policy<'r> {
                     "{kind} {} is for the same, and which is in force depends on their age",
                     other.name
                 );
-                object.complain(message, "give both as `kubectl get -o yaml` has them, with creationTimestamp, or only the one that is in force");
+                object.complain(
+                    message,
+                    "give both as `kubectl get -o yaml` has them, with creationTimestamp, or only \
+                     the one that is in force",
+                );
             }
             all.push(own);
         }

@@ -1,6 +1,6 @@
 //! What answers requests of a location before any limit: `return`, `if` and `rewrite`.
 
-use super::{Importer, directive::Directive, levels::Levels, upstreams::is_redirect};
+use super::{Importer, directive::Directive, levels::Levels, rewrites::is_redirect};
 use crate::Finding;
 
 /// What answers before any limit.
@@ -23,13 +23,13 @@ impl<'c> Importer<'c> {
     }
 
     fn answer_of(&mut self, directive: &Directive, is_passed: bool) -> Option<Answer> {
-        let (place, there) = (directive.place.to_string(), directive.said());
+        let (place, there) = (&directive.place, directive.said());
         let rewritten = "write a route for the paths that it makes, or let the upstream rewrite \
                          them";
         match directive.name.as_str() {
             "return" if status(directive) >= 400 => {
                 let there = format!("{there} {}", directive.arg(0));
-                self.row(Finding::nearly(place, there, "closed: 403"));
+                self.row(Finding::nearly(place.to_string(), there, "closed: 403"));
             }
             "return" => {
                 self.left_out(directive, "nginx answers itself: no route can do so");

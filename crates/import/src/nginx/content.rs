@@ -7,7 +7,11 @@ use super::{
     server::{Location, Server},
     upstreams::Target,
 };
+use crate::words;
 
+/// What answers requests itself, beside `proxy_pass` and the like.
+const CONTENT: &str =
+    "alias autoindex dav_methods empty_gif flv js_content mp4 perl return stub_status";
 /// Redirects within nginx that are followed.
 const MAX_HOPS: usize = 4;
 
@@ -27,7 +31,7 @@ impl<'c> Importer<'c> {
                 .iter()
                 .find(|directive| matches!(directive.name.as_str(), "proxy_pass" | "grpc_pass"));
             let target = match pass {
-                Some(pass) => self.target(levels, location.kind, location.text, pass),
+                Some(pass) => self.target(location, pass),
                 None => Err(served(levels.own())),
             };
             return (target, levels.clone());
@@ -68,19 +72,5 @@ fn served(own: &[Directive]) -> String {
 
 fn is_content(directive: &Directive) -> bool {
     let name = directive.name.as_str();
-    name.ends_with("_pass")
-        || name.starts_with("content_by_lua")
-        || matches!(
-            name,
-            "return"
-                | "js_content"
-                | "perl"
-                | "stub_status"
-                | "alias"
-                | "autoindex"
-                | "empty_gif"
-                | "flv"
-                | "mp4"
-                | "dav_methods"
-        )
+    name.ends_with("_pass") || name.starts_with("content_by_lua") || words::has(CONTENT, name)
 }

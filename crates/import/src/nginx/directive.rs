@@ -1,6 +1,7 @@
 //! A directive, and those within it.
 
 use super::lexer::Place;
+use crate::Finding;
 
 /// A directive, or an entry of a block such as `map`.
 #[derive(Clone, Debug)]
@@ -24,6 +25,21 @@ impl Directive {
     /// The value of a parameter such as `burst=5`.
     pub(super) fn parameter(&self, name: &str) -> Option<&str> {
         self.args.iter().rev().find_map(|arg| arg.strip_prefix(name)?.strip_prefix('='))
+    }
+
+    /// A row for it that says it is the same.
+    pub(super) fn same(&self, here: impl Into<String>) -> Finding {
+        Finding::same(self.place.to_string(), self.said(), here)
+    }
+
+    /// A row for it with the difference.
+    pub(super) fn nearly(&self, here: impl Into<String>) -> Finding {
+        Finding::nearly(self.place.to_string(), self.said(), here)
+    }
+
+    /// A row for it that says why it has no counterpart.
+    pub(super) fn left_out(&self, why: impl Into<String>) -> Finding {
+        Finding::left_out(self.place.to_string(), self.said(), why)
     }
 
     /// As it is written, without what may be a secret.

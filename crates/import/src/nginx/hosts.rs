@@ -6,7 +6,7 @@ use super::{Importer, paths::Kind, route::Route, server::Server};
 use crate::Finding;
 
 /// The routes of a server for a host; None: all hosts that no other has.
-pub(super) struct Group {
+pub(super) struct HostRoutes {
     pub(super) host: Option<String>,
     pub(super) routes: Vec<Route>,
 }
@@ -14,14 +14,14 @@ pub(super) struct Group {
 impl<'c> Importer<'c> {
     /// The routes of all servers, by host: exact ones, then the longest of those with an asterisk,
     /// then those of the default server.
-    pub(super) fn groups(&mut self, servers: &[Server<'c>]) -> Vec<Group> {
+    pub(super) fn groups(&mut self, servers: &[Server<'c>]) -> Vec<HostRoutes> {
         let candidates = || servers.iter().filter(|server| !server.is_answer());
         let default = candidates()
             .find(|server| server.is_default())
             .or_else(|| candidates().next())
             .or(servers.first());
         let mut taken = BTreeSet::new();
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<HostRoutes> = Vec::new();
         for server in servers {
             let is_default =
                 default.is_some_and(|other| other.directive.place == server.directive.place);
@@ -32,7 +32,7 @@ impl<'c> Importer<'c> {
             }
             let routes = self.routes(server);
             let hosts = hosts.into_iter().map(Some).chain(is_default.then_some(None));
-            groups.extend(hosts.map(|host| Group { host, routes: routes.clone() }));
+            groups.extend(hosts.map(|host| HostRoutes { host, routes: routes.clone() }));
         }
         groups.sort_by_key(|group| match &group.host {
             None => (2, 0),
@@ -40,7 +40,7 @@ impl<'c> Importer<'c> {
             Some(_) => (0, 0),
         });
         let is_wildcard =
-            |group: &Group| group.host.as_ref().is_some_and(|host| host.starts_with('*'));
+            |group: &HostRoutes| group.host.as_ref().is_some_and(|host| host.starts_with('*'));
         if !groups.iter().any(is_wildcard) {
             // The default server takes its own names anyway.
             let own: Vec<String> = default.into_iter().flat_map(names).flat_map(hosts_of).collect();

@@ -159,8 +159,8 @@ fn part(name: &str) -> Part {
         "realip_remote_addr" => key(
             "client.ip",
             Some(
-                "it is the connection's address there, and the client's here, if \
-                 trusted_proxies name it",
+                "it is the connection's address there, and the client's here, if trusted_proxies \
+                 name it",
             ),
         ),
         "http_x_forwarded_for"
@@ -188,8 +188,8 @@ fn part(name: &str) -> Part {
             Part::None(format!("`${name}` is no key here"))
         }
         "http_authorization" | "remote_user" => Part::None(format!(
-            "`${name}` is what a client says without proof: name callers by `identity`, and \
-             count by `caller`"
+            "`${name}` is what a client says without proof: name callers by `identity`, and count \
+             by `caller`"
         )),
         "ssl_client_s_dn" | "ssl_client_fingerprint" | "ssl_client_serial" => Part::None(format!(
             "`${name}` is no key here: count by `caller`, and name callers by their certificates"

@@ -9,16 +9,15 @@ use super::{
     lexer::Place,
     paths::{self, DEPTH, Kind, Patterns},
     route::Route,
-    rows::{noted, same_but_for},
     server::{Location, Server},
     times,
     upstreams::Target,
     zones::Use,
 };
-use crate::{Finding, draft::EVERYBODY, flow::Flow};
+use crate::{Finding, Verdict, draft::EVERYBODY, flow::Flow};
 
-/// A location whose route is being made.
-struct Draft<'l, 'c> {
+/// What becomes of a location.
+struct Treatment<'l, 'c> {
     server: &'l Server<'c>,
     location: &'l Location<'c>,
     there: String,
@@ -46,27 +45,35 @@ impl<'c> Importer<'c> {
             || is_internal;
         let is_closed = access.is_closed || is_refused;
         let notes = Vec::new();
-        let mut draft =
-            Draft { server, location, there, access, is_refused, is_internal, is_closed, notes };
+        let mut own = Treatment {
+            server,
+            location,
+            there,
+            access,
+            is_refused,
+            is_internal,
+            is_closed,
+            notes,
+        };
         let (target, limited) = self.content(server, location, 0);
-        let mut target = self.usable(&mut draft, target)?;
+        let mut target = self.usable(&mut own, target)?;
         if is_internal {
-            draft.notes.push("`internal`: closed (403; 404 there)".to_owned());
+            own.notes.push("`internal`: closed (403; 404 there)".to_owned());
         }
-        let Some(patterns) = self.patterns(&draft, target.is_whole) else {
-            self.without_patterns(draft);
+        let Some(patterns) = self.patterns(&own, target.is_whole) else {
+            self.without_patterns(own);
             return None;
         };
-        draft.notes.append(&mut target.notes);
-        draft.note_patterns(&patterns, target.is_whole);
+        own.notes.append(&mut target.notes);
+        own.note_patterns(&patterns, target.is_whole);
         let open_methods = self.open_methods(levels);
-        let uses = match draft.is_uncounted() {
+        let uses = match own.is_uncounted() {
             true => Vec::new(),
             false => self.limits_of(server, &limited, open_methods.as_deref()),
         };
-        let (is_closed, needs_token) = (draft.is_closed, draft.access.needs_token);
-        let (place, finding) = (draft.place(), draft.finding(&patterns.paths, &target.upstream));
-        let fields = self.route_fields(levels, target, draft.access);
+        let (is_closed, needs_token) = (own.is_closed, own.access.needs_token);
+        let (place, finding) = (own.place(), own.finding(&patterns.paths, &target.upstream));
+        let fields = self.route_fields(levels, target, own.access);
         self.row(finding);
         let patterns = patterns.paths;
         Some(Route { place, patterns, uses, open_methods, is_closed, needs_token, fields })
@@ -75,53 +82,53 @@ impl<'c> Importer<'c> {
     /// Where its requests go; none if they take other routes.
     fn usable(
         &mut self,
-        draft: &mut Draft<'_, 'c>,
+        own: &mut Treatment<'_, 'c>,
         target: Result<Target, String>,
     ) -> Option<Target> {
         let why = match target {
             Ok(target) => return Some(target),
             // What is closed keeps its upstream and its limits, for when its reader opens it.
-            Err(_) if draft.is_refused => return Some(Target::default()),
+            Err(_) if own.is_refused => return Some(Target::default()),
             Err(why) => why,
         };
         if let Some(upstream) = self.fallback() {
-            draft.notes.push(format!("{why}, so they go to {upstream}"));
+            own.notes.push(format!("{why}, so they go to {upstream}"));
             return Some(Target { upstream, ..Target::default() });
         }
-        let (place, there) = (draft.place().to_string(), &draft.there);
-        let is_expression = matches!(draft.location.kind, Kind::Regex { .. });
-        if !draft.is_closed && is_expression && !draft.access.refuses() {
+        let (place, there) = (own.place(), &own.there);
+        let is_expression = matches!(own.location.kind, Kind::Regex { .. });
+        if !own.is_closed && is_expression && !own.access.refuses() {
             let here = format!("{why}: these paths take the other routes, and their limits");
-            self.row(Finding::left_out(place, there, here));
+            self.row(Finding::left_out(place.to_string(), there, here));
             return None;
         }
-        if !draft.is_closed {
+        if !own.is_closed {
             let instead = "say by `--upstream URL` where requests go that nginx does not forward, \
                            such as an nginx that stays behind";
-            self.close(place, format!("{there}: {why}"), instead);
-            draft.is_closed = true;
+            self.close(&place, format!("{there}: {why}"), instead);
+            own.is_closed = true;
         }
         Some(Target::default())
     }
 
     /// A row for an expression that no pattern is like.
-    fn without_patterns(&mut self, draft: Draft<'_, 'c>) {
-        let place = draft.place().to_string();
-        if draft.is_closed {
+    fn without_patterns(&mut self, own: Treatment<'_, 'c>) {
+        let place = own.place();
+        if own.is_closed {
             let instead = "write routes with `deny` for the paths that it refuses";
-            self.close(place, draft.there, instead);
+            self.close(&place, own.there, instead);
             self.closes_server = true;
         } else {
             let here = "this regular expression cannot be said by patterns: these paths take the \
                         other routes, and their limits";
-            self.row(Finding::left_out(place, draft.there, here));
+            self.row(Finding::left_out(place.to_string(), own.there, here));
         }
     }
 
     /// The patterns of a location's paths.
-    fn patterns(&mut self, draft: &Draft<'_, 'c>, is_whole: bool) -> Option<Patterns> {
-        let text = draft.location.text;
-        let path = match draft.location.kind {
+    fn patterns(&mut self, own: &Treatment<'_, 'c>, is_whole: bool) -> Option<Patterns> {
+        let text = own.location.text;
+        let path = match own.location.kind {
             Kind::Exact => paths::exact(text),
             Kind::Prefix | Kind::Final if is_whole && !text.ends_with('/') => {
                 format!("{}/**", paths::exact(text))
@@ -131,7 +138,7 @@ impl<'c> Importer<'c> {
             Kind::Regex { ignores_case } => {
                 // A wider route that is open would let requests past one that is not.
                 let patterns = paths::regex(text).filter(|patterns| {
-                    draft.is_closed || !patterns.is_wider || !draft.server.refuses
+                    own.is_closed || !patterns.is_wider || !own.server.refuses
                 })?;
                 self.ignores_case |=
                     ignores_case && text.bytes().any(|byte| byte.is_ascii_alphabetic());
@@ -174,14 +181,9 @@ impl<'c> Importer<'c> {
         let is_plain =
             directive.inner().iter().all(|inner| inner.name == "deny" && inner.arg(0) == "all");
         let here = "a route for these methods, and a closed one for others";
-        let place = directive.place.to_string();
         self.row(match is_plain {
-            true => Finding::same(place, directive.said(), here),
-            false => Finding::nearly(
-                place,
-                directive.said(),
-                format!("{here}: stricter, as some may use others there"),
-            ),
+            true => directive.same(here),
+            false => directive.nearly(format!("{here}: stricter, as some may use others there")),
         });
         let mut methods: Vec<String> =
             directive.args.iter().map(|method| method.to_ascii_uppercase()).collect();
@@ -202,7 +204,7 @@ impl<'c> Importer<'c> {
         let max_body = levels.one("client_max_body_size");
         let size = times::size(max_body.map_or("1m", |directive| directive.arg(0)));
         if let Some(directive) = max_body {
-            self.row_of(directive, "`max_body` of the routes");
+            self.grouped(directive.same("`max_body` of the routes"));
         }
         if let Some(size) = size.filter(|size| size.trim_end_matches(char::is_alphabetic) != "0") {
             let size = size.parse::<u64>().map_or(Flow::Text(size), Flow::from);
@@ -220,7 +222,7 @@ impl<'c> Importer<'c> {
     }
 }
 
-impl Draft<'_, '_> {
+impl Treatment<'_, '_> {
     fn place(&self) -> Place {
         self.location.directive.unwrap_or(self.server.directive).place.clone()
     }
@@ -261,9 +263,10 @@ impl Draft<'_, '_> {
             false => format!("{shown}, to {upstream}"),
         };
         let (place, there) = (self.place().to_string(), self.there.as_str());
+        let finding = Finding::but_for(&self.notes, place, there, here);
         match self.is_closed && !self.is_refused {
-            true => Finding::nearly(place, there, noted(here, &self.notes)),
-            false => same_but_for(place, there, here, &self.notes),
+            true => Finding { verdict: Verdict::Nearly, ..finding },
+            false => finding,
         }
     }
 }

@@ -252,7 +252,8 @@ mod tests {
 
     fn key(text: &str) -> Result<Key, String> {
         let input = crate::Input { name: "f".into(), text: text.into() };
-        let all = super::super::tree::read(&[input], &mut Vec::new()).unwrap();
+        let all =
+            super::super::tree::read(&[input], &mut crate::report::Report::default()).unwrap();
         let maps = Maps::new(&all);
         maps.key("$k")
     }

@@ -70,31 +70,15 @@ pub(super) fn prefix(text: &str) -> String {
 
 fn encoded(byte: u8) -> String {
     match byte {
-        b'*'
-        | b'{'
-        | b'}'
-        | b'%'
-        | b' '
-        | b'?'
-        | b'#'
-        | b'"'
-        | b'<'
-        | b'>'
-        | b'^'
-        | b'`'
-        | b'|'
-        | b'\\'
-        | 0..=31
-        | 127.. => {
-            format!("%{byte:02X}")
-        }
+        0..=31 | 127.. => format!("%{byte:02X}"),
+        _ if b"*{}% ?#\"<>^`|\\".contains(&byte) => format!("%{byte:02X}"),
         _ => char::from(byte).to_string(),
     }
 }
 
-/// A piece of an expression.
+/// A part of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Piece {
+enum Atom {
     Text(char),
     /// Any text within a segment.
     Segment,
@@ -119,23 +103,23 @@ pub(super) fn regex(expression: &str) -> Option<Patterns> {
 }
 
 impl Patterns {
-    fn add(&mut self, pieces: &[Piece]) -> Option<()> {
+    fn add(&mut self, pieces: &[Atom]) -> Option<()> {
         let (is_begun, pieces) =
-            pieces.strip_prefix(&[Piece::Begin]).map_or((false, pieces), |rest| (true, rest));
+            pieces.strip_prefix(&[Atom::Begin]).map_or((false, pieces), |rest| (true, rest));
         let (is_ended, pieces) =
-            pieces.strip_suffix(&[Piece::End]).map_or((false, pieces), |rest| (true, rest));
+            pieces.strip_suffix(&[Atom::End]).map_or((false, pieces), |rest| (true, rest));
         let (is_begun, pieces) =
-            pieces.strip_prefix(&[Piece::Any]).map_or((is_begun, pieces), |rest| (false, rest));
+            pieces.strip_prefix(&[Atom::Any]).map_or((is_begun, pieces), |rest| (false, rest));
         let (is_ended, pieces) =
-            pieces.strip_suffix(&[Piece::Any]).map_or((is_ended, pieces), |rest| (false, rest));
-        if pieces.iter().any(|piece| matches!(piece, Piece::Begin | Piece::End)) {
+            pieces.strip_suffix(&[Atom::Any]).map_or((is_ended, pieces), |rest| (false, rest));
+        if pieces.iter().any(|piece| matches!(piece, Atom::Begin | Atom::End)) {
             return None;
         }
-        if is_begun && !matches!(pieces.first(), Some(Piece::Text('/'))) {
+        if is_begun && !matches!(pieces.first(), Some(Atom::Text('/'))) {
             // No path begins so.
-            return if matches!(pieces.first(), Some(Piece::Text(_))) { Some(()) } else { None };
+            return if matches!(pieces.first(), Some(Atom::Text(_))) { Some(()) } else { None };
         }
-        let mut gaps = pieces.iter().enumerate().filter(|(_, piece)| **piece == Piece::Any);
+        let mut gaps = pieces.iter().enumerate().filter(|(_, piece)| **piece == Atom::Any);
         let gap = gaps.next().map(|(at, _)| at);
         if gaps.next().is_some() || gap.is_some() && !is_begun {
             return None;
@@ -146,7 +130,7 @@ impl Patterns {
             let mut path = String::new();
             if !is_begun {
                 path.push_str(&"/*".repeat(folders));
-                path.push_str(if matches!(pieces.first(), Some(Piece::Text('/'))) {
+                path.push_str(if matches!(pieces.first(), Some(Atom::Text('/'))) {
                     ""
                 } else {
                     "/*"
@@ -154,8 +138,8 @@ impl Patterns {
             }
             for piece in pieces {
                 match piece {
-                    Piece::Text(letter) => path.extend(letter.to_string().bytes().map(encoded)),
-                    Piece::Segment => path.push('*'),
+                    Atom::Text(letter) => path.extend(letter.to_string().bytes().map(encoded)),
+                    Atom::Segment => path.push('*'),
                     _ => path.push_str(&format!("{}*", "*/".repeat(folders))),
                 }
             }
@@ -188,7 +172,7 @@ struct Reader<'e> {
 
 impl Reader<'_> {
     /// What `|` separates, each with all that may be left out of it written out.
-    fn choices(&mut self, depth: usize) -> Option<Vec<Vec<Piece>>> {
+    fn choices(&mut self, depth: usize) -> Option<Vec<Vec<Atom>>> {
         if depth > MAX_GROUPS {
             return None;
         }
@@ -221,17 +205,17 @@ impl Reader<'_> {
     }
 
     /// One item: a letter, a class or a group.
-    fn item(&mut self, depth: usize) -> Option<Vec<Vec<Piece>>> {
+    fn item(&mut self, depth: usize) -> Option<Vec<Vec<Atom>>> {
         let of = |piece| Some(vec![vec![piece]]);
         if self.skip("(?:") || !self.rest.starts_with("(?") && self.skip("(") {
             let inner = self.choices(depth + 1)?;
             return self.skip(")").then_some(inner);
         }
         for (written, piece) in [
-            ("[^/]+", Piece::Segment),
-            ("[^/]*", Piece::Segment),
-            (".*", Piece::Any),
-            (".+", Piece::Any),
+            ("[^/]+", Atom::Segment),
+            ("[^/]*", Atom::Segment),
+            (".*", Atom::Any),
+            (".+", Atom::Any),
         ] {
             if self.skip(written) {
                 self.skip("?");
@@ -246,33 +230,33 @@ impl Reader<'_> {
             let is_list = letters.bytes().all(|byte| byte.is_ascii_alphanumeric());
             if is_list && !after.starts_with(['+', '*', '{']) {
                 self.rest = after;
-                return Some(letters.chars().map(|letter| vec![Piece::Text(letter)]).collect());
+                return Some(letters.chars().map(|letter| vec![Atom::Text(letter)]).collect());
             }
             let has_slash = class.contains(['/', '\\', '^', '\n']);
             (self.rest, self.is_wider) = (after, true);
             let _ = self.skip("+") || self.skip("*") || self.skip_count();
-            return if has_slash { None } else { of(Piece::Segment) };
+            return if has_slash { None } else { of(Atom::Segment) };
         }
         if self.skip("\\d") || self.skip("\\w") {
             self.is_wider = true;
             let _ = self.skip("+") || self.skip("*") || self.skip_count();
-            return of(Piece::Segment);
+            return of(Atom::Segment);
         }
         let mut letters = self.rest.chars();
         let (piece, after) = match letters.next()? {
-            '^' => (Piece::Begin, letters.as_str()),
-            '$' => (Piece::End, letters.as_str()),
+            '^' => (Atom::Begin, letters.as_str()),
+            '$' => (Atom::End, letters.as_str()),
             // Any letter: most often a point is meant.
             '.' => {
                 self.is_wider = true;
-                (Piece::Segment, letters.as_str())
+                (Atom::Segment, letters.as_str())
             }
             '\\' => {
                 let letter = letters.next().filter(|letter| !letter.is_ascii_alphanumeric())?;
-                (Piece::Text(letter), letters.as_str())
+                (Atom::Text(letter), letters.as_str())
             }
             '*' | '+' | '?' | '{' | ')' | '(' => return None,
-            letter => (Piece::Text(letter), letters.as_str()),
+            letter => (Atom::Text(letter), letters.as_str()),
         };
         self.rest = after;
         of(piece)

@@ -5,167 +5,38 @@ use super::{
     access::is_guard,
     directive::{Directive, within},
 };
+use crate::words;
 
 /// Said elsewhere.
-const HANDLED: &[&str] = &[
-    "http",
-    "server",
-    "location",
-    "upstream",
-    "map",
-    "geo",
-    "if",
-    "limit_except",
-    "limit_req",
-    "limit_conn",
-    "limit_req_zone",
-    "limit_conn_zone",
-    "limit_req_dry_run",
-    "limit_conn_dry_run",
-    "limit_req_status",
-    "limit_conn_status",
-    "allow",
-    "deny",
-    "satisfy",
-    "return",
-    "rewrite",
-    "internal",
-    "try_files",
-    "proxy_pass",
-    "grpc_pass",
-    "proxy_set_header",
-    "grpc_set_header",
-    "proxy_connect_timeout",
-    "proxy_read_timeout",
-    "grpc_connect_timeout",
-    "grpc_read_timeout",
-    "client_max_body_size",
-    "server_name",
-    "listen",
-    "set",
-    "hash",
-    "ip_hash",
-    "auth_basic_user_file",
-    "auth_request_set",
-    "auth_delay",
-    "auth_jwt_key_file",
-    "auth_jwt_require",
-    "auth_jwt_leeway",
-    "auth_jwt_type",
-    "root",
-    "alias",
-    "set_real_ip_from",
-    "real_ip_header",
-    "real_ip_recursive",
-];
+const HANDLED: &str = "alias allow auth_basic_user_file auth_delay auth_jwt_key_file \
+                       auth_jwt_leeway auth_jwt_require auth_jwt_type auth_request_set \
+                       client_max_body_size deny geo grpc_connect_timeout grpc_pass \
+                       grpc_read_timeout grpc_set_header hash http if internal ip_hash limit_conn \
+                       limit_conn_dry_run limit_conn_status limit_conn_zone limit_except limit_req \
+                       limit_req_dry_run limit_req_status limit_req_zone listen location map \
+                       proxy_connect_timeout proxy_pass proxy_read_timeout proxy_set_header \
+                       real_ip_header real_ip_recursive return rewrite root satisfy server \
+                       server_name set set_real_ip_from try_files upstream";
 
 /// Of no account here: how nginx runs, logs, and speaks with clients and servers.
-const IGNORED: &[&str] = &[
-    "access_log",
-    "error_log",
-    "log_format",
-    "log_not_found",
-    "log_subrequest",
-    "open_log_file_cache",
-    "limit_req_log_level",
-    "limit_conn_log_level",
-    "server_tokens",
-    "sendfile",
-    "tcp_",
-    "aio",
-    "directio",
-    "output_buffers",
-    "keepalive",
-    "reset_timedout_connection",
-    "lingering_",
-    "client_body_",
-    "client_header_",
-    "large_client_header_buffers",
-    "send_timeout",
-    "send_lowat",
-    "resolver",
-    "ssl_",
-    "http2",
-    "http3",
-    "quic_",
-    "gzip",
-    "brotli",
-    "zstd",
-    "etag",
-    "types",
-    "default_type",
-    "charset",
-    "index",
-    "open_file_cache",
-    "server_names_hash",
-    "variables_hash",
-    "map_hash",
-    "types_hash",
-    "proxy_buffer",
-    "proxy_busy",
-    "proxy_http_version",
-    "proxy_headers_hash",
-    "proxy_temp",
-    "proxy_max_temp",
-    "proxy_request_buffering",
-    "proxy_socket_keepalive",
-    "proxy_ssl_",
-    "proxy_send_timeout",
-    "proxy_read_ahead",
-    "fastcgi_",
-    "uwsgi_",
-    "scgi_",
-    "grpc_",
-    "root",
-    "autoindex",
-    "server_name_in_redirect",
-    "port_in_redirect",
-    "absolute_redirect",
-    "underscores_in_headers",
-    "ignore_invalid_headers",
-    "recursive_error_pages",
-    "merge_slashes",
-    "connection_pool_size",
-    "request_pool_size",
-    "user",
-    "worker_",
-    "pid",
-    "events",
-    "load_module",
-    "daemon",
-    "env",
-    "pcre_jit",
-    "thread_pool",
-    "timer_resolution",
-    "master_process",
-    "include",
-    "zone",
-    "max_ranges",
-    "if_modified_since",
-    "msie_",
-    "postpone_output",
-    "status_zone",
-    "stub_status",
-    "vhost_traffic_status",
-    "geoip",
-    "split_clients",
-    "volatile",
-    "hostnames",
-    "more_",
-    "expires",
-    "break",
-    "lua_",
-    "server_rewrite",
-    "satisfy",
-    "least_conn",
-    "random",
-    "chunked_transfer_encoding",
-    "autoindex_",
-    "passenger_",
-    "subs_filter_types",
-    "stream",
-    "mail",
-];
+const IGNORED: &str = "absolute_redirect access_log aio autoindex autoindex_ break brotli charset \
+                       chunked_transfer_encoding client_body_ client_header_ connection_pool_size \
+                       daemon default_type directio env error_log etag events expires fastcgi_ \
+                       geoip grpc_ gzip hostnames http2 http3 if_modified_since \
+                       ignore_invalid_headers include index keepalive large_client_header_buffers \
+                       least_conn limit_conn_log_level limit_req_log_level lingering_ load_module \
+                       log_format log_not_found log_subrequest lua_ mail map_hash master_process \
+                       max_ranges merge_slashes more_ msie_ open_file_cache open_log_file_cache \
+                       output_buffers passenger_ pcre_jit pid port_in_redirect postpone_output \
+                       proxy_buffer proxy_busy proxy_headers_hash proxy_http_version \
+                       proxy_max_temp proxy_read_ahead proxy_request_buffering proxy_send_timeout \
+                       proxy_socket_keepalive proxy_ssl_ proxy_temp quic_ random \
+                       recursive_error_pages request_pool_size reset_timedout_connection resolver \
+                       root satisfy scgi_ send_lowat send_timeout sendfile server_name_in_redirect \
+                       server_names_hash server_rewrite server_tokens split_clients ssl_ \
+                       status_zone stream stub_status subs_filter_types tcp_ thread_pool \
+                       timer_resolution types types_hash underscores_in_headers user uwsgi_ \
+                       variables_hash vhost_traffic_status volatile worker_ zone zstd";
 
 /// What responses or servers have of it no longer.
 const LEFT_OUT: &[(&str, &str)] = &[
@@ -205,7 +76,7 @@ impl Importer<'_> {
                 let why = "limits of connections without HTTP have no counterpart";
                 self.left_out(directive, why);
             }
-            if is_skipped(directive) || HANDLED.contains(&name) || is_guard(directive) {
+            if is_skipped(directive) || words::has(HANDLED, name) || is_guard(directive) {
                 continue;
             }
             match LEFT_OUT.iter().find(|(known, _)| is_of(name, known)) {
@@ -240,7 +111,7 @@ impl Importer<'_> {
         if networks.is_empty() {
             return;
         }
-        self.note_to_do(&format!(
+        self.report.ask(format!(
             "write the proxies in front into the settings, or all clients behind one share its \
              counters:\ntrusted_proxies: [{}]",
             networks.join(", ")
@@ -250,9 +121,9 @@ impl Importer<'_> {
             header.is_some_and(|header| header.arg(0).eq_ignore_ascii_case("X-Forwarded-For"));
         for directive in found {
             match is_read {
-                true => self.row_nearly(
-                    directive,
-                    "not of the policy: write `trusted_proxies` into the settings",
+                true => self.grouped(
+                    directive
+                        .nearly("not of the policy: write `trusted_proxies` into the settings"),
                 ),
                 false => self.left_out(
                     directive,
@@ -281,8 +152,6 @@ fn is_of(name: &str, known: &str) -> bool {
 
 fn is_ignored(name: &str) -> bool {
     // Of these, also longer words: `proxy_buffers`.
-    let begun =
-        ["proxy_buffer", "gzip", "keepalive", "vhost_traffic_status", "large_client", "proxy_busy"];
-    IGNORED.iter().any(|known| is_of(name, known))
-        || begun.iter().any(|known| name.starts_with(known))
+    let begun = "gzip keepalive large_client proxy_buffer proxy_busy vhost_traffic_status";
+    IGNORED.split_ascii_whitespace().any(|known| is_of(name, known)) || words::begin(begun, name)
 }

@@ -66,13 +66,9 @@ impl Route {
             groups.iter().flat_map(|group| self.patterns.iter().map(move |path| (group, path)));
         pairs
             .map(|(group, path)| {
-                let mut matcher = Flow::fields([("path", path.as_str().into())]);
-                if let Some(host) = host {
-                    matcher = matcher.with("host", host);
-                }
-                if !group.methods.is_empty() {
-                    matcher = matcher.with("methods", Flow::list(group.methods.iter().copied()));
-                }
+                let matcher = Flow::fields([("path", path.as_str().into())])
+                    .with_some("host", host)
+                    .with_list("methods", group.methods.iter().copied());
                 self.route(group, matcher, upstream)
             })
             .collect()
@@ -80,19 +76,14 @@ impl Route {
 
     fn route(&self, group: &Group<'_>, matcher: Flow, upstream: &str) -> Flow {
         let auth = if self.needs_token { "required" } else { "none" };
-        let mut route = Flow::fields([("match", matcher), ("auth", auth.into())]);
-        if !group.limits.is_empty() {
-            route = route.with("limits", Flow::list(group.limits.clone()));
-        }
+        let route = Flow::fields([("match", matcher), ("auth", auth.into())])
+            .with_list("limits", group.limits.iter().cloned());
         let fields = self.fields.iter().filter(|(name, _)| !group.is_closed || *name != "deny");
-        route = fields.fold(route, |route, (name, value)| route.with(name, value.clone()));
-        if group.is_closed {
-            route = route.with("deny", Flow::list(EVERYBODY));
-        }
-        if !self.fields.iter().any(|(name, _)| *name == "upstream") {
-            route = route.with("upstream", upstream);
-        }
+        let route = fields.fold(route, |route, (name, value)| route.with(name, value.clone()));
+        let has_upstream = self.fields.iter().any(|(name, _)| *name == "upstream");
         route
+            .with_some("deny", group.is_closed.then(|| Flow::list(EVERYBODY)))
+            .with_some("upstream", (!has_upstream).then_some(upstream))
     }
 
     /// The groups of methods, in the order of their routes.

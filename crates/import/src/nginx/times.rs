@@ -27,7 +27,7 @@ pub(super) fn seconds(text: &str) -> Option<u64> {
 }
 
 /// A size as policies have it: `10m` is `10MiB`.
-pub(super) fn size(text: &str) -> Option<String> {
+pub(crate) fn size(text: &str) -> Option<String> {
     let lower = text.to_ascii_lowercase();
     let (number, unit) = match lower.strip_suffix(['k', 'm', 'g']) {
         Some(number) if lower.ends_with('k') => (number, "KiB"),

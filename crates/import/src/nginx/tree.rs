@@ -8,7 +8,7 @@ use super::{
     directive::Directive,
     lexer::{Place, Token, Word, tokens},
 };
-use crate::{Finding, Input, Problems};
+use crate::{Input, Problems, report::Report, words};
 
 /// Blocks within blocks, and files within files.
 const MAX_DEPTH: usize = 24;
@@ -17,17 +17,8 @@ const MAX_DIRECTIVES: usize = 200_000;
 /// What nginx says before each file when it prints its configuration.
 const DUMP_MARK: &str = "# configuration file ";
 /// Files that come with nginx, and hold nothing that limits or refuses.
-const KNOWN_FILES: [&str; 9] = [
-    "mime.types",
-    "fastcgi_params",
-    "fastcgi.conf",
-    "uwsgi_params",
-    "scgi_params",
-    "proxy_params",
-    "koi-utf",
-    "koi-win",
-    "win-utf",
-];
+const KNOWN_FILES: &str = "fastcgi.conf fastcgi_params koi-utf koi-win mime.types proxy_params \
+                           scgi_params uwsgi_params win-utf";
 
 /// The files, and which of them others include.
 struct Files {
@@ -40,10 +31,7 @@ struct Files {
 ///
 /// # Errors
 /// What is wrong with them.
-pub(super) fn read(
-    inputs: &[Input],
-    findings: &mut Vec<Finding>,
-) -> Result<Vec<Directive>, Problems> {
+pub(super) fn read(inputs: &[Input], report: &mut Report) -> Result<Vec<Directive>, Problems> {
     let mut problems = Vec::new();
     let mut files = Files { files: Vec::new(), is_dump: false, count: Cell::new(0) };
     for Input { name, text } in inputs {
@@ -66,10 +54,8 @@ pub(super) fn read(
     let mut expanded = Vec::new();
     for (at, (_, directives, _)) in files.files.iter().enumerate() {
         if at == 0 || !files.is_dump {
-            expanded.push((
-                at,
-                files.expand(directives, 0, findings).map_err(|problem| vec![problem])?,
-            ));
+            expanded
+                .push((at, files.expand(directives, 0, report).map_err(|problem| vec![problem])?));
         }
     }
     for (at, directives) in expanded {
@@ -86,7 +72,7 @@ impl Files {
         &self,
         directives: &[Directive],
         depth: usize,
-        findings: &mut Vec<Finding>,
+        report: &mut Report,
     ) -> Result<Vec<Directive>, Problem> {
         let mut expanded = Vec::new();
         for directive in directives {
@@ -100,7 +86,7 @@ impl Files {
             if directive.name != "include" || directive.args.is_empty() {
                 let mut directive = directive.clone();
                 if let Some(block) = &directive.block {
-                    directive.block = Some(self.expand(block, depth + 1, findings)?);
+                    directive.block = Some(self.expand(block, depth + 1, report)?);
                 }
                 expanded.push(directive);
                 continue;
@@ -110,15 +96,13 @@ impl Files {
                 self.files.iter().filter(|(name, _, _)| is_named(name, wanted)).collect();
             for (_, inner, is_included) in &found {
                 is_included.set(true);
-                expanded.extend(self.expand(inner, depth + 1, findings)?);
+                expanded.extend(self.expand(inner, depth + 1, report)?);
             }
             let base = wanted.rsplit('/').next().unwrap_or(wanted);
-            let is_harmless = KNOWN_FILES.contains(&base) || wanted.contains("modules-enabled");
-            let is_said = findings.iter().any(|finding| finding.there == directive.said());
+            let is_harmless = words::has(KNOWN_FILES, base) || wanted.contains("modules-enabled");
+            let is_said = report.findings.iter().any(|finding| finding.there == directive.said());
             if found.is_empty() && !self.is_dump && !is_harmless && !is_said {
-                findings.push(Finding::left_out(
-                    directive.place.to_string(),
-                    directive.said(),
+                report.add(directive.left_out(
                     "no such file is given, and it may limit or refuse: give it as well, or the \
                      output of `nginx -T`",
                 ));
@@ -286,8 +270,8 @@ mod tests {
             .iter()
             .map(|(name, text)| Input { name: (*name).into(), text: (*text).into() })
             .collect();
-        let mut findings = Vec::new();
-        let all = read(&inputs, &mut findings)?;
+        let mut report = Report::default();
+        let all = read(&inputs, &mut report)?;
         fn list(directives: &[Directive]) -> String {
             let name = |directive: &Directive| match &directive.block {
                 Some(block) => format!("{}({})", directive.name, list(block)),
@@ -295,7 +279,7 @@ mod tests {
             };
             directives.iter().map(name).collect::<Vec<_>>().join(" ")
         }
-        Ok((list(&all), findings.len()))
+        Ok((list(&all), report.findings.len()))
     }
 
     #[test]

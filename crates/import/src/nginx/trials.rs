@@ -2,8 +2,10 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::{Importer, hosts::Group, keys::Condition, maps::network, route::Route, zones::Use};
-use crate::flow::Flow;
+use super::{
+    Importer, hosts::HostRoutes, keys::Condition, maps::network, route::Route, zones::Use,
+};
+use crate::{flow::Flow, paths::takes};
 
 /// The most requests of a test, and tests of one kind.
 const MAX_REPEAT: u64 = 20_000;
@@ -21,7 +23,7 @@ struct Sample<'r> {
 
 impl Importer<'_> {
     /// The tests.
-    pub(super) fn trials(&self, groups: &[Group], status: u64) -> Vec<Flow> {
+    pub(super) fn trials(&self, groups: &[HostRoutes], status: u64) -> Vec<Flow> {
         let samples = self.samples(groups);
         let mut tests = Vec::new();
         let mut tried = BTreeSet::new();
@@ -76,36 +78,39 @@ impl Importer<'_> {
     }
 
     /// A request for each route that no earlier one takes.
-    fn samples<'r>(&self, groups: &'r [Group]) -> Vec<Sample<'r>> {
+    fn samples<'r>(&self, groups: &'r [HostRoutes]) -> Vec<Sample<'r>> {
         let mut samples = Vec::new();
         let has_hosts = groups.iter().any(|group| group.host.is_some());
         for group in groups {
             let mut earlier: Vec<&str> = Vec::new();
             for route in &group.routes {
-                let path =
-                    route.patterns.iter().flat_map(|pattern| candidates(pattern)).find(|path| {
-                        !earlier.iter().any(|pattern| takes(pattern, path, self.ignores_case))
-                    });
+                let path = route
+                    .patterns
+                    .iter()
+                    .flat_map(|pattern| candidates(pattern))
+                    .find(|path| !earlier.iter().any(|pattern| self.takes(pattern, path)));
                 earlier.extend(route.patterns.iter().map(String::as_str));
                 let Some(path) = path.filter(|_| !route.wants_token()) else { continue };
-                let mut given = Flow::fields([("path", path.clone().into())]);
-                match &group.host {
-                    Some(host) => given = given.with("host", host.replace('*', "tollgate-test")),
-                    None if has_hosts => given = given.with("host", "tollgate-test.invalid"),
-                    None => {}
-                }
-                if let Some(method) = self.method(route) {
-                    given = given.with("method", method);
-                }
-                let fields = self.fields(&route.uses);
-                if !fields.is_empty() {
-                    given = given.with("headers", Flow::Fields(fields));
-                }
+                let host = match &group.host {
+                    Some(host) => Some(host.replace('*', "tollgate-test")),
+                    None => has_hosts.then(|| "tollgate-test.invalid".to_owned()),
+                };
+                let given = Flow::fields([("path", path.clone().into())])
+                    .with_some("host", host)
+                    .with_some("method", self.method(route))
+                    .with_fields("headers", self.fields(&route.uses));
                 let limits = route.uses.iter().flat_map(|used| self.zones.limits(used)).collect();
                 samples.push(Sample { route, given, path, limits });
             }
         }
         samples
+    }
+
+    fn takes(&self, pattern: &str, path: &str) -> bool {
+        match self.ignores_case {
+            true => takes(&pattern.to_ascii_lowercase(), &path.to_ascii_lowercase()),
+            false => takes(pattern, path),
+        }
     }
 
     fn conditions<'u>(&'u self, uses: &'u [Use]) -> impl Iterator<Item = (&'u Use, &'u Condition)> {
@@ -231,29 +236,4 @@ fn candidates(pattern: &str) -> Vec<String> {
         }
         None => vec![fill(pattern, "x")],
     }
-}
-
-/// Whether a pattern takes a path.
-fn takes(pattern: &str, path: &str, ignores_case: bool) -> bool {
-    if ignores_case {
-        return takes(&pattern.to_ascii_lowercase(), &path.to_ascii_lowercase(), false);
-    }
-    let (base, is_below) =
-        pattern.strip_suffix("/**").map_or((pattern, false), |base| (base, true));
-    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
-    for wanted in base.split('/').filter(|segment| !segment.is_empty()) {
-        let Some(segment) = segments.next() else { return false };
-        let is_like = match wanted.split_once('*') {
-            Some((before, after)) => {
-                segment.len() >= wanted.len() - 1
-                    && segment.starts_with(before)
-                    && segment.ends_with(after)
-            }
-            None => segment == wanted,
-        };
-        if !is_like {
-            return false;
-        }
-    }
-    is_below || segments.next().is_none()
 }

@@ -1,6 +1,8 @@
 //! What a `limit_req` or `limit_conn` uses of its zone.
 
-use super::{Importer, directive::Directive, rates::rate_in_words, rows::same_but_for, zones::Use};
+use tollgate_yaml::Problem;
+
+use super::{Importer, directive::Directive, rates::rate_in_words, zones::Use};
 use crate::Finding;
 
 impl Importer<'_> {
@@ -17,59 +19,61 @@ impl Importer<'_> {
             true => directive.parameter("zone").unwrap_or_default(),
             false => directive.arg(0),
         };
-        let (place, there) = (directive.place.to_string(), directive.said());
         let Some((at, zone)) = self.zones.find(name, is_rate) else {
-            let help = format!(
-                "give the file with `{}_zone … zone={name}:…` as well, or the output of `nginx -T`",
-                directive.name
-            );
-            let message = format!("there is no zone `{name}` for `{there}`");
-            self.problems.push(directive.place.problem(message, help));
+            self.problems.push(no_zone(directive, name));
             return None;
         };
         let room = match is_rate {
             true => number(directive.parameter("burst"), 0),
             false => directive.arg(1).parse().ok().filter(|room| *room > 0),
         };
-        let (Some(room), Some(delay)) = (room, number(directive.parameter("delay"), 0)) else {
-            let message = format!("`{there}` has no usable number");
+        let Some((room, delay)) = room.zip(number(directive.parameter("delay"), 0)) else {
+            let message = format!("`{}` has no usable number", directive.said());
             let help = "write a whole number above 0";
             self.problems.push(directive.place.problem(message, help));
             return None;
         };
         let rate = zone.rate.unwrap_or(1000);
-        let Ok(key) = &zone.key else {
-            let why =
-                format!("the zone `{name}` is left out: these requests are not limited by it");
-            self.row(Finding::left_out(place, there, why));
-            return None;
-        };
-        if open.is_some_and(|open| !key.condition.counts_any(open)) {
-            let here = "it counts none of the methods that `limit_except` leaves open";
-            self.row(Finding::nearly(place, there, here));
-            return None;
-        }
-        let by_server = key.by_server;
+        let by_server = zone.key.as_ref().is_ok_and(|key| key.by_server);
         let server = server.map(str::to_owned).filter(|_| by_server);
-        if by_server && server.is_none() {
-            let why = "the server has no name, so nothing is counted";
-            self.row(Finding::same(place, there, why));
+        let uncounted = match &zone.key {
+            Err(_) => Some(directive.left_out(format!(
+                "the zone `{name}` is left out: these requests are not limited by it"
+            ))),
+            Ok(key) if open.is_some_and(|open| !key.condition.counts_any(open)) => Some(
+                directive.nearly("it counts none of the methods that `limit_except` leaves open"),
+            ),
+            Ok(_) if by_server && server.is_none() => {
+                Some(directive.same("the server has no name, so nothing is counted"))
+            }
+            Ok(_) => None,
+        };
+        if let Some(row) = uncounted {
+            self.row(row);
             return None;
         }
-        let held = if is_rate && !directive.args.iter().any(|arg| arg == "nodelay") {
-            room.saturating_sub(delay)
-        } else {
-            0
-        };
+        let is_delayed = is_rate && !directive.args.iter().any(|arg| arg == "nodelay");
+        let held = if is_delayed { room.saturating_sub(delay) } else { 0 };
         let here = match is_rate {
             true => format!("{} at once, then {}", room + 1, rate_in_words(rate)),
             false => format!("{room} in flight"),
         };
-        self.row(same_but_for(place, there, here, &notes(is_rate, is_dry, held, rate)));
+        let notes = notes(is_rate, is_dry, held, rate);
+        let (place, there) = (directive.place.to_string(), directive.said());
+        self.row(Finding::but_for(&notes, place, there, here));
         let used = Use { zone: at, server, is_dry, room };
         self.zones.used.insert(used.clone());
         Some(used)
     }
+}
+
+fn no_zone(directive: &Directive, name: &str) -> Problem {
+    let help = format!(
+        "give the file with `{}_zone … zone={name}:…` as well, or the output of `nginx -T`",
+        directive.name
+    );
+    let message = format!("there is no zone `{name}` for `{}`", directive.said());
+    directive.place.problem(message, help)
 }
 
 /// How a limit differs, of whose requests nginx holds some back.

@@ -8,9 +8,13 @@ use super::{
     keys::{Condition, Key, Per},
     maps::Maps,
     rates::{rate, rate_in_words},
-    rows::same_but_for,
 };
-use crate::{Finding, Problems, draft::EVERYBODY, flow::Flow, names::Names};
+use crate::{
+    Finding, Problems,
+    draft::{EVERYBODY, no_refund},
+    flow::Flow,
+    names::Names,
+};
 
 /// A zone.
 pub(super) struct Zone<'c> {
@@ -140,20 +144,12 @@ impl<'c> Zones<'c> {
                     [part] => part.as_str().into(),
                     parts => Flow::list(parts.iter().cloned()),
                 };
-                let mut limit = amount(Flow::fields([("per", per)]), *rate, used.room);
-                if parts.iter().any(|part| part == "client.ip") {
-                    limit = limit.with("ipv6_prefix", 128);
-                }
-                if let Some(on_missing) = on_missing {
-                    limit = limit.with("on_missing", *on_missing);
-                }
-                if used.is_dry {
-                    limit = limit.with("mode", "shadow");
-                }
-                if has_callers {
-                    limit =
-                        limit.with("refund", Flow::fields([("status", Flow::List(Vec::new()))]));
-                }
+                let by_address = parts.iter().any(|part| part == "client.ip");
+                let limit = amount(Flow::fields([("per", per)]), *rate, used.room)
+                    .with_some("ipv6_prefix", by_address.then_some(128))
+                    .with_some("on_missing", *on_missing)
+                    .with_some("mode", used.is_dry.then_some("shadow"))
+                    .with_some("refund", has_callers.then(no_refund));
                 limits.push((name.clone(), limit));
                 overrides.extend(exceptions(&key.condition, name, *rate, used.room));
             }
@@ -203,7 +199,7 @@ impl<'c> Zones<'c> {
         if let Some(rate) = rate.filter(|rate| is_by_minute && rate * 60 % 1000 != 0) {
             here = format!("{here}; {}, which is what nginx makes of it", rate_in_words(rate));
         }
-        same_but_for(place, there, here, notes)
+        Finding::but_for(notes, place, there, here)
     }
 
     fn findings_of_rooms(&self, at: usize, zone: &Zone<'_>) -> Vec<Finding> {

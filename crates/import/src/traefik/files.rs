@@ -2,8 +2,11 @@
 
 use tollgate_yaml::Problem;
 
-use super::{report::Report, section::Section, source::Trust};
-use crate::manifest::Resource;
+use super::{section::Section, source::Trust};
+use crate::{
+    manifest::{Resource, namespace_of},
+    report::Report,
+};
 
 /// What stands behind the name of an object of Kubernetes: its provider.
 const CRD: &str = "@kubernetescrd";
@@ -126,20 +129,11 @@ impl<'d> Configuration<'d> {
             let here = "the one that comes first is imported, as Traefik does";
             return report.nearly(own.place(), format!("router {name}: another one"), here);
         }
-        const KNOWN: [&str; 8] = [
-            "entryPoints",
-            "middlewares",
-            "service",
-            "rule",
-            "ruleSyntax",
-            "priority",
-            "tls",
-            "observability",
-        ];
+        let known = "entryPoints middlewares service rule ruleSyntax priority tls observability";
         let mut closed: Vec<String> = Vec::new();
         if own.node("parentRefs").is_some() {
             closed.push("`parentRefs`: what the router above it asks for is not read".to_owned());
-        } else if let Some(name) = own.unknown(&KNOWN) {
+        } else if let Some(name) = own.others(known).next() {
             closed.push(format!("`{name}` is no option that is known: Traefik refuses the file"));
         }
         let middlewares = own.texts("middlewares");
@@ -170,7 +164,7 @@ impl<'d> Configuration<'d> {
         report: &mut Report,
     ) {
         let spec = root.section("spec").unwrap_or(root);
-        let namespace = namespace(&resource.namespace);
+        let namespace = namespace_of(&resource.namespace);
         let name = format!("{namespace}-{}{CRD}", resource.name);
         match kind {
             "Middleware" => {
@@ -320,10 +314,6 @@ fn reference(own: Section<'_>, namespace: &str) -> String {
 /// The TLS options of routers that name none.
 fn standard() -> String {
     "default".to_owned()
-}
-
-fn namespace(written: &str) -> &str {
-    if written.is_empty() { "default" } else { written }
 }
 
 fn priority(own: Section<'_>, rule: &str, closed: &mut Vec<String>) -> i64 {

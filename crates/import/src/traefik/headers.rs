@@ -1,7 +1,7 @@
 //! `headers`: fields of requests and responses that are set and removed.
 
-use super::{report::Report, section::Section};
-use crate::flow::Flow;
+use super::section::Section;
+use crate::{flow::Flow, report::Report, words};
 
 /// Changes of the fields of requests and responses.
 #[derive(Debug, Default)]
@@ -74,13 +74,10 @@ impl Headers {
             }
         }
         report.same(own.place(), there, "request_headers and response_headers");
-        let read =
-            ["customRequestHeaders", "customResponseHeaders", "addVaryHeader", "isDevelopment"];
-        let is_other = |name: &&str| {
-            let mut all = read.into_iter().chain(SECURITY.map(|(option, ..)| option));
-            !all.any(|known| known.eq_ignore_ascii_case(name))
-        };
-        let mut others: Vec<&str> = own.names().filter(is_other).collect();
+        let read = "customRequestHeaders customResponseHeaders addVaryHeader isDevelopment";
+        let is_other =
+            |name: &&str| !SECURITY.iter().any(|(option, ..)| option.eq_ignore_ascii_case(name));
+        let mut others: Vec<&str> = own.others(read).filter(is_other).collect();
         // What belongs together is in one row.
         for (start, here) in LEFT_OUT {
             let (names, rest): (Vec<&str>, _) =
@@ -139,36 +136,21 @@ impl Edits {
 
     fn flow(&self) -> Option<Flow> {
         let set = self.set.iter().map(|(name, value)| (name.clone(), value.as_str().into()));
-        let mut flow = Flow::fields([]);
-        if !self.set.is_empty() {
-            flow = flow.with("set", Flow::Fields(set.collect()));
-        }
-        if !self.remove.is_empty() {
-            flow = flow.with("remove", Flow::list(self.remove.iter().cloned()));
-        }
-        (flow != Flow::fields([])).then_some(flow)
+        let flow = Flow::fields([])
+            .with_fields("set", set.collect())
+            .with_list("remove", self.remove.iter().cloned());
+        (!flow.is_empty()).then_some(flow)
     }
 }
 
 /// Fields that belong to the connection: no limit counts by them, and no route writes them.
 pub(super) fn is_fixed(header: &str) -> bool {
-    const OF_CONNECTION: [&str; 12] = [
-        "connection",
-        "content-length",
-        "expect",
-        "http2-settings",
-        "keep-alive",
-        "proxy-authenticate",
-        "proxy-authorization",
-        "proxy-connection",
-        "te",
-        "trailer",
-        "transfer-encoding",
-        "upgrade",
-    ];
+    const OF_CONNECTION: &str = "connection content-length expect http2-settings keep-alive \
+                                 proxy-authenticate proxy-authorization proxy-connection te \
+                                 trailer transfer-encoding upgrade";
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^`|~".contains(&byte);
     header.is_empty()
         || !header.bytes().all(is_token)
-        || OF_CONNECTION.contains(&header)
+        || words::has(OF_CONNECTION, header)
         || ["x-tollgate-", "x-ratelimit-", "ratelimit"].iter().any(|own| header.starts_with(own))
 }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use super::{
-    report::Report,
     section::Section,
     source::{Around, Key, source},
 };
-use crate::flow::{Flow, window};
+use crate::{
+    flow::{Flow, window},
+    report::Report,
+};
 
 /// The largest number of a rate, and of requests in flight.
 const MAX_COUNT: i64 = (1 << 31) - 1;
@@ -34,7 +36,7 @@ pub(super) fn rate_limit(
     around: &Around<'_>,
     report: &mut Report,
 ) -> Result<Option<Limit>, String> {
-    section.knows(&["average", "period", "burst", "sourceCriterion", "redis"])?;
+    section.knows("average period burst sourceCriterion redis")?;
     let average = section.number("average")?.unwrap_or(0);
     let burst = section.number("burst")?.unwrap_or(0).max(1);
     let period = section.duration("period")?.unwrap_or(Some(Duration::ZERO));
@@ -59,18 +61,19 @@ pub(super) fn rate_limit(
             .to_owned());
     }
     let counted = source(section, around, Key::Address, report)?;
-    let mut flow = counted.flow();
     let rate = format!("{average}/{}", window(period));
-    flow = flow.with("rate", rate.as_str()).with("algorithm", "gcra").with("burst", burst as u64);
-    if is_shared {
-        flow = flow.with("on_store_error", "closed");
-    }
+    let flow = counted
+        .flow()
+        .with("rate", rate.as_str())
+        .with("algorithm", "gcra")
+        .with("burst", burst as u64)
+        .with_some("on_store_error", is_shared.then_some("closed"));
     let interval = Duration::from_nanos(period.as_nanos() as u64 / average as u64);
     let counter = match is_shared {
         true => "one limit for all its routers, as with redis",
         false => "one limit for each of its routers",
     };
-    report.same(place.clone(), there, format!("rate: {rate}, burst: {burst}: {counter}"));
+    report.same(&place, there, format!("rate: {rate}, burst: {burst}: {counter}"));
     tell_of_time(name, section, (average, period, burst), report);
     if is_shared {
         tell_of_redis(section, report);
@@ -86,7 +89,7 @@ pub(super) fn in_flight(
     around: &Around<'_>,
     report: &mut Report,
 ) -> Result<Option<Limit>, String> {
-    section.knows(&["amount", "sourceCriterion"])?;
+    section.knows("amount sourceCriterion")?;
     let amount = section.number("amount")?.unwrap_or(0);
     if amount <= 0 {
         return Err("`amount` is 0: Traefik denies everything".to_owned());

@@ -4,7 +4,7 @@ use super::{
     middleware::network,
     rule::{Alternative, Condition},
 };
-use crate::flow::Flow;
+use crate::{flow::Flow, paths::takes};
 
 /// A `match`, and what of the conditions is not in it.
 #[derive(Clone, Debug, Default)]
@@ -191,18 +191,11 @@ impl Matching {
 
     /// The fields of `match`.
     pub(super) fn flow(&self) -> Flow {
-        let mut flow = Flow::fields([]);
-        if let Some(host) = &self.host {
-            flow = flow.with("host", host.as_str());
-        }
-        flow = flow.with("path", self.path.as_str());
-        if let Some(method) = &self.method {
-            flow = flow.with("methods", Flow::list([method.as_str()]));
-        }
-        match &self.from {
-            Some(from) => flow.with("from", Flow::list([from.as_str()])),
-            None => flow,
-        }
+        Flow::fields([])
+            .with_some("host", self.host.as_deref())
+            .with("path", self.path.as_str())
+            .with_list("methods", self.method.as_deref())
+            .with_list("from", self.from.as_deref())
     }
 
     /// A path that the pattern takes, and one below it or beside it.
@@ -251,24 +244,6 @@ impl Matching {
             && self.unwritten.is_empty()
             && self.negated.is_empty()
     }
-}
-
-/// Whether a pattern takes a path.
-fn takes(pattern: &str, path: &str) -> bool {
-    let (pattern, is_open) = match pattern.strip_suffix("/**") {
-        Some(pattern) => (pattern, true),
-        None => (pattern, false),
-    };
-    let segments = |path: &str| -> Vec<String> {
-        path.split('/').filter(|own| !own.is_empty()).map(str::to_owned).collect()
-    };
-    let (patterns, paths) = (segments(pattern), segments(path));
-    let is_one = |(pattern, segment): (&String, &String)| match pattern.split_once('*') {
-        Some((start, end)) => segment.starts_with(start) && segment.ends_with(end),
-        None => pattern == segment,
-    };
-    (paths.len() == patterns.len() || (is_open && paths.len() > patterns.len()))
-        && patterns.iter().zip(&paths).all(is_one)
 }
 
 /// What a condition says of the path. None: it has no counterpart.

@@ -1,20 +1,14 @@
 //! What a router's middlewares make of its routes.
 
-use std::net::IpAddr;
-
 use super::{
+    chain::Flat,
     files::Configuration,
     headers::{self, Headers},
     limit::{self, Limit},
-    report::Report,
     section::Section,
     source::{self, Around, Trust, Written},
 };
-use crate::flow::Flow;
-
-/// The deepest chain within chains, and the most middlewares of a router.
-const MAX_DEPTH: usize = 16;
-const MAX_MIDDLEWARES: usize = 100;
+use crate::{flow::Flow, report::Report};
 
 /// What the middlewares do together.
 #[derive(Debug, Default)]
@@ -32,8 +26,8 @@ pub(super) struct Effects {
     written: Written,
 }
 
-/// What is known of the router.
-pub(super) struct Router<'a> {
+/// What is known of where a router listens.
+pub(super) struct Listener<'a> {
     pub(super) trust: &'a Trust,
     pub(super) has_tls: bool,
 }
@@ -43,21 +37,19 @@ impl Effects {
     pub(super) fn of(
         names: &[String],
         place: &str,
-        router: &Router<'_>,
+        listener: &Listener<'_>,
         configuration: &Configuration<'_>,
         report: &mut Report,
     ) -> Effects {
-        let mut effects = Effects::default();
-        let mut flat = Flat::default();
-        flat.add(names, MAX_DEPTH, configuration);
-        flat.problems.dedup();
+        let mut reader = Reader { effects: Effects::default(), listener, report };
+        let flat = Flat::of(names, configuration);
         for why in &flat.problems {
-            effects.close(place, "its middlewares", why, report);
+            reader.close(place, "its middlewares", why);
         }
         for (name, section) in flat.found {
-            effects.take(&name, section, router, report);
+            reader.take(&name, section);
         }
-        effects
+        reader.effects
     }
 
     /// Whether anything of it keeps requests out.
@@ -81,38 +73,48 @@ impl Effects {
         fields.extend(self.headers.flows());
         fields
     }
+}
 
-    fn close(&mut self, place: &str, there: &str, why: &str, report: &mut Report) {
-        report.left_out(
+/// The middlewares of a router on the way to their effects.
+struct Reader<'a> {
+    effects: Effects,
+    listener: &'a Listener<'a>,
+    report: &'a mut Report,
+}
+
+impl Reader<'_> {
+    fn close(&mut self, place: &str, there: &str, why: &str) {
+        self.report.left_out(
             place,
             there,
             format!("{why}: the routes of its routers are closed (deny)"),
         );
-        self.closed.push(format!("{there}: {why}"));
+        self.effects.closed.push(format!("{there}: {why}"));
     }
 
-    fn take(&mut self, name: &str, section: Section<'_>, router: &Router<'_>, report: &mut Report) {
+    fn take(&mut self, name: &str, section: Section<'_>) {
         let place = section.place();
         let mut kinds = section.entries().iter();
         let (Some((kind, node)), None) = (kinds.next(), kinds.next()) else {
             let why = "a middleware has exactly one type: Traefik serves none of its routers";
-            return self.close(&place, &format!("middleware {name}"), why, report);
+            return self.close(&place, &format!("middleware {name}"), why);
         };
         let own = section.of(node);
         let kind = kind.value.to_ascii_lowercase();
         let there = format!("{kind} {name}");
         let result = match kind.as_str() {
-            "ratelimit" | "inflightreq" => self.take_limit(name, &kind, own, router.trust, report),
-            "ipallowlist" | "ipwhitelist" => self.take_list(&there, own, router.trust, report),
-            "forwardauth" => self.take_forward_auth(&there, own, report),
+            "ratelimit" | "inflightreq" => self.take_limit(name, &kind, own),
+            "ipallowlist" | "ipwhitelist" => self.take_list(&there, own),
+            "forwardauth" => self.take_forward_auth(&there, own),
             "basicauth" | "digestauth" => {
-                self.written
+                self.effects
+                    .written
                     .verified
                     .extend(own.text("headerField").map(|name| name.to_lowercase()));
                 Err("there are no passwords here, so write `identity` and `auth`".to_owned())
             }
             "plugin" => {
-                self.written.unknown = Some(format!("the plugin {name}"));
+                self.effects.written.unknown = Some(format!("the plugin {name}"));
                 Err("a plugin may refuse requests, and cannot be carried over".to_owned())
             }
             "replacepath" | "replacepathregex" | "stripprefixregex" => {
@@ -121,47 +123,40 @@ impl Effects {
                     .to_owned())
             }
             "stripprefix" => {
-                self.take_strip(&there, own, report);
+                self.take_strip(&there, own);
                 Ok(())
             }
-            "addprefix" => self.take_add(&there, own, report),
+            "addprefix" => self.take_add(&there, own),
             "headers" => {
-                self.written.constant.extend(headers::names(own, "customRequestHeaders"));
-                self.headers.take(&there, own, report)
+                self.effects.written.constant.extend(headers::names(own, "customRequestHeaders"));
+                self.effects.headers.take(&there, own, self.report)
             }
-            "buffering" => self.take_buffering(&there, own, report),
+            "buffering" => self.take_buffering(&there, own),
             "redirectscheme" => {
-                self.take_redirect(&there, own, router, report);
+                self.take_redirect(&there, own);
                 Ok(())
             }
             _ => {
-                self.name_other(&kind, &there, own, report);
+                self.name_other(&kind, &there, own);
                 Ok(())
             }
         };
         if let Err(why) = result {
-            self.close(&place, &there, &why, report);
+            self.close(&place, &there, &why);
         }
     }
 
-    fn take_limit(
-        &mut self,
-        name: &str,
-        kind: &str,
-        own: Section<'_>,
-        trust: &Trust,
-        report: &mut Report,
-    ) -> Result<(), String> {
+    fn take_limit(&mut self, name: &str, kind: &str, own: Section<'_>) -> Result<(), String> {
         let is_file = !name.ends_with("@kubernetescrd");
-        let around = Around { trust, written: &self.written, is_file };
+        let around = Around { trust: self.listener.trust, written: &self.effects.written, is_file };
         let limit = match kind {
-            "ratelimit" => limit::rate_limit(name, own, &around, report),
-            _ => limit::in_flight(name, own, &around, report),
+            "ratelimit" => limit::rate_limit(name, own, &around, self.report),
+            _ => limit::in_flight(name, own, &around, self.report),
         }?;
         let Some(limit) = limit else { return Ok(()) };
-        match self.limits.iter().any(|known| known.name == limit.name) {
-            false => self.limits.push(limit),
-            true if limit.is_shared => report.left_out(
+        match self.effects.limits.iter().any(|known| known.name == limit.name) {
+            false => self.effects.limits.push(limit),
+            true if limit.is_shared => self.report.left_out(
                 own.place(),
                 format!("rateLimit {name}: twice on a router, with redis"),
                 "each request is charged once, there twice: looser",
@@ -172,76 +167,65 @@ impl Effects {
         Ok(())
     }
 
-    fn take_list(
-        &mut self,
-        there: &str,
-        own: Section<'_>,
-        trust: &Trust,
-        report: &mut Report,
-    ) -> Result<(), String> {
+    fn take_list(&mut self, there: &str, own: Section<'_>) -> Result<(), String> {
         let ranges = own.texts("sourceRange");
         let networks: Option<Vec<String>> = ranges.iter().map(|range| network(range)).collect();
         let Some(networks) = networks.filter(|networks| !networks.is_empty()) else {
             return Err(
-                "`sourceRange` is empty or has something that is no network: Traefik serves \
-                        none of its routers"
+                "`sourceRange` is empty or has something that is no network: Traefik serves none \
+                 of its routers"
                     .to_owned(),
             );
         };
-        own.knows(&["sourceRange", "ipStrategy", "rejectStatusCode"])?;
+        own.knows("sourceRange ipStrategy rejectStatusCode")?;
         if let Some(strategy) = own.section("ipStrategy")
-            && !source::address(strategy, trust, report)?.is_known
+            && !source::address(strategy, self.listener.trust, self.report)?.is_known
         {
             return Err(
                 "the entry point trusts no peer, so there is no address and Traefik refuses \
-                        everybody"
+                 everybody"
                     .to_owned(),
             );
         }
-        if !self.allow.is_empty() {
+        if !self.effects.allow.is_empty() {
             return Err("a route has one list, and this router two".to_owned());
         }
         let status = own.number("rejectStatusCode")?.unwrap_or(403);
         if status != 403 {
-            report.nearly(own.place(), format!("{there}: rejectStatusCode {status}"), "403");
+            self.report.nearly(own.place(), format!("{there}: rejectStatusCode {status}"), "403");
         }
-        if !self.limits.is_empty() {
+        if !self.effects.limits.is_empty() {
             let here =
                 "a refused request charges no limit, there those before it: looser for these";
-            report.nearly(own.place(), format!("{there}: behind a limit"), here);
+            self.report.nearly(own.place(), format!("{there}: behind a limit"), here);
         }
-        report.same(own.place(), there, format!("allow: [{}]", networks.join(", ")));
-        self.allow = networks;
+        self.report.same(own.place(), there, format!("allow: [{}]", networks.join(", ")));
+        self.effects.allow = networks;
         Ok(())
     }
 
-    fn take_forward_auth(
-        &mut self,
-        there: &str,
-        own: Section<'_>,
-        report: &mut Report,
-    ) -> Result<(), String> {
+    fn take_forward_auth(&mut self, there: &str, own: Section<'_>) -> Result<(), String> {
         if own.text("address").is_some_and(|address| address.ends_with("/decide/forward")) {
             let here =
                 "it asks Tollgate, whose policy stays as it is: put this one and that together";
-            report.nearly(own.place(), there, here);
+            self.report.nearly(own.place(), there, here);
             return Ok(());
         }
         let names = own.texts("authResponseHeaders").into_iter().chain(own.text("headerField"));
-        self.written.verified.extend(names.map(|name| name.to_ascii_lowercase()));
+        self.effects.written.verified.extend(names.map(|name| name.to_ascii_lowercase()));
         if own.node("authResponseHeadersRegex").is_some() {
-            self.written.unknown = Some(there.to_owned());
+            self.effects.written.unknown = Some(there.to_owned());
         }
         Err("nothing here asks a server whether a request may pass; if it checks tokens, write \
              `identity.jwt` and `auth: required`"
             .to_owned())
     }
 
-    fn take_strip(&mut self, there: &str, own: Section<'_>, report: &mut Report) {
+    fn take_strip(&mut self, there: &str, own: Section<'_>) {
         let prefixes = own.texts("prefixes");
         let trimmed = prefixes.iter().map(|prefix| prefix.trim_end_matches('/').to_owned());
-        self.strip = trimmed.filter(|prefix| is_prefix(prefix)).collect();
-        report.nearly(
+        self.effects.strip = trimmed.filter(|prefix| is_prefix(prefix)).collect();
+        self.report.nearly(
             own.place(),
             format!("{there}: {}", prefixes.join(", ")),
             "strip_prefix: whole segments; there of a text, so that `/px` of `/p` becomes `x`. Of \
@@ -249,58 +233,42 @@ impl Effects {
         );
     }
 
-    fn take_add(
-        &mut self,
-        there: &str,
-        own: Section<'_>,
-        report: &mut Report,
-    ) -> Result<(), String> {
+    fn take_add(&mut self, there: &str, own: Section<'_>) -> Result<(), String> {
         let prefix = own.text("prefix").unwrap_or_default();
         let prefix = prefix.trim_end_matches('/');
-        if self.fields.iter().any(|(name, _)| *name == "add_prefix") || !is_prefix(prefix) {
+        if self.effects.fields.iter().any(|(name, _)| *name == "add_prefix") || !is_prefix(prefix) {
             return Err("the prefix cannot be written".to_owned());
         }
-        report.same(own.place(), there, format!("add_prefix: {prefix}"));
-        self.fields.insert(0, ("add_prefix", prefix.into()));
+        self.report.same(own.place(), there, format!("add_prefix: {prefix}"));
+        self.effects.fields.insert(0, ("add_prefix", prefix.into()));
         Ok(())
     }
 
-    fn take_buffering(
-        &mut self,
-        there: &str,
-        own: Section<'_>,
-        report: &mut Report,
-    ) -> Result<(), String> {
-        let known = ["maxRequestBodyBytes", "memRequestBodyBytes", "memResponseBodyBytes"];
-        if let Some(name) = own.unknown(&known) {
-            report.left_out(own.place(), format!("{there}: {name}"), "no counterpart");
+    fn take_buffering(&mut self, there: &str, own: Section<'_>) -> Result<(), String> {
+        let known = "maxRequestBodyBytes memRequestBodyBytes memResponseBodyBytes";
+        if let Some(name) = own.others(known).next() {
+            self.report.left_out(own.place(), format!("{there}: {name}"), "no counterpart");
         }
         if let Some(bytes) = own.number("maxRequestBodyBytes")?.filter(|bytes| *bytes > 0) {
-            report.same(own.place(), there, format!("max_body: {bytes}"));
-            self.fields.retain(|(name, _)| *name != "max_body");
-            self.fields.push(("max_body", (bytes as u64).into()));
+            self.report.same(own.place(), there, format!("max_body: {bytes}"));
+            self.effects.fields.retain(|(name, _)| *name != "max_body");
+            self.effects.fields.push(("max_body", (bytes as u64).into()));
         }
         Ok(())
     }
 
-    fn take_redirect(
-        &mut self,
-        there: &str,
-        own: Section<'_>,
-        router: &Router<'_>,
-        report: &mut Report,
-    ) {
-        if router.has_tls {
-            return report.same(own.place(), there, "nothing: its routers have TLS");
+    fn take_redirect(&mut self, there: &str, own: Section<'_>) {
+        if self.listener.has_tls {
+            return self.report.same(own.place(), there, "nothing: its routers have TLS");
         }
-        self.is_redirect = true;
+        self.effects.is_redirect = true;
         let here = "a listener of the settings: no route";
-        report.nearly(own.place(), there, here);
-        report.ask("write `redirect: https` at the plain listener of the settings.");
+        self.report.nearly(own.place(), there, here);
+        self.report.ask("write `redirect: https` at the plain listener of the settings.");
     }
 
     /// Middlewares that change neither what is limited nor who may pass.
-    fn name_other(&mut self, kind: &str, there: &str, own: Section<'_>, report: &mut Report) {
+    fn name_other(&mut self, kind: &str, there: &str, own: Section<'_>) {
         let here = match kind {
             "retry" => "`retries` of the upstream; before a limit, each try is charged there",
             "circuitbreaker" => "`ejection` of the upstream",
@@ -310,52 +278,13 @@ impl Effects {
                 "no redirect: the requests go to the servers, with the router's limits"
             }
             "passtlsclientcert" => {
-                self.written.unknown = Some(there.to_owned());
+                self.effects.written.unknown = Some(there.to_owned());
                 "client certificates are callers here: `identity.callers`"
             }
             "contenttype" | "grpcweb" | "encodedcharacters" => "no counterpart",
-            _ => return self.close(&own.place(), there, "it is not known", report),
+            _ => return self.close(&own.place(), there, "it is not known"),
         };
-        report.left_out(own.place(), there, here);
-    }
-}
-
-/// Middlewares in their order, and what keeps Traefik from serving a router with them.
-#[derive(Default)]
-struct Flat<'d> {
-    found: Vec<(String, Section<'d>)>,
-    problems: Vec<String>,
-    visits: usize,
-}
-
-impl<'d> Flat<'d> {
-    /// Adds the middlewares of these names, with those of chains in the place of the chains.
-    fn add(&mut self, names: &[String], depth: usize, configuration: &Configuration<'d>) {
-        for name in names {
-            self.visits += 1;
-            if self.visits > MAX_MIDDLEWARES || depth == 0 {
-                let why = format!(
-                    "chains at `{name}` have no end, or more than {MAX_MIDDLEWARES} middlewares"
-                );
-                return self.problems.push(why);
-            }
-            let Some(section) = configuration.middleware(name) else {
-                self.problems.push(format!(
-                    "`{name}` is not in the files: without it Traefik serves none of its routers"
-                ));
-                continue;
-            };
-            match section.section("chain") {
-                None => self.found.push((name.clone(), section)),
-                Some(chain) => {
-                    let inner = configuration.references(name, chain);
-                    self.add(&inner, depth - 1, configuration);
-                }
-            }
-            if self.visits > MAX_MIDDLEWARES {
-                return;
-            }
-        }
+        self.report.left_out(own.place(), there, here);
     }
 }
 
@@ -366,26 +295,10 @@ fn is_prefix(text: &str) -> bool {
     text.bytes().all(is_plain) && segments.all(|own| !matches!(own, "" | "." | ".."))
 }
 
-/// A network in its normal form, if it is one.
+/// A network in its normal form, or an address, if it is one.
 pub(super) fn network(text: &str) -> Option<String> {
-    let text = text.trim();
-    let (address, bits) = match text.split_once('/') {
-        Some((address, bits)) => (address, Some(bits.parse::<u32>().ok()?)),
-        None => (text, None),
-    };
-    let address = address.parse::<IpAddr>().ok()?;
-    let Some(bits) = bits else { return Some(address.to_string()) };
-    let masked = match address {
-        IpAddr::V4(own) => {
-            let mask = u32::MAX.checked_shl(32_u32.checked_sub(bits)?).unwrap_or(0);
-            IpAddr::V4((u32::from(own) & mask).into())
-        }
-        IpAddr::V6(own) => {
-            let mask = u128::MAX.checked_shl(128_u32.checked_sub(bits)?).unwrap_or(0);
-            IpAddr::V6((u128::from(own) & mask).into())
-        }
-    };
-    Some(format!("{masked}/{bits}"))
+    let network = crate::network::network(text.trim())?;
+    Some(if text.contains('/') { network.trunc().to_string() } else { network.addr().to_string() })
 }
 
 #[cfg(test)]

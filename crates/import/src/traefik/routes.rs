@@ -4,8 +4,7 @@ use super::{
     files::{Configuration, Router},
     limit::Limit,
     matching::Matching,
-    middleware::{self, Effects},
-    report::Report,
+    middleware::{Effects, Listener},
     route::{Charged, Route},
     rule::{self, Alternative, Condition},
     services,
@@ -15,6 +14,7 @@ use crate::{
     draft::{Draft, EVERYBODY},
     flow::Flow,
     names::Names,
+    report::Report,
 };
 
 /// The limits that a route may charge.
@@ -37,10 +37,10 @@ pub(super) struct Routes<'c> {
     route_names: Names,
     /// Limits that all routers share, by their middlewares.
     shared: Vec<(String, String)>,
-    /// By the names there.
-    upstreams: Vec<(String, String, Flow)>,
+    upstreams: Vec<(String, services::Upstream)>,
     upstream_names: Names,
     trials: Vec<Trial>,
+    report: Report,
 }
 
 impl<'c> Routes<'c> {
@@ -48,6 +48,7 @@ impl<'c> Routes<'c> {
         configuration: &'c Configuration<'c>,
         entry_point: &'c str,
         instead: Option<&'c str>,
+        report: Report,
     ) -> Self {
         Routes {
             configuration,
@@ -63,6 +64,7 @@ impl<'c> Routes<'c> {
             upstreams: Vec::new(),
             upstream_names: Names::default(),
             trials: Vec::new(),
+            report,
         }
     }
 
@@ -77,7 +79,7 @@ impl<'c> Routes<'c> {
     }
 
     /// Adds the routes of a router, behind those that are there.
-    pub(super) fn take(&mut self, router: &Router<'_>, report: &mut Report) {
+    pub(super) fn take(&mut self, router: &Router<'_>) {
         let there = format!("router {}: {}", router.name, shown(&router.rule));
         let is_old = router.is_old || rule::is_old(&router.rule);
         let alternatives = match rule::alternatives(&router.rule, is_old) {
@@ -85,44 +87,46 @@ impl<'c> Routes<'c> {
             Err(why) => {
                 let here =
                     format!("{why}: no route, so its requests go to those below it or get 404");
-                return report.left_out(router.place.clone(), there, here);
+                return self.report.left_out(&router.place, there, here);
             }
         };
         let trust = self.configuration.trust_of(self.entry_point);
-        let known = middleware::Router { trust: &trust, has_tls: router.tls_options.is_some() };
+        let known = Listener { trust: &trust, has_tls: router.tls_options.is_some() };
         let mut names = self.configuration.middlewares_of(self.entry_point);
         names.extend(router.middlewares.iter().cloned());
-        let mut effects = Effects::of(&names, &router.place, &known, self.configuration, report);
-        self.close(router, &mut effects, report);
+        let mut effects =
+            Effects::of(&names, &router.place, &known, self.configuration, &mut self.report);
+        self.close(router, &mut effects);
         if effects.is_redirect && effects.limits.is_empty() {
             return;
         }
-        self.tell_of_limits(router, &effects, report);
-        let upstream = services::upstream(self.configuration, &router.target, self.instead, report);
+        self.tell_of_limits(router, &effects);
+        let upstream =
+            services::upstream(self.configuration, &router.target, self.instead, &mut self.report);
         effects.closed.extend(upstream.closed.clone());
         let upstream = self.upstream(upstream);
         let charged = self.charge(router, &effects.limits);
         for alternative in alternatives {
             let matching = Matching::of(&alternative, is_old);
             if matching.is_never {
-                report.nearly(router.place.clone(), there.clone(), "no request is all of this");
+                self.report.nearly(&router.place, &there, "no request is all of this");
                 continue;
             }
             let mut own = Route { router, matching, effects: &effects, charged: &charged };
-            let guards = self.guards(&mut own, (&alternative, is_old), report);
-            if !self.is_whole(&mut own, &there, report) {
+            let guards = self.guards(&mut own, (&alternative, is_old));
+            if !self.is_whole(&mut own, &there) {
                 continue;
             }
             for matching in guards {
                 let guard = Route { matching, ..own };
-                self.push(&guard, &upstream, &there, report);
+                self.push(&guard, &upstream, &there);
             }
-            self.push(&own, &upstream, &there, report);
+            self.push(&own, &upstream, &there);
         }
     }
 
     /// Reasons to close a router that are not in its middlewares.
-    fn close(&self, router: &Router<'_>, effects: &mut Effects, report: &mut Report) {
+    fn close(&mut self, router: &Router<'_>, effects: &mut Effects) {
         let mut closed = router.closed.clone();
         if self.configuration.asks_for_certificates(router) {
             let why = "its TLS options ask for client certificates: write `client_ca_file` at the \
@@ -135,21 +139,21 @@ impl<'c> Routes<'c> {
         }
         for why in closed {
             let there = format!("router {}", router.name);
-            report.left_out(
-                router.place.clone(),
-                there.clone(),
+            self.report.left_out(
+                &router.place,
+                &there,
                 format!("{why}: its routes are closed (deny)"),
             );
             effects.closed.push(format!("{there}: {why}"));
         }
     }
 
-    fn tell_of_limits(&self, router: &Router<'_>, effects: &Effects, report: &mut Report) {
+    fn tell_of_limits(&mut self, router: &Router<'_>, effects: &Effects) {
         let names: Vec<&str> = effects.limits.iter().map(|limit| limit.name.as_str()).collect();
         let there = |what: &str| format!("router {}: {what}", router.name);
         if let [first, .., _] = names.as_slice() {
-            report.nearly(
-                router.place.clone(),
+            self.report.nearly(
+                &router.place,
                 there(&format!("{} are asked one after another", names.join(", "))),
                 format!(
                     "all of them are charged, or none: looser for {first} by the requests that a \
@@ -159,8 +163,8 @@ impl<'c> Routes<'c> {
         }
         let is_apart = effects.limits.iter().any(|limit| !limit.is_shared);
         if is_apart && router.entry_points.len() > 1 {
-            report.nearly(
-                router.place.clone(),
+            self.report.nearly(
+                &router.place,
                 there(&format!("entry points {}", router.entry_points.join(", "))),
                 format!(
                     "one counter. Traefik has one for each of the {} entry points, if they have \
@@ -199,32 +203,31 @@ impl<'c> Routes<'c> {
     }
 
     fn upstream(&mut self, upstream: services::Upstream) -> String {
-        let known = self.upstreams.iter();
-        let known =
-            known.filter(|(name, _, flow)| *name == upstream.name && *flow == upstream.flow);
-        if let Some((_, name, _)) = known.into_iter().next() {
+        let is_it = |(_, own): &&(String, services::Upstream)| {
+            own.name == upstream.name && own.flow == upstream.flow
+        };
+        if let Some((name, _)) = self.upstreams.iter().find(is_it) {
             return name.clone();
         }
         let plain = upstream.name.split('@').next().unwrap_or_default();
         let name = self.upstream_names.take(if plain.is_empty() { "app" } else { plain });
-        self.upstreams.push((upstream.name, name.clone(), upstream.flow));
+        self.upstreams.push((name.clone(), upstream));
         name
     }
 
     /// What keeps the requests of negated conditions from a route: routes above it that take them,
     /// or closed ones, if no other router takes them. Conditions without either are unwritten.
     fn guards(
-        &self,
+        &mut self,
         own: &mut Route<'_>,
         (alternative, is_old): (&Alternative, bool),
-        report: &mut Report,
     ) -> Vec<Matching> {
         let Route { matching, router, .. } = own;
         let mut guards = Vec::new();
         for condition in std::mem::take(&mut matching.negated) {
             let there = format!("router {}: {condition}", router.name);
             if self.matchings.iter().any(|(above, _)| above.takes_all_of(&condition, matching)) {
-                report.same(router.place.clone(), there, "a route above takes these requests");
+                self.report.same(&router.place, there, "a route above takes these requests");
                 continue;
             }
             let others = alternative.iter().filter(|other| !other.is_negated).cloned();
@@ -241,7 +244,7 @@ impl<'c> Routes<'c> {
                 continue;
             }
             let here = "a closed route above it: 403, there 404";
-            report.nearly(router.place.clone(), there, here);
+            self.report.nearly(&router.place, there, here);
             guard.is_guard = true;
             guards.push(guard);
         }
@@ -249,7 +252,7 @@ impl<'c> Routes<'c> {
     }
 
     /// Whether the match of a route may be written: it says all of its conditions, or is closed.
-    fn is_whole(&self, own: &mut Route<'_>, there: &str, report: &mut Report) -> bool {
+    fn is_whole(&mut self, own: &mut Route<'_>, there: &str) -> bool {
         let Route { matching, router, effects, .. } = own;
         if matching.unwritten.is_empty() {
             return true;
@@ -257,8 +260,8 @@ impl<'c> Routes<'c> {
         let conditions = matching.unwritten.join(" && ");
         let flow = matching.flow();
         if !effects.refuses() {
-            report.left_out(
-                router.place.clone(),
+            self.report.left_out(
+                &router.place,
                 there,
                 format!(
                     "no route, as {conditions} has no counterpart: its requests go to the routes \
@@ -267,8 +270,8 @@ impl<'c> Routes<'c> {
             );
             return false;
         }
-        report.left_out(
-            router.place.clone(),
+        self.report.left_out(
+            &router.place,
             there,
             format!(
                 "{conditions} has no counterpart: the route is for all of `{flow}`, and closed \
@@ -279,7 +282,7 @@ impl<'c> Routes<'c> {
         true
     }
 
-    fn push(&mut self, own: &Route<'_>, upstream: &str, there: &str, report: &mut Report) {
+    fn push(&mut self, own: &Route<'_>, upstream: &str, there: &str) {
         let Route { router, matching, effects, charged } = own;
         let name = self.route_names.take(&router.name);
         let mut flow = Flow::fields([
@@ -289,13 +292,10 @@ impl<'c> Routes<'c> {
         ]);
         let is_closed =
             !effects.closed.is_empty() || !matching.unwritten.is_empty() || matching.is_guard;
-        if is_closed {
-            flow = flow.with("deny", Flow::list(EVERYBODY));
-        }
-        if !effects.allow.is_empty() {
-            flow = flow.with("allow", Flow::list(effects.allow.iter().cloned()));
-        }
-        flow = flow.with("limits", Flow::list(charged.iter().map(|own| own.name.clone())));
+        flow = flow
+            .with_some("deny", is_closed.then(|| Flow::list(EVERYBODY)))
+            .with_list("allow", effects.allow.iter().cloned())
+            .with("limits", Flow::list(charged.iter().map(|own| own.name.clone())));
         for (field, value) in effects.route_fields(&matching.path) {
             flow = flow.with(field, value);
         }
@@ -303,17 +303,17 @@ impl<'c> Routes<'c> {
         if matching.is_guard {
             return self.matchings.push((matching.clone(), router.priority));
         }
-        self.tell_of_ties(own, there, report);
+        self.tell_of_ties(own, there);
         for why in &effects.closed {
-            report.ask(format!(
-                "routes are closed with `deny`, because of {why}. Write what lets the right requests \
-                 through, and remove `deny`."
+            self.report.ask(format!(
+                "routes are closed with `deny`, because of {why}. Write what lets the right \
+                 requests through, and remove `deny`."
             ));
         }
         match matching.differences.is_empty() {
-            true => report.same(router.place.clone(), there, format!("match: {}", matching.flow())),
-            false if matching.unwritten.is_empty() => report.nearly(
-                router.place.clone(),
+            true => self.report.same(&router.place, there, format!("match: {}", matching.flow())),
+            false if matching.unwritten.is_empty() => self.report.nearly(
+                &router.place,
                 there,
                 format!("match: {}: {}", matching.flow(), matching.differences.join("; ")),
             ),
@@ -324,7 +324,7 @@ impl<'c> Routes<'c> {
     }
 
     /// Of two routers of one priority that may take the same requests, any may be first in Traefik.
-    fn tell_of_ties(&self, own: &Route<'_>, there: &str, report: &mut Report) {
+    fn tell_of_ties(&mut self, own: &Route<'_>, there: &str) {
         let host = own.matching.sample_host();
         let is_tie = self.matchings.iter().any(|(above, priority)| {
             *priority == own.router.priority
@@ -334,16 +334,20 @@ impl<'c> Routes<'c> {
         if is_tie {
             let here = "behind another router of the same priority; which is first there is not \
                         certain: write `priority`";
-            report.nearly(own.router.place.clone(), there, here);
+            self.report.nearly(&own.router.place, there, here);
         }
     }
 
-    /// Fills the sections of a policy.
-    pub(super) fn finish(self, draft: &mut Draft) {
-        draft.tests = tests(&self.trials);
-        draft.limits = self.limits;
-        draft.routes = self.routes;
-        draft.upstreams = self.upstreams.into_iter().map(|(_, name, flow)| (name, flow)).collect();
+    /// The sections of a policy, and what was found.
+    pub(super) fn finish(self) -> (Draft, Report) {
+        let draft = Draft {
+            upstreams: self.upstreams.into_iter().map(|(name, own)| (name, own.flow)).collect(),
+            limits: self.limits,
+            routes: self.routes,
+            tests: tests(&self.trials),
+            ..Draft::default()
+        };
+        (draft, self.report)
     }
 }
 

@@ -9,22 +9,8 @@ const MAX_DEPTH: usize = 32;
 const MAX_ALTERNATIVES: usize = 64;
 
 /// What conditions there are, and whether all versions of the syntax have them.
-const NAMES: [&str; 14] = [
-    "Host",
-    "HostHeader",
-    "HostRegexp",
-    "Path",
-    "PathPrefix",
-    "PathRegexp",
-    "Method",
-    "Header",
-    "Headers",
-    "HeaderRegexp",
-    "HeadersRegexp",
-    "Query",
-    "QueryRegexp",
-    "ClientIP",
-];
+const NAMES: &str = "Host HostHeader HostRegexp Path PathPrefix PathRegexp Method Header Headers \
+                     HeaderRegexp HeadersRegexp Query QueryRegexp ClientIP";
 /// Those of the second version alone.
 const OLD: [&str; 3] = ["HostHeader", "Headers", "HeadersRegexp"];
 
@@ -127,7 +113,7 @@ impl Parser<'_> {
         self.peek();
         let end = self.rest.find(|letter: char| !letter.is_ascii_alphanumeric());
         let (word, rest) = self.rest.split_at(end.unwrap_or(self.rest.len()));
-        let Some(name) = NAMES.into_iter().find(|name| is_form_of(name, word)) else {
+        let Some(name) = NAMES.split_ascii_whitespace().find(|name| is_form_of(name, word)) else {
             return Err(format!("`{}` is no condition", start_of(self.rest)));
         };
         self.rest = rest;

@@ -4,6 +4,8 @@ use std::time::Duration;
 
 use tollgate_yaml::{Document, Node, Span, Spanned, Value};
 
+use crate::manifest;
+
 /// A mapping and where it is.
 #[derive(Clone, Copy)]
 pub(super) struct Section<'d> {
@@ -62,7 +64,7 @@ impl<'d> Section<'d> {
 
     pub(super) fn items(&self, name: &str) -> impl Iterator<Item = Section<'d>> {
         let own = *self;
-        list(self.node(name)).iter().map(move |node| own.of(node))
+        manifest::items(self.node(name)).iter().map(move |node| own.of(node))
     }
 
     pub(super) fn text(&self, name: &str) -> Option<String> {
@@ -75,7 +77,7 @@ impl<'d> Section<'d> {
             Some(node) if !matches!(node.value, Value::Sequence(_)) => {
                 self.scalar(node).into_iter().collect()
             }
-            node => list(node).iter().filter_map(|node| self.scalar(node)).collect(),
+            node => manifest::items(node).iter().filter_map(|node| self.scalar(node)).collect(),
         }
     }
 
@@ -97,40 +99,29 @@ impl<'d> Section<'d> {
         duration.map(Some).ok_or_else(|| format!("`{name}` is no duration"))
     }
 
-    /// The first of its fields that is none of these.
-    pub(super) fn unknown(&self, known: &[&str]) -> Option<&'d str> {
-        self.names().find(|name| !known.iter().any(|known| known.eq_ignore_ascii_case(name)))
+    /// The names of its fields that are none of these words.
+    pub(super) fn others(&self, known: &str) -> impl Iterator<Item = &'d str> {
+        self.names().filter(move |name| {
+            !known.split_ascii_whitespace().any(|known| known.eq_ignore_ascii_case(name))
+        })
     }
 
-    /// Refuses fields that are none of these, as Traefik refuses their file.
-    pub(super) fn knows(&self, names: &[&str]) -> Result<(), String> {
-        match self.unknown(names) {
+    /// Refuses fields that are none of these words, as Traefik refuses their file.
+    pub(super) fn knows(&self, names: &str) -> Result<(), String> {
+        match self.others(names).next() {
             None => Ok(()),
             Some(name) => Err(format!("`{name}` is no option that is known: Traefik refuses it")),
         }
     }
 
     pub(super) fn scalar(&self, node: &Node) -> Option<String> {
-        match &node.value {
-            Value::String(text) => Some(text.clone()),
-            Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {
-                Some(self.document.source(node.span).to_owned())
-            }
-            Value::Null | Value::Sequence(_) | Value::Mapping(_) => None,
-        }
+        manifest::scalar(self.document, node).map(str::to_owned)
     }
 }
 
 fn fields(node: &Node) -> &[(Spanned<String>, Node)] {
     match &node.value {
         Value::Mapping(fields) => fields,
-        _ => &[],
-    }
-}
-
-fn list(node: Option<&Node>) -> &[Node] {
-    match node.map(|node| &node.value) {
-        Some(Value::Sequence(items)) => items,
         _ => &[],
     }
 }
@@ -201,7 +192,7 @@ mod tests {
         let limit = Section::root(&document).section("ratelimit").unwrap();
         assert_eq!(limit.number("average"), Ok(Some(7)));
         assert_eq!(limit.number("burst"), Ok(None));
-        assert_eq!(limit.unknown(&["burst"]), Some("AVERAGE"));
+        assert_eq!(limit.others("burst").next(), Some("AVERAGE"));
         assert_eq!(limit.place(), "a.yaml:1:12");
     }
 }

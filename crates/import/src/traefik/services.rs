@@ -2,10 +2,9 @@
 
 use super::{
     files::{Configuration, Target},
-    report::Report,
     section::Section,
 };
-use crate::flow::Flow;
+use crate::{flow::Flow, report::Report};
 
 /// The largest weight of a server.
 const MAX_WEIGHT: i64 = 1000;
@@ -44,60 +43,57 @@ pub(super) fn upstream(
         }
     };
     let is_internal = name.ends_with("@internal");
-    let has_middlewares = match target {
-        Target::Named(name) => configuration.service(name).is_some_and(has_middlewares),
-        Target::Kubernetes(_, services) => services.iter().copied().any(has_middlewares),
+    let closed = if is_internal {
+        let here = "there is no such service here: its routes are closed";
+        report.left_out("services", &name, here);
+        Some(format!("`{name}` is Traefik itself"))
+    } else {
+        has_own_middlewares(configuration, target)
+            .then(|| "the service's own middlewares are not read".to_owned())
     };
-    let closed = match (is_internal, has_middlewares) {
-        (true, _) => Some(format!("`{name}` is Traefik itself")),
-        (_, true) => Some("the service's own middlewares are not read".to_owned()),
-        _ => None,
-    };
-    if is_internal {
-        report.left_out(
-            "services",
-            name.clone(),
-            "there is no such service here: its routes are closed",
-        );
-    }
-    let is_usable = |servers: &[Server]| {
-        let is_tls = |server: &Server| server.url.starts_with("https:");
-        let same =
-            |one: &Server, other: &Server| is_tls(one) == is_tls(other) && one.is_h2 == other.is_h2;
-        servers.first().is_some_and(|first| servers.iter().all(|server| same(first, server)))
-    };
-    let servers = match found {
-        Ok(servers) if is_usable(&servers) => servers,
-        found => {
-            let why = found.err().unwrap_or_else(|| "servers of one kind are missing".to_owned());
-            if !is_internal {
-                let url = instead.unwrap_or(NOWHERE);
-                report.left_out(
-                    format!("service {name}"),
-                    "its servers",
-                    format!("{why}: {url} stands for them"),
-                );
-                if instead.is_none() {
-                    report.ask(format!(
-                        "write the servers of upstream `{name}`, or give --upstream URL."
-                    ));
-                }
-            }
-            let url = instead.unwrap_or(NOWHERE).to_owned();
-            vec![Server { url, weight: 1, is_h2: false }]
+    let servers = found.and_then(of_one_kind).unwrap_or_else(|why| {
+        if !is_internal {
+            tell_of_servers(&name, &why, instead, report);
         }
-    };
+        let url = instead.unwrap_or(NOWHERE).to_owned();
+        vec![Server { url, weight: 1, is_h2: false }]
+    });
     let server = |server: &Server| match server.weight {
         1 => Flow::Text(server.url.clone()),
         weight => {
             Flow::fields([("url", server.url.as_str().into()), ("weight", (weight as u64).into())])
         }
     };
-    let mut flow = Flow::fields([("servers", Flow::list(servers.iter().map(server)))]);
-    if servers.iter().any(|server| server.is_h2) {
-        flow = flow.with("protocol", "h2");
+    let is_h2 = servers.iter().any(|server| server.is_h2);
+    let flow = Flow::fields([("servers", Flow::list(servers.iter().map(server)))])
+        .with_some("protocol", is_h2.then_some("h2"))
+        .with("paths", Flow::fields([]));
+    Upstream { name, flow, closed }
+}
+
+/// The servers, if there are some, and all of one kind.
+fn of_one_kind(servers: Vec<Server>) -> Result<Vec<Server>, String> {
+    let kind = |server: &Server| (server.url.starts_with("https:"), server.is_h2);
+    let first = servers.first().map(kind);
+    match first.is_some() && servers.iter().all(|server| Some(kind(server)) == first) {
+        true => Ok(servers),
+        false => Err("servers of one kind are missing".to_owned()),
     }
-    Upstream { name, flow: flow.with("paths", Flow::fields([])), closed }
+}
+
+fn tell_of_servers(name: &str, why: &str, instead: Option<&str>, report: &mut Report) {
+    let here = format!("{why}: {} stands for them", instead.unwrap_or(NOWHERE));
+    report.left_out(format!("service {name}"), "its servers", here);
+    if instead.is_none() {
+        report.ask(format!("write the servers of upstream `{name}`, or give --upstream URL."));
+    }
+}
+
+fn has_own_middlewares(configuration: &Configuration<'_>, target: &Target<'_>) -> bool {
+    match target {
+        Target::Named(name) => configuration.service(name).is_some_and(has_middlewares),
+        Target::Kubernetes(_, services) => services.iter().copied().any(has_middlewares),
+    }
 }
 
 /// The servers of a service of a file. The error says why they cannot be written.
@@ -111,11 +107,8 @@ fn of_file(
     let Some(balancer) = service.section("loadBalancer") else {
         return Err("weighted, mirroring and failover services cannot be written".to_owned());
     };
-    let ignored: Vec<&str> = balancer
-        .names()
-        .filter(|name| !["servers", "middlewares"].contains(&&*name.to_ascii_lowercase()))
-        .collect();
-    tell_of_options(&ignored, name, service, report);
+    let others = balancer.others("servers middlewares");
+    tell_of_options(&others.collect::<Vec<_>>(), name, service, report);
     balancer
         .items("servers")
         .filter(|server| server.number("weight") != Ok(Some(0)))
@@ -143,16 +136,14 @@ fn of_kubernetes(
     services: &[Section<'_>],
     report: &mut Report,
 ) -> Result<Vec<Server>, String> {
-    const READ: [&str; 7] =
-        ["middlewares", "name", "namespace", "kind", "port", "scheme", "weight"];
     let mut servers = Vec::new();
     for own in services {
         let name = own.text("name").unwrap_or_default();
         if own.text("kind").is_some_and(|kind| kind != "Service") || name.contains('@') {
             return Err(format!("`{name}` is no Service"));
         }
-        let is_ignored = |name: &&str| !READ.iter().any(|read| read.eq_ignore_ascii_case(name));
-        tell_of_options(&own.names().filter(is_ignored).collect::<Vec<_>>(), &name, *own, report);
+        let others = own.others("middlewares name namespace kind port scheme weight");
+        tell_of_options(&others.collect::<Vec<_>>(), &name, *own, report);
         let Ok(Some(port)) = own.number("port") else {
             return Err(format!("the port of `{name}` is no number"));
         };
@@ -182,7 +173,8 @@ fn tell_of_options(names: &[&str], service: &str, place: Section<'_>, report: &m
         report.left_out(
             place.place(),
             format!("service {service}: {}", names.join(", ")),
-            "the upstream has what is usual here: see `health_check`, `balance`, `tls` of upstreams",
+            "the upstream has what is usual here: see `health_check`, `balance`, `tls` of \
+             upstreams",
         );
     }
 }

@@ -1,20 +1,12 @@
 //! What a limit counts by: addresses, hosts and header fields.
 
-use super::{headers::is_fixed, report::Report, section::Section};
-use crate::flow::Flow;
+use super::{headers::is_fixed, section::Section};
+use crate::{flow::Flow, report::Report, words};
 
 /// Fields in which proxies write the client's address.
-const ADDRESS_HEADERS: [&str; 9] = [
-    "x-forwarded-for",
-    "forwarded",
-    "x-real-ip",
-    "cf-connecting-ip",
-    "true-client-ip",
-    "fly-client-ip",
-    "fastly-client-ip",
-    "x-client-ip",
-    "x-original-forwarded-for",
-];
+const ADDRESS_HEADERS: &str = "cf-connecting-ip fastly-client-ip fly-client-ip forwarded \
+                               true-client-ip x-client-ip x-forwarded-for x-original-forwarded-for \
+                               x-real-ip";
 
 /// What a limit counts by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,7 +81,7 @@ pub(super) fn source(
         tell_of_default(limit, &default, report);
         return whole(default);
     };
-    criterion.knows(&["ipStrategy", "requestHeaderName", "requestHost"])?;
+    criterion.knows("ipStrategy requestHeaderName requestHost")?;
     let strategy = criterion.section("ipStrategy");
     let is_empty = |section: &Section<'_>| section.entries().is_empty();
     if around.is_file && (is_empty(&criterion) || strategy.as_ref().is_some_and(is_empty)) {
@@ -127,8 +119,8 @@ fn tell_of_default(limit: Section<'_>, default: &Key, report: &mut Report) {
         _ => report.same(
             limit.place(),
             "no sourceCriterion: by the address of the connection",
-            "per: client.ip, ipv6_prefix: 128: without `trusted_proxies`, as behind a balancer they \
-             tell its clients apart, which Traefik counts together",
+            "per: client.ip, ipv6_prefix: 128: without `trusted_proxies`, as behind a balancer \
+             they tell its clients apart, which Traefik counts together",
         ),
     }
 }
@@ -162,12 +154,12 @@ fn by_header(
              `identity`, and `per: caller`"
         ));
     }
-    if ADDRESS_HEADERS.contains(&header) {
+    if words::has(ADDRESS_HEADERS, header) {
         report.nearly(
             criterion.place(),
             there,
-            "per: client.ip, ipv6_prefix: 128: clients cannot choose it. Requests without the field \
-             are one client in Traefik; here each address is one: looser for these",
+            "per: client.ip, ipv6_prefix: 128: clients cannot choose it. Requests without the \
+             field are one client in Traefik; here each address is one: looser for these",
         );
         report.ask(format!(
             "write the networks of the proxies that write {header} into `trusted_proxies` of the \
@@ -212,19 +204,10 @@ pub(super) fn address(
     trust: &Trust,
     report: &mut Report,
 ) -> Result<Address, String> {
-    strategy.knows(&["depth", "excludedIPs", "ipv6Subnet"])?;
+    strategy.knows("depth excludedIPs ipv6Subnet")?;
     let depth = strategy.number("depth")?.unwrap_or(0);
     let excluded = strategy.texts("excludedIPs");
-    let subnet = strategy.number("ipv6Subnet")?;
-    let prefix = match subnet {
-        _ if depth <= 0 && !excluded.is_empty() => 128,
-        None => 128,
-        Some(32..=128) => subnet.unwrap_or(128) as u64,
-        Some(1..32) => {
-            return Err("`ipv6Subnet` is below 32: no limit here cuts so much".to_owned());
-        }
-        Some(_) => return Err("`ipv6Subnet` is not from 1 to 128".to_owned()),
-    };
+    let prefix = prefix(strategy, depth <= 0 && !excluded.is_empty())?;
     let place = strategy.place();
     let there = match depth > 0 {
         true => format!("ipStrategy: depth {depth}"),
@@ -253,8 +236,9 @@ pub(super) fn address(
         Trust::Unknown => report.nearly(
             place,
             there,
-            "client.ip, as if the entry point had forwardedHeaders.trustedIPs. Without them Traefik \
-             counts all clients as one, and this is looser: give the static configuration, too",
+            "client.ip, as if the entry point had forwardedHeaders.trustedIPs. Without them \
+             Traefik counts all clients as one, and this is looser: give the static configuration, \
+             too",
         ),
         Trust::These(_) | Trust::Everybody => report.nearly(
             place,
@@ -266,6 +250,23 @@ pub(super) fn address(
     if let Trust::These(peers) = trust {
         trusted.extend(peers.iter().cloned());
     }
+    ask_for_proxies(&trusted, trust, depth, report);
+    Ok(Address { is_known: true, prefix })
+}
+
+/// How many bits of an IPv6 address are one client; `is_list`: they are looked for in a list.
+fn prefix(strategy: Section<'_>, is_list: bool) -> Result<u64, String> {
+    match strategy.number("ipv6Subnet")? {
+        _ if is_list => Ok(128),
+        None => Ok(128),
+        Some(bits @ 32..=128) => Ok(bits as u64),
+        Some(1..32) => Err("`ipv6Subnet` is below 32: no limit here cuts so much".to_owned()),
+        Some(_) => Err("`ipv6Subnet` is not from 1 to 128".to_owned()),
+    }
+}
+
+/// Asks for the proxies whose `X-Forwarded-For` counts.
+fn ask_for_proxies(trusted: &[String], trust: &Trust, depth: i64, report: &mut Report) {
     let more = match depth {
         ..=1 => String::new(),
         depth => {
@@ -273,15 +274,17 @@ pub(super) fn address(
         }
     };
     report.ask(match (trusted.is_empty(), trust) {
-        (false, _) => format!("write `trusted_proxies: [{}]` into the settings{more}.", trusted.join(", ")),
+        (false, _) => {
+            format!("write `trusted_proxies: [{}]` into the settings{more}.", trusted.join(", "))
+        }
         (true, Trust::Everybody) => format!(
-            "the entry point trusts everybody's X-Forwarded-For (insecure), so clients choose their \
-             address. Write the proxies of your own into `trusted_proxies` of the settings{more}."
+            "the entry point trusts everybody's X-Forwarded-For (insecure), so clients choose \
+             their address. Write the proxies of your own into `trusted_proxies` of the \
+             settings{more}."
         ),
         (true, _) => format!(
             "write the proxies that may write X-Forwarded-For into `trusted_proxies` of the \
              settings{more}."
         ),
     });
-    Ok(Address { is_known: true, prefix })
 }

@@ -6,9 +6,10 @@ use super::Route;
 use crate::{
     flow::Flow,
     gateway::{
-        limit::{Limit, Methods, network, network_has},
+        limit::{Limit, Methods},
         pattern::{Pattern, host_contains},
     },
+    network::{network, network_has},
 };
 
 /// Above this number no test counts what passes.
@@ -203,7 +204,7 @@ fn address(route: &Route, limit: &Limit) -> Option<IpAddr> {
     let networks = is.iter().chain(&route.from).chain(&route.guard.allow);
     let mut candidates: Vec<IpAddr> =
         vec![[192, 0, 2, 1].into(), [0x2001, 0xdb8, 0, 0, 0, 0, 0, 1].into()];
-    candidates.extend(networks.filter_map(|own| network(own)).map(|(address, _)| address));
+    candidates.extend(networks.filter_map(|own| network(own)).map(|network| network.addr()));
     candidates.into_iter().find(|address| {
         is.iter().all(|own| network_has(own, *address))
             && !has(&not, *address)
@@ -216,30 +217,22 @@ fn address(route: &Route, limit: &Limit) -> Option<IpAddr> {
 
 /// A test without what is expected.
 fn test(name: String, request: &Request, route: &Route) -> Flow {
-    let mut given = Flow::fields([("path", request.path.clone().into())]);
-    if let Some(host) = &request.host {
-        given = given.with("host", host.clone());
-    }
-    if request.method != "GET" {
-        given = given.with("method", request.method.clone());
-    }
     let of = |kind: &str| -> Vec<(String, Flow)> {
         let own = |(key, value): &(String, String)| {
             Some((key.strip_prefix(kind)?.to_owned(), value.clone().into()))
         };
         request.values.iter().filter_map(own).collect()
     };
-    let headers = of("header.");
-    if !headers.is_empty() {
-        given = given.with("headers", Flow::Fields(headers));
-    }
-    if let Some((_, issuer)) = route.guard.issuers.first() {
-        let mut claims = of("jwt.");
-        claims.insert(0, ("iss".to_owned(), issuer.clone().into()));
-        given = given.with("jwt", Flow::Fields(claims));
-    }
-    if request.address != IpAddr::from([192, 0, 2, 1]) {
-        given = given.with("address", request.address.to_string());
-    }
+    let claims = route.guard.issuers.first().map(|(_, issuer)| {
+        let iss = ("iss".to_owned(), issuer.clone().into());
+        Flow::Fields([iss].into_iter().chain(of("jwt.")).collect())
+    });
+    let address = Some(request.address).filter(|own| *own != IpAddr::from([192, 0, 2, 1]));
+    let given = Flow::fields([("path", request.path.clone().into())])
+        .with_some("host", request.host.clone())
+        .with_some("method", Some(request.method.clone()).filter(|method| method != "GET"))
+        .with_fields("headers", of("header."))
+        .with_some("jwt", claims)
+        .with_some("address", address.map(|address| address.to_string()));
     Flow::fields([("name", name.into()), ("given", given)])
 }
