@@ -10,8 +10,8 @@
 //! - `keys`, `maps`, `zones`: what is counted, and how much may pass; `uses`: where; `rates`: rates
 //!   as both write them.
 //! - `server`, `hosts`: servers, and which of them a host leads to.
-//! - `locations`: a location as a route, of these: `paths`, its patterns; `access` and `answer`,
-//!   what refuses (`tokens`, by `auth_jwt`); `content`, where requests end up, and `upstreams`, where
+//! - `locations`: a location as a route, of these: `paths`, its patterns (`patterns`: which paths
+//!   those take; `deep`: what they do not reach); `access` and `answer`, what refuses (`tokens`, by `auth_jwt`); `content`, where requests end up, and `upstreams`, where
 //!   they are forwarded, with `rewrites` and `headers` for what is changed. `route`: it in the policy.
 //! - `rest`: what is written beside that. `trials`: tests of the policy. `rows`: rows of the table.
 //!   `times`: times and sizes.
@@ -19,6 +19,7 @@
 mod access;
 mod answer;
 mod content;
+mod deep;
 mod directive;
 mod headers;
 mod hosts;
@@ -28,6 +29,7 @@ mod lexer;
 mod locations;
 mod maps;
 mod paths;
+mod patterns;
 mod rates;
 mod rest;
 mod rewrites;

@@ -73,7 +73,7 @@ impl<'c> Importer<'c> {
         if self.closes_server {
             routes.iter_mut().for_each(Route::close);
         }
-        routes
+        self.with_deep(routes)
     }
 
     /// The hosts of a server that no other one has.

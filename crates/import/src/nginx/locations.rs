@@ -7,8 +7,8 @@ use super::{
     directive::Directive,
     levels::Levels,
     lexer::Place,
-    paths::{self, DEPTH, Kind, Patterns},
-    route::Route,
+    paths::{self, Kind, Patterns},
+    route::{Deep, Route},
     server::{Location, Server},
     times,
     upstreams::Target,
@@ -73,10 +73,12 @@ impl<'c> Importer<'c> {
         };
         let (is_closed, needs_token) = (own.is_closed, own.access.needs_token);
         let (place, finding) = (own.place(), own.finding(&patterns.paths, &target.upstream));
+        let there = own.there;
         let fields = self.route_fields(levels, target, own.access);
         self.row(finding);
-        let patterns = patterns.paths;
-        Some(Route { place, patterns, uses, open_methods, is_closed, needs_token, fields })
+        let Patterns { paths: patterns, depth, deeper: paths, .. } = patterns;
+        let deep = depth.map(|depth| Deep { there, depth, paths });
+        Some(Route { place, patterns, uses, open_methods, is_closed, needs_token, fields, deep })
     }
 
     /// Where its requests go; none if they take other routes.
@@ -233,8 +235,8 @@ impl Treatment<'_, '_> {
         if patterns.is_wider {
             note("the patterns take more paths than the expression does");
         }
-        if patterns.is_bounded {
-            note(&format!("down to {DEPTH} folders"));
+        if let Some(depth) = patterns.depth {
+            note(&format!("down to {depth} folders"));
         }
         if *kind == Kind::Exact && text.len() > 1 && !self.is_closed {
             note("with and without a slash at the end");

@@ -1,6 +1,8 @@
 //! Locations as patterns of paths: texts that paths begin with, and a small part of regular
 //! expressions.
 
+use super::patterns::covers;
+
 /// How a location says which paths it is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
@@ -22,12 +24,15 @@ pub(super) struct Patterns {
     pub(super) paths: Vec<String>,
     /// Whether they take paths that it does not.
     pub(super) is_wider: bool,
-    /// Whether they end at some depth of folders, and it does not.
-    pub(super) is_bounded: bool,
+    /// The folders at which they end, if it does not.
+    pub(super) depth: Option<usize>,
+    /// Patterns of all paths that lie deeper and may be like it.
+    pub(super) deeper: Vec<String>,
 }
 
-/// Folders that an expression without a beginning is looked for in.
-pub(super) const DEPTH: usize = 6;
+/// Folders that an expression without a beginning is looked for in, and how many patterns that may
+/// make.
+const DEPTHS: [(usize, usize); 2] = [(12, 60), (6, MAX_PATTERNS)];
 /// Patterns that an expression may become.
 const MAX_PATTERNS: usize = 200;
 /// Groups within groups.
@@ -111,15 +116,59 @@ pub(super) fn regex(expression: &str) -> Option<Patterns> {
     if !reader.rest.is_empty() {
         return None;
     }
-    let mut patterns = Patterns { is_wider: reader.is_wider, ..Patterns::default() };
-    for choice in choices {
-        patterns.add(&choice)?;
+    let mut all = Vec::new();
+    for pieces in &choices {
+        all.extend(Choice::of(pieces)?);
     }
-    (patterns.paths.len() <= MAX_PATTERNS).then_some(patterns)
+    let mut of_depths = DEPTHS.into_iter().map(|(depth, most)| {
+        let patterns = Patterns { is_wider: reader.is_wider, ..Patterns::of(&all, depth)? };
+        Some(patterns).filter(|patterns| patterns.paths.len() <= most)
+    });
+    of_depths.find_map(|patterns| patterns)
 }
 
 impl Patterns {
-    fn add(&mut self, pieces: &[Piece]) -> Option<()> {
+    fn of(choices: &[Choice<'_>], depth: usize) -> Option<Self> {
+        let mut own = Patterns::default();
+        for choice in choices {
+            let most = if choice.is_bounded() { depth } else { 0 };
+            let mut end = depth + 1;
+            for folders in 0..=most {
+                let path = choice.path(folders)?;
+                if folders > 0 && segments(&path).count() > end {
+                    break;
+                }
+                end = end.max(segments(&path).count());
+                add(&mut own.paths, path);
+            }
+            if most > 0 {
+                own.depth = Some(depth);
+                add(&mut own.deeper, choice.deeper(end)?);
+            }
+        }
+        Some(own)
+    }
+}
+
+/// Adds a pattern, unless another one takes all its paths.
+fn add(patterns: &mut Vec<String>, pattern: String) {
+    if !patterns.iter().any(|other| covers(other, &pattern)) {
+        patterns.push(pattern);
+    }
+}
+
+/// One of what `|` separates.
+struct Choice<'p> {
+    pieces: &'p [Piece],
+    is_begun: bool,
+    is_ended: bool,
+    /// Which piece is any text.
+    gap: Option<usize>,
+}
+
+impl<'p> Choice<'p> {
+    /// None: it says more than patterns can. `Some(None)`: no path is like it.
+    fn of(pieces: &'p [Piece]) -> Option<Option<Self>> {
         let (is_begun, pieces) =
             pieces.strip_prefix(&[Piece::Begin]).map_or((false, pieces), |rest| (true, rest));
         let (is_ended, pieces) =
@@ -132,53 +181,62 @@ impl Patterns {
             return None;
         }
         if is_begun && !matches!(pieces.first(), Some(Piece::Text('/'))) {
-            // No path begins so.
-            return if matches!(pieces.first(), Some(Piece::Text(_))) { Some(()) } else { None };
+            return if matches!(pieces.first(), Some(Piece::Text(_))) { Some(None) } else { None };
         }
         let mut gaps = pieces.iter().enumerate().filter(|(_, piece)| **piece == Piece::Any);
         let gap = gaps.next().map(|(at, _)| at);
         if gaps.next().is_some() || gap.is_some() && !is_begun {
             return None;
         }
-        let folders = if gap.is_some() || !is_begun { DEPTH } else { 0 };
-        self.is_bounded |= folders > 0;
-        for folders in 0..=folders {
-            let mut path = String::new();
-            if !is_begun {
-                path.push_str(&"/*".repeat(folders));
-                path.push_str(if matches!(pieces.first(), Some(Piece::Text('/'))) {
-                    ""
-                } else {
-                    "/*"
-                });
-            }
-            for piece in pieces {
-                match piece {
-                    Piece::Text(letter) => path.extend(letter.to_string().bytes().map(encoded)),
-                    Piece::Segment => path.push('*'),
-                    _ => path.push_str(&format!("{}*", "*/".repeat(folders))),
-                }
-            }
-            let is_folder = path.ends_with('/');
-            match (is_ended, is_folder) {
-                (true, _) if path.len() > 1 => path.truncate(path.trim_end_matches('/').len()),
-                (true, _) => {}
-                (false, true) => path.push_str("**"),
-                (false, false) if path.ends_with('*') => path.push_str("/**"),
-                (false, false) => path.push_str("*/**"),
-            }
-            let segments = path.trim_end_matches("/**").split('/');
-            if segments.clone().any(|segment| segment.matches('*').count() > 1)
-                || path.contains("//")
-            {
-                return None;
-            }
-            if !self.paths.contains(&path) {
-                self.paths.push(path);
+        Some(Some(Choice { pieces, is_begun, is_ended, gap }))
+    }
+
+    /// Whether its patterns have to end at some depth.
+    fn is_bounded(&self) -> bool {
+        self.gap.is_some() || !self.is_begun
+    }
+
+    /// Its pattern, with so many folders more where any text may be.
+    fn path(&self, folders: usize) -> Option<String> {
+        let mut path = String::new();
+        if !self.is_begun {
+            path.push_str(&"/*".repeat(folders));
+            let is_folder = matches!(self.pieces.first(), Some(Piece::Text('/')));
+            path.push_str(if is_folder { "" } else { "/*" });
+        }
+        for piece in self.pieces {
+            match piece {
+                Piece::Text(letter) => path.extend(letter.to_string().bytes().map(encoded)),
+                Piece::Segment => path.push('*'),
+                _ => path.push_str(&format!("{}*", "*/".repeat(folders))),
             }
         }
-        Some(())
+        let is_folder = path.ends_with('/');
+        match (self.is_ended, is_folder) {
+            (true, _) if path.len() > 1 => path.truncate(path.trim_end_matches('/').len()),
+            (true, _) => {}
+            (false, true) => path.push_str("**"),
+            (false, false) if path.ends_with('*') => path.push_str("/**"),
+            (false, false) => path.push_str("*/**"),
+        }
+        let is_pattern = segments(&path).all(|segment| segment.matches('*').count() <= 1)
+            && !path.contains("//");
+        is_pattern.then_some(path)
     }
+
+    /// The pattern of all paths that may be like it and have more than `end` segments.
+    fn deeper(&self, end: usize) -> Option<String> {
+        let path = self.path(1)?;
+        let before = self.pieces.get(..self.gap.unwrap_or_default()).unwrap_or_default();
+        let kept = before.iter().filter(|piece| **piece == Piece::Text('/')).count();
+        let segments = segments(&path).take(kept).chain(std::iter::repeat("*")).take(end + 1);
+        Some(format!("/{}/**", segments.collect::<Vec<_>>().join("/")))
+    }
+}
+
+/// The segments of a pattern, but for `**`.
+fn segments(path: &str) -> impl Iterator<Item = &str> {
+    path.strip_suffix("/**").unwrap_or(path).split('/').skip(1)
 }
 
 struct Reader<'e> {
@@ -322,7 +380,7 @@ mod tests {
             ("^/v1/(auth/)?login$", "/v1/auth/login /v1/login", false),
             ("^/tu($|/.*)", "/tu /tu/**", false),
             ("^(/x/.*|robots\\.txt)$", "/x/**", false),
-            ("^/static/(d|e)(/.*)?$", "/static/d/** /static/d /static/e/** /static/e", false),
+            ("^/static/(d|e)(/.*)?$", "/static/d/** /static/e/**", false),
             ("^/api/v./new$", "/api/v*/new", true),
             ("^/in[ci]$", "/inc /ini", false),
             ("^/users/[0-9]+$", "/users/*", true),
@@ -337,13 +395,39 @@ mod tests {
         }
         let hidden = regex("/\\.").unwrap();
         assert_eq!(hidden.paths[..2], ["/.*/**", "/*/.*/**"]);
-        assert!(hidden.is_bounded);
+        assert_eq!((hidden.paths.len(), hidden.depth), (13, Some(12)));
         assert_eq!(regex("\\.php$").unwrap().paths[..2], ["/*.php", "/*/*.php"]);
         assert_eq!(regex("^/iso/.*\\.sig$").unwrap().paths[..2], ["/iso/*.sig", "/iso/*/*.sig"]);
+        let many = regex("\\.(a|b|c|d|e|f|g)$").unwrap();
+        assert_eq!((many.paths.len(), many.depth), (49, Some(6)));
         for expression in
             ["(?i)a", "a(?=b)", "\\.(php|git)", "^/a+", "^/(a", "^/x/[^.]+$", "(^/feeds/|a$)b"]
         {
             assert_eq!(regex(expression), None, "{expression}");
         }
+    }
+
+    #[test]
+    fn deeper_patterns_begin_where_the_others_end() {
+        for (expression, expected) in [
+            ("/\\.", "/*"),
+            ("\\.php$", "/*"),
+            ("/a/b", "/*"),
+            ("^/api/.*/export$", "/api"),
+            ("^/api.*\\.sql$", "/api*"),
+            ("^/a/.*/b/c", "/a"),
+        ] {
+            let patterns = regex(expression).unwrap();
+            assert_eq!(patterns.deeper, [format!("{expected}{}/**", "/*".repeat(13))]);
+            let deepest = patterns.paths.last().unwrap();
+            assert_eq!(segments(deepest).count(), 13, "{expression}: {deepest}");
+        }
+        assert!(regex("^/a/(b|c)$").unwrap().deeper.is_empty());
+    }
+
+    #[test]
+    fn what_another_alternative_takes_is_no_pattern() {
+        let patterns = regex("^/auth/passkey/(register|register/finish)").unwrap();
+        assert_eq!(patterns.paths, ["/auth/passkey/register*/**"]);
     }
 }

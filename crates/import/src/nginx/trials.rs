@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::{Importer, hosts::Group, keys::Condition, maps::network, route::Route, zones::Use};
+use super::{
+    Importer, hosts::Group, keys::Condition, maps::network, patterns::takes, route::Route,
+    zones::Use,
+};
 use crate::flow::Flow;
 
 /// The most requests of a test, and tests of one kind.
@@ -226,29 +229,4 @@ fn candidates(pattern: &str) -> Vec<String> {
         }
         None => vec![fill(pattern, "x")],
     }
-}
-
-/// Whether a pattern takes a path.
-fn takes(pattern: &str, path: &str, ignores_case: bool) -> bool {
-    if ignores_case {
-        return takes(&pattern.to_ascii_lowercase(), &path.to_ascii_lowercase(), false);
-    }
-    let (base, is_below) =
-        pattern.strip_suffix("/**").map_or((pattern, false), |base| (base, true));
-    let mut segments = path.split('/').filter(|segment| !segment.is_empty());
-    for wanted in base.split('/').filter(|segment| !segment.is_empty()) {
-        let Some(segment) = segments.next() else { return false };
-        let is_like = match wanted.split_once('*') {
-            Some((before, after)) => {
-                segment.len() >= wanted.len() - 1
-                    && segment.starts_with(before)
-                    && segment.ends_with(after)
-            }
-            None => segment == wanted,
-        };
-        if !is_like {
-            return false;
-        }
-    }
-    is_below || segments.next().is_none()
 }
