@@ -49,7 +49,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::{
     directive::{Directive, within},
     hosts::Group,
+    lexer::Place,
     maps::Maps,
+    rows::Closing,
     server::Server,
     zones::Zones,
 };
@@ -127,8 +129,12 @@ struct Importer<'c> {
     ignores_case: bool,
     /// Whether the server at hand refuses what cannot be told apart.
     closes_server: bool,
+    /// Why routes are closed, and where.
+    closed: Vec<(Closing, Vec<String>)>,
     /// The statuses of denials, and in how many places.
     statuses: BTreeMap<u16, usize>,
+    /// Limits of places whose status is not written, and is 503.
+    unwritten: Vec<(&'static str, Place)>,
     report: Report,
     /// Rows for several places each.
     groups: Vec<(Finding, BTreeSet<String>)>,
@@ -175,6 +181,8 @@ impl<'c> Importer<'c> {
             .filter(|(status, _)| is_usable(**status))
             .max_by_key(|(_, count)| **count);
         let chosen = most.map_or(503, |(status, _)| *status);
+        let one_status =
+            format!("a policy has one status for denials, `responses.denied_status`: {chosen}");
         let is_status = |directive: &&Directive| {
             matches!(directive.name.as_str(), "limit_req_status" | "limit_conn_status")
         };
@@ -182,14 +190,22 @@ impl<'c> Importer<'c> {
             let here = match directive.arg(0).parse() {
                 Ok(status) if status == chosen => {
                     self.grouped(
-                        directive.same("`denied_status` of the policy, with `Retry-After`"),
+                        directive
+                            .same("`responses.denied_status` of the policy, with `Retry-After`"),
                     );
                     continue;
                 }
                 Ok(444) => format!("closes the connection there; here the answer is {chosen}"),
-                _ => format!("a policy has one status for denials: {chosen}"),
+                _ => one_status.clone(),
             };
             self.grouped(directive.nearly(here));
+        }
+        for (name, place) in std::mem::take(&mut self.unwritten) {
+            if chosen != 503 {
+                let there = format!("{name} without `{name}_status`");
+                let here = format!("503 there; {one_status}");
+                self.grouped(Finding::nearly(place.to_string(), there, here));
+            }
         }
         chosen.into()
     }
@@ -197,6 +213,7 @@ impl<'c> Importer<'c> {
     fn finish(mut self, groups: &[Group], inputs: &[Input]) -> Imported {
         let status = self.denied_status();
         self.last_rows();
+        self.ask_for_closed();
         let tests = self.trials(groups, status);
         let (limits, overrides) = self.zones.written(self.identity.is_some());
         let first = self.upstreams.first().unwrap_or_default();
@@ -236,6 +253,9 @@ impl<'c> Importer<'c> {
 
     /// The rows of what is known when all servers are read.
     fn last_rows(&mut self) {
+        for row in self.zones.findings_of_uses() {
+            self.row(row);
+        }
         self.report.findings.extend(self.zones.findings(self.http));
         let unused = self.maps.count();
         if unused > 0 && self.zones.is_empty() {

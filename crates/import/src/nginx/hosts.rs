@@ -68,8 +68,8 @@ impl<'c> Importer<'c> {
     fn routes(&mut self, server: &Server<'c>) -> Vec<Route> {
         self.closes_server = false;
         let locations = server.locations.iter().filter(|location| location.kind != Kind::Named);
-        let mut routes: Vec<Route> =
-            locations.filter_map(|location| self.route(server, location)).collect();
+        let mut routes = self.rewritten(server);
+        routes.extend(locations.filter_map(|location| self.route(server, location)));
         if self.closes_server {
             routes.iter_mut().for_each(Route::close);
         }

@@ -9,6 +9,7 @@ use super::{
     lexer::Place,
     paths::{self, Kind, Patterns},
     route::{Deep, Route},
+    rows::{ANSWERED, UNSAID},
     server::{Location, Server},
     times,
     upstreams::Target,
@@ -24,6 +25,8 @@ struct Treatment<'l, 'c> {
     access: Access,
     /// Whether nothing of it is open, there as here.
     is_refused: bool,
+    /// Whether everybody gets the same answer there.
+    is_alike: bool,
     is_internal: bool,
     is_closed: bool,
     /// How it differs.
@@ -40,9 +43,9 @@ impl<'c> Importer<'c> {
         };
         let access = self.access(levels);
         let is_internal = has(levels.own(), "internal");
-        let is_refused = matches!(self.answer(levels), Answer::Refused)
-            || access.deny == EVERYBODY
-            || is_internal;
+        let answer = self.answer(levels);
+        let is_refused = answer >= Answer::Refused || access.deny == EVERYBODY || is_internal;
+        let is_alike = access.deny == EVERYBODY && !access.is_closed && answer != Answer::Unknown;
         let is_closed = access.is_closed || is_refused;
         let notes = Vec::new();
         let mut own = Treatment {
@@ -51,6 +54,7 @@ impl<'c> Importer<'c> {
             there,
             access,
             is_refused,
+            is_alike,
             is_internal,
             is_closed,
             notes,
@@ -105,9 +109,7 @@ impl<'c> Importer<'c> {
             return None;
         }
         if !own.is_closed {
-            let instead = "say by `--upstream URL` where requests go that nginx does not forward, \
-                           such as an nginx that stays behind";
-            self.close(&place, format!("{there}: {why}"), instead);
+            self.close(&place, format!("{there}: {why}"), &ANSWERED);
             own.is_closed = true;
         }
         Some(Target::default())
@@ -117,8 +119,7 @@ impl<'c> Importer<'c> {
     fn without_patterns(&mut self, own: Treatment<'_, 'c>) {
         let place = own.place();
         if own.is_closed {
-            let instead = "write routes with `deny` for the paths that it refuses";
-            self.close(&place, own.there, instead);
+            self.close(&place, own.there, &UNSAID);
             self.closes_server = true;
         } else {
             let here = "this regular expression cannot be said by patterns: these paths take the \
@@ -161,14 +162,16 @@ impl<'c> Importer<'c> {
         let mut uses = Vec::new();
         for name in ["limit_req", "limit_conn"] {
             let is_dry = levels.is_on(&format!("{name}_dry_run"));
+            let status_name = format!("{name}_status");
             let found = levels.nearest(&[name]);
             if !found.is_empty() {
-                let status = levels
-                    .one(&format!("{name}_status"))
-                    .and_then(|status| status.arg(0).parse().ok());
+                let status = levels.one(&status_name).and_then(|status| status.arg(0).parse().ok());
                 // Denials by rate are more frequent.
                 let weight = if name == "limit_req" { 2 } else { 1 };
                 *self.statuses.entry(status.unwrap_or(503)).or_default() += weight;
+            }
+            if let Some(first) = found.first().filter(|_| levels.one(&status_name).is_none()) {
+                self.unwritten.push((name, first.place.clone()));
             }
             for directive in found {
                 uses.extend(self.uses(directive, server.first_name, is_dry, open));
@@ -266,7 +269,7 @@ impl Treatment<'_, '_> {
         };
         let (place, there) = (self.place().to_string(), self.there.as_str());
         let finding = Finding::but_for(&self.notes, place, there, here);
-        match self.is_closed && !self.is_refused {
+        match self.is_closed && !self.is_alike {
             true => Finding { verdict: Verdict::Nearly, ..finding },
             false => finding,
         }
