@@ -11,8 +11,9 @@
 //!   as both write them.
 //! - `server`, `hosts`: servers, and which of them a host leads to.
 //! - `locations`: a location as a route, of these: `paths`, its patterns (`patterns`: which paths
-//!   those take; `deep`: what they do not reach); `access` and `answer`, what refuses (`tokens`, by `auth_jwt`); `content`, where requests end up, and `upstreams`, where
-//!   they are forwarded, with `rewrites` and `headers` for what is changed. `route`: it in the policy.
+//!   those take; `deep`: what they do not reach); `access` and `answer`, what refuses (`tokens`, by
+//!   `auth_jwt`); `content`, where requests end up, and `upstreams`, where they are forwarded, with
+//!   `rewrites`, `headers` and `response_headers` for what is changed. `route`: it in the policy.
 //! - `rest`: what is written beside that. `trials`: tests of the policy. `rows`: rows of the table.
 //!   `times`: times and sizes.
 
@@ -31,6 +32,7 @@ mod maps;
 mod paths;
 mod patterns;
 mod rates;
+mod response_headers;
 mod rest;
 mod rewrites;
 mod route;

@@ -75,7 +75,16 @@ impl<'c> Importer<'c> {
                 self.close(&directive.place, format!("{there} with a rewrite"), &REWRITTEN);
             }
             None => {
-                self.left_out(directive, "nothing of it is done: it refuses nothing");
+                let is_preflight = directive.args.iter().any(|arg| arg.contains("OPTIONS"));
+                self.left_out(
+                    directive,
+                    if is_preflight {
+                        "OPTIONS goes to the upstream, with all limits: to have preflights \
+                         answered here, write `cors: { origins: […], preflight: answer }`"
+                    } else {
+                        "nothing of it is done: it refuses nothing"
+                    },
+                );
                 return Answer::None;
             }
         }

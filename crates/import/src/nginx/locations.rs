@@ -220,6 +220,9 @@ impl<'c> Importer<'c> {
                 fields.push((name, Flow::list(list)));
             }
         }
+        if let Some(edits) = self.response_headers(levels) {
+            fields.push(("response_headers", edits));
+        }
         if !target.upstream.is_empty() {
             fields.push(("upstream", target.upstream.into()));
         }

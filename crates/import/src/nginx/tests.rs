@@ -355,3 +355,84 @@ fn status_that_is_not_written_is_503_there() {
     let same = rows(&imported, "limit_req_status 429");
     assert!(same[0].1.contains("`responses.denied_status`"), "{same:?}");
 }
+
+#[test]
+fn constant_fields_of_responses_are_set_by_the_routes() {
+    let imported = import(
+        "add_header X-Frame-Options DENY always; add_header X-A 'b; c'; proxy_hide_header X-Powered-By;
+         server { location / { P; } location /x/ { P; add_header X-B \"$http_origin y\"; add_header Content-Length 0;
+         add_header Access-Control-Allow-Origin $http_origin always; add_header Access-Control-Max-Age 5; } }",
+    );
+    let policy = &imported.policy;
+    let set = "response_headers: { set: { x-a: \"b; c\", x-frame-options: DENY }, remove: [x-powered-by] }";
+    let line = routes(policy).find(|line| line.contains("path: /** }")).unwrap();
+    assert!(line.contains(set), "{policy}");
+    // A place replaces what is around it.
+    let line = routes(policy).find(|line| line.contains("/x/**")).unwrap();
+    assert!(line.contains("response_headers: { remove: [x-powered-by] }"), "{policy}");
+    let row = rows(&imported, "add_header X-Frame-Options, X-A");
+    assert!(row.len() == 1 && row[0].0 == Verdict::Nearly && row[0].1.contains("refusals"));
+    let row = rows(&imported, "add_header Access-Control-Allow-Origin, Access-Control-Max-Age");
+    assert!(
+        row[0].0 == Verdict::LeftOut && row[0].1.contains("`cors: "),
+        "{:?}",
+        imported.findings
+    );
+    assert_eq!(rows(&imported, "add_header X-B $http_origin y")[0].0, Verdict::LeftOut);
+    assert_eq!(rows(&imported, "add_header Content-Length …")[0].0, Verdict::LeftOut);
+}
+
+#[test]
+fn what_clients_and_servers_see_differently_has_a_row() {
+    let imported = import(&format!(
+        "{ZONES} gzip on; gzip_types a/b; limit_req_status 429; error_page 429 503 @late; proxy_redirect off;
+         ssl_certificate c.pem; ssl_certificate_key k.pem; client_header_timeout 5s; expires 1h; more_set_headers 'A: b';
+         server {{ location / {{ if ($request_method = 'OPTIONS') {{ return 204; }} limit_req zone=a;
+         proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for; P; }} }}"
+    ));
+    for (there, verdict, here) in [
+        ("gzip, gzip_types", Verdict::LeftOut, "compressed"),
+        ("ssl_certificate, ssl_certificate_key", Verdict::Nearly, "settings"),
+        ("client_header_timeout", Verdict::Nearly, "settings"),
+        ("expires", Verdict::LeftOut, "response_headers"),
+        ("more_set_headers", Verdict::LeftOut, "response_headers"),
+        ("proxy_redirect off", Verdict::Same, "nor does"),
+        (
+            "error_page 429 503 @late",
+            Verdict::LeftOut,
+            "{\"message\":\"API rate limit exceeded for",
+        ),
+        ("if ($request_method …", Verdict::LeftOut, "`cors: { origins: […], preflight: answer }`"),
+        ("proxy_set_header Host $host", Verdict::Nearly, "port"),
+        (
+            "proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for",
+            Verdict::Nearly,
+            "`trusted_proxies`",
+        ),
+        ("fields of responses", Verdict::Nearly, "`Server`"),
+    ] {
+        let own = rows(&imported, there);
+        let [(found, text)] = own[..] else { panic!("{there}: {:?}", imported.findings) };
+        assert!(found == verdict && text.contains(here), "{there}: {found}: {text}");
+    }
+}
+
+#[test]
+fn proxies_in_front_are_one_row() {
+    let imported = import(
+        "set_real_ip_from 10.0.0.0/8; set_real_ip_from 192.0.2.0/24; real_ip_header CF-Connecting-IP ; server { location / { P; } }",
+    );
+    let own = rows(&imported, "set_real_ip_from, 2 times");
+    assert!(own.len() == 1 && own[0].0 == Verdict::Nearly, "{:?}", imported.findings);
+    let own = rows(&imported, "real_ip_header CF-Connecting-IP");
+    assert!(own[0].0 == Verdict::Nearly && own[0].1.contains("Cloudflare writes that as well"));
+    assert!(imported.policy.contains("trusted_proxies: [10.0.0.0/8, 192.0.2.0/24]"));
+    let imported = import("set_real_ip_from 10.0.0.0/8; server { location / { P; } }");
+    assert_eq!(rows(&imported, "real_ip_header X-Real-IP, the default")[0].0, Verdict::LeftOut);
+    assert!(
+        import("set_real_ip_from 10.0.0.0/8; real_ip_header proxy_protocol; server { location / { P; } }")
+            .findings
+            .iter()
+            .any(|own| own.here.contains("proxy_protocol: { trusted:"))
+    );
+}
