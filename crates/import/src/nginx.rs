@@ -131,6 +131,8 @@ struct Importer<'c> {
     ignores_case: bool,
     /// Whether the server at hand refuses what cannot be told apart.
     closes_server: bool,
+    /// The rows of its locations.
+    rows_of_locations: Vec<Finding>,
     /// Why routes are closed, and where.
     closed: Vec<(Closing, Vec<String>)>,
     /// The statuses of denials, and in how many places.

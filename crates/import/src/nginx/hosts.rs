@@ -70,6 +70,17 @@ impl<'c> Importer<'c> {
         let locations = server.locations.iter().filter(|location| location.kind != Kind::Named);
         let mut routes = self.rewritten(server);
         routes.extend(locations.filter_map(|location| self.route(server, location)));
+        for row in std::mem::take(&mut self.rows_of_locations) {
+            self.row(match self.closes_server {
+                true => Finding::nearly(
+                    row.place,
+                    row.there,
+                    "closed (403), as all of the server: a path might be one that an expression \
+                     refuses which patterns cannot say",
+                ),
+                false => row,
+            });
+        }
         if self.closes_server {
             routes.iter_mut().for_each(Route::close);
         }

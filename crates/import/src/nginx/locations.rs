@@ -79,7 +79,7 @@ impl<'c> Importer<'c> {
         let (place, finding) = (own.place(), own.finding(&patterns.paths, &target.upstream));
         let there = own.there;
         let fields = self.route_fields(levels, target, own.access);
-        self.row(finding);
+        self.rows_of_locations.push(finding);
         let Patterns { paths: patterns, depth, deeper: paths, .. } = patterns;
         let deep = depth.map(|depth| Deep { there, depth, paths });
         Some(Route { place, patterns, uses, open_methods, is_closed, needs_token, fields, deep })

@@ -84,6 +84,7 @@ const FAMILIES: &[(&str, Verdict, &str)] = &[
 const LEFT_OUT: &[(&str, &str)] = &[
     ("limit_rate", "a limit of bytes a second has no counterpart"),
     ("proxy_limit_rate", "a limit of bytes a second has no counterpart"),
+    ("vhost_traffic_status_limit", "limits of bytes have no counterpart"),
     ("proxy_cache", "nothing is cached: all requests reach the upstream"),
     ("proxy_store", "nothing is cached"),
     ("proxy_next_upstream", "see `retries` of the upstream"),

@@ -436,3 +436,27 @@ fn proxies_in_front_are_one_row() {
             .any(|own| own.here.contains("proxy_protocol: { trusted:"))
     );
 }
+
+#[test]
+fn rows_of_a_server_that_is_closed_say_so() {
+    let imported = import(
+        "server { location / { P; } location = /a { P; } location ~ (?i)x { deny all; } }
+         server { server_name b; location /b { P; } }",
+    );
+    for there in ["location /", "location = /a"] {
+        let own = rows(&imported, there);
+        assert!(own[0].0 == Verdict::Nearly && own[0].1.contains("closed (403)"), "{own:?}");
+    }
+    assert_eq!(rows(&imported, "location /b")[0].0, Verdict::Same);
+}
+
+#[test]
+fn limits_of_connections_and_traffic_have_a_row() {
+    let imported = import(
+        "upstream app { server a:1 max_conns=5; } vhost_traffic_status_limit_traffic in:1g 503;
+         server { location / { proxy_pass http://app; } }",
+    );
+    for there in ["server a:1 max_conns=5", "vhost_traffic_status_limit_traffic in:1g 503"] {
+        assert_eq!(rows(&imported, there)[0].0, Verdict::LeftOut, "{:?}", imported.findings);
+    }
+}
