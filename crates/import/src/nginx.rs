@@ -10,8 +10,8 @@
 //! - `keys`, `maps`, `zones`: what is counted, and how much may pass; `uses`: where; `rates`: rates
 //!   as both write them.
 //! - `server`, `hosts`: servers, and which of them a host leads to.
-//! - `locations`: a location as a route, of these: `paths`, its patterns (`patterns`: which paths
-//!   those take; `deep`: what they do not reach); `access` and `answer`, what refuses (`tokens`, by
+//! - `locations`: a location as a route, of these: `paths` and `expressions`, its patterns
+//!   (`patterns`: which paths those take; `deep`: what they do not reach); `access` and `answer`, what refuses (`tokens`, by
 //!   `auth_jwt`); `content`, where requests end up, and `upstreams`, where they are forwarded, with
 //!   `rewrites`, `headers` and `response_headers` for what is changed. `route`: it in the policy.
 //! - `rest`: what is written beside that. `trials`: tests of the policy. `rows`: rows of the table.
@@ -22,6 +22,7 @@ mod answer;
 mod content;
 mod deep;
 mod directive;
+mod expressions;
 mod headers;
 mod hosts;
 mod keys;

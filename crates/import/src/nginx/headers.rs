@@ -1,6 +1,6 @@
 //! Header fields that a location sets on the way to the upstream.
 
-use super::{Importer, levels::Levels};
+use super::{Importer, directive::Directive, levels::Levels};
 use crate::{Finding, flow::Flow, words};
 
 /// Fields of the connection, which the proxy writes itself.
@@ -47,11 +47,7 @@ impl<'c> Importer<'c> {
                 Field::Alike => {}
                 Field::Host => {
                     has_host = true;
-                    self.grouped(match directive.arg(1) {
-                        "$http_host" => directive.same("the Host that the client sent"),
-                        _ => directive
-                            .nearly("the Host that the client sent: with its port, if it has one"),
-                    });
+                    self.grouped(row_of_host(directive));
                 }
                 Field::Upgrade => has_upgrade = true,
                 Field::Forwarded if name == "x-forwarded-for" => self.grouped(directive.nearly(
@@ -86,6 +82,13 @@ impl<'c> Importer<'c> {
             fields.push(("upgrades", Flow::List(Vec::new())));
         }
         fields
+    }
+}
+
+fn row_of_host(directive: &Directive) -> Finding {
+    match directive.arg(1) {
+        "$http_host" => directive.same("the Host that the client sent"),
+        _ => directive.nearly("the Host that the client sent: with its port, if it has one"),
     }
 }
 

@@ -5,9 +5,10 @@ use super::{
     access::Access,
     answer::Answer,
     directive::Directive,
+    expressions::{self, Patterns},
     levels::Levels,
     lexer::Place,
-    paths::{self, Kind, Patterns},
+    paths::{self, Kind},
     route::{Deep, Route},
     rows::{ANSWERED, UNSAID},
     server::{Location, Server},
@@ -140,7 +141,7 @@ impl<'c> Importer<'c> {
             Kind::Named => return None,
             Kind::Regex { ignores_case } => {
                 // A wider route that is open would let requests past one that is not.
-                let patterns = paths::regex(text).filter(|patterns| {
+                let patterns = expressions::regex(text).filter(|patterns| {
                     own.is_closed || !patterns.is_wider || !own.server.refuses
                 })?;
                 self.ignores_case |=

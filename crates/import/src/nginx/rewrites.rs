@@ -3,7 +3,8 @@
 use super::{
     Importer,
     directive::Directive,
-    paths::{self, Kind, Patterns},
+    expressions::{self, Patterns},
+    paths::{self, Kind},
     route::{Deep, Route},
     rows::REWRITTEN,
     server::{Location, Server},
@@ -88,7 +89,7 @@ pub(super) fn paths(directive: &Directive) -> Option<Patterns> {
     }
     let expression = directive.arg(0);
     let begun = || Some(Patterns { paths: vec![beginning(expression)?], ..Patterns::default() });
-    let patterns = paths::regex(expression).or_else(begun)?;
+    let patterns = expressions::regex(expression).or_else(begun)?;
     (!patterns.paths.iter().any(|path| path == "/**")).then_some(patterns)
 }
 
