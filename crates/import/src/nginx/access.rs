@@ -165,8 +165,8 @@ fn is_off(directive: &Directive) -> bool {
 fn instead(guard: &str) -> Closing {
     Closing::guard(match guard {
         "auth_basic" => {
-            "give callers API keys or tokens (`identity`) and write `auth: required`, or let \
-             the upstream ask for the password"
+            "give callers API keys or tokens (`identity`) and write `auth: required`, or let the \
+             upstream ask for the password; then take the `deny` out"
         }
         "auth_jwt" => {
             "write the issuer of its tokens into `identity.jwt`, which has to be known here \

@@ -235,3 +235,26 @@ fn limits_of_connections_and_traffic_have_a_row() {
         assert_eq!(rows(&imported, there)[0].0, Verdict::LeftOut, "{:?}", imported.findings);
     }
 }
+
+#[test]
+fn what_is_closed_says_how_to_open_it() {
+    for guard in [
+        "auth_basic x;",
+        "auth_request /a;",
+        "auth_jwt x;",
+        "ssl_verify_client on;",
+        "modsecurity on;",
+        "deny what;",
+        "if ($a) { return 403; }",
+        "rewrite x y last;",
+        "root /x;",
+    ] {
+        let location = if guard.starts_with("root") { guard.into() } else { format!("{guard} P;") };
+        let imported =
+            import(&format!("server {{ location /x/ {{ {location} }} location / {{ P; }} }}"));
+        let asked = imported.policy.lines().find(|line| line.starts_with("# At f:"));
+        let asked = asked.unwrap_or_else(|| panic!("{guard}\n{}", imported.policy));
+        let says = ["take the `deny` out", "in place of all addresses"];
+        assert!(says.iter().any(|text| asked.contains(text)), "{asked}");
+    }
+}
