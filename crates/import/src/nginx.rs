@@ -10,17 +10,19 @@
 //! - `keys`, `maps`, `zones`: what is counted, and how much may pass; `uses`: where; `rates`: rates
 //!   as both write them.
 //! - `server`, `hosts`: servers, and which of them a host leads to.
-//! - `locations`: a location as a route, of these: `paths`, its patterns; `access` and `answer`,
-//!   what refuses (`tokens`, by `auth_jwt`); `content`, where requests end up, and `upstreams`,
-//!   where they are forwarded, with `rewrites` and `headers` for what is changed. `route`: it in
-//!   the policy.
+//! - `locations`: a location as a route, of these: `paths` and `expressions`, its patterns (`deep`:
+//!   what they do not reach); `access` and `answer`, what refuses (`tokens`, by `auth_jwt`);
+//!   `content`, where requests end up, and `upstreams`, where they are forwarded, with `rewrites`,
+//!   `headers` and `response_headers` for what is changed. `route`: it in the policy.
 //! - `rest`: what is written beside that. `trials`: tests of the policy. `rows`: rows of the table.
 //!   `times`: times and sizes.
 
 mod access;
 mod answer;
 mod content;
+mod deep;
 mod directive;
+mod expressions;
 mod headers;
 mod hosts;
 mod keys;
@@ -29,7 +31,9 @@ mod lexer;
 mod locations;
 mod maps;
 mod paths;
+mod patterns;
 mod rates;
+mod response_headers;
 mod rest;
 mod rewrites;
 mod route;
@@ -48,7 +52,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use self::{
     directive::{Directive, within},
     hosts::HostRoutes,
+    lexer::Place,
     maps::Maps,
+    rows::Closing,
     server::Server,
     zones::Zones,
 };
@@ -126,8 +132,14 @@ struct Importer<'c> {
     ignores_case: bool,
     /// Whether the server at hand refuses what cannot be told apart.
     closes_server: bool,
+    /// The rows of its locations.
+    rows_of_locations: Vec<Finding>,
+    /// Why routes are closed, and where.
+    closed: Vec<(Closing, Vec<String>)>,
     /// The statuses of denials, and in how many places.
     statuses: BTreeMap<u16, usize>,
+    /// Limits of places whose status is not written, and is 503.
+    unwritten: Vec<(&'static str, Place)>,
     report: Report,
     /// Rows for several places each.
     repeated: Vec<(Finding, BTreeSet<String>)>,
@@ -174,6 +186,8 @@ impl<'c> Importer<'c> {
             .filter(|(status, _)| is_usable(**status))
             .max_by_key(|(_, count)| **count);
         let chosen = most.map_or(503, |(status, _)| *status);
+        let one_status =
+            format!("a policy has one status for denials, `responses.denied_status`: {chosen}");
         let is_status = |directive: &&Directive| {
             matches!(directive.name.as_str(), "limit_req_status" | "limit_conn_status")
         };
@@ -181,14 +195,22 @@ impl<'c> Importer<'c> {
             let here = match directive.arg(0).parse() {
                 Ok(status) if status == chosen => {
                     self.grouped(
-                        directive.same("`denied_status` of the policy, with `Retry-After`"),
+                        directive
+                            .same("`responses.denied_status` of the policy, with `Retry-After`"),
                     );
                     continue;
                 }
                 Ok(444) => format!("closes the connection there; here the answer is {chosen}"),
-                _ => format!("a policy has one status for denials: {chosen}"),
+                _ => one_status.clone(),
             };
             self.grouped(directive.nearly(here));
+        }
+        for (name, place) in std::mem::take(&mut self.unwritten) {
+            if chosen != 503 {
+                let there = format!("{name} without `{name}_status`");
+                let here = format!("503 there; {one_status}");
+                self.grouped(Finding::nearly(place.to_string(), there, here));
+            }
         }
         chosen.into()
     }
@@ -196,6 +218,7 @@ impl<'c> Importer<'c> {
     fn finish(mut self, groups: &[HostRoutes], inputs: &[Input]) -> Imported {
         let status = self.denied_status();
         self.last_rows();
+        self.ask_for_closed();
         let tests = self.trials(groups, status);
         let (limits, overrides) = self.zones.written(self.identity.is_some());
         let first = self.upstreams.first().unwrap_or_default();
@@ -235,6 +258,9 @@ impl<'c> Importer<'c> {
 
     /// The rows of what is known when all servers are read.
     fn last_rows(&mut self) {
+        for row in self.zones.findings_of_uses() {
+            self.row(row);
+        }
         self.report.findings.extend(self.zones.findings(self.http));
         let unused = self.maps.count();
         if unused > 0 && self.zones.is_empty() {

@@ -97,6 +97,11 @@ const IMPORT_NGINX: &str = "mkdir -p policies; printf 'limit_req_zone $remote_ad
      server { location / { limit_req zone=a; proxy_pass http://127.0.0.1:9000; } }\\n' > nginx.txt; \
      tollgate import nginx nginx.txt > policies/site.yaml; tollgate check policies/site.yaml";
 
+/// An import of a configuration with files, which the nginx itself goes on serving.
+const IMPORT_NGINX_WITH_FILES: &str = "mkdir -p policies; \
+     printf 'server { location / { root /srv; } }\\n' > nginx.txt; tollgate import nginx nginx.txt \
+     --upstream http://127.0.0.1:8081 > policies/site.yaml; tollgate check policies/site.yaml";
+
 /// Commands that the pages name without their output, and how they are run in a folder with
 /// `config/`, beside a proxy that serves it: ADMIN is the address of its admin listener, LISTENER
 /// that of its clients.
@@ -201,6 +206,11 @@ const NAMED: &[(&str, &str)] = &[
     ("tollgate check policy.yaml", "tollgate check config/policies/api.yaml"),
     ("tollgate import nginx", IMPORT_NGINX),
     ("tollgate import nginx nginx.txt > policies/site.yaml", IMPORT_NGINX),
+    (
+        "tollgate import nginx nginx.txt --upstream http://127.0.0.1:8081 > policies/site.yaml",
+        IMPORT_NGINX_WITH_FILES,
+    ),
+    ("mkdir -p policies", "mkdir -p policies"),
     ("tollgate check policies/site.yaml", "tollgate check config/policies/api.yaml"),
     ("tollgate jwks", "tollgate jwks config/keys/public.pem"),
     (

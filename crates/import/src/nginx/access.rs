@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use ipnet::IpNet;
 
-use super::{Importer, directive::Directive, levels::Levels, maps::network};
+use super::{Importer, directive::Directive, levels::Levels, maps::network, rows::Closing};
 use crate::{Finding, draft::EVERYBODY, words};
 
 /// What refuses requests, beside what begins with `auth_` and the like.
@@ -62,7 +62,8 @@ impl<'c> Importer<'c> {
                 ));
             } else {
                 access.is_closed = true;
-                self.close(&directive.place, directive.said(), instead(&directive.name));
+                let closing = instead(&directive.name);
+                self.close(&directive.place, directive.said(), &closing);
             }
         }
         access
@@ -84,8 +85,9 @@ impl<'c> Importer<'c> {
         }
         here.push_str("refused requests are 403 and charge no limit");
         if access.is_closed {
-            let instead = "write the networks that may not use it into `deny`";
-            self.close(&first.place, said, instead);
+            let instead =
+                "write the networks that may not use it into `deny`, in place of all addresses";
+            self.close(&first.place, said, &Closing::guard(instead));
         } else if networks.is_exact {
             self.row(Finding::same(place, said, here));
         } else {
@@ -160,24 +162,27 @@ fn is_off(directive: &Directive) -> bool {
     matches!(directive.arg(0).to_ascii_lowercase().as_str(), "off" | "optional" | "optional_no_ca")
 }
 
-fn instead(guard: &str) -> &'static str {
-    match guard {
+fn instead(guard: &str) -> Closing {
+    Closing::guard(match guard {
         "auth_basic" => {
             "give callers API keys or tokens (`identity`) and write `auth: required`, or let the \
-             upstream ask for the password"
+             upstream ask for the password; then take the `deny` out"
         }
         "auth_jwt" => {
-            "write the issuer of its tokens into `identity.jwt`, which has to be known here (nginx \
-             takes those of any), and `auth: required`"
+            "write the issuer of its tokens into `identity.jwt`, which has to be known here \
+             (nginx takes those of any), and `auth: required`; then take the `deny` out"
         }
         "auth_request" => {
             "check the credential by `identity` (tokens, API keys, introspection), or let the \
-             upstream do so"
+             upstream do so; then take the `deny` out"
         }
         "ssl_verify_client" => {
-            "ask for client certificates at the listener, name callers by them, and write `auth: \
-             required`"
+            "ask for client certificates at the listener, name callers by them, and write \
+             `auth: required`; then take the `deny` out"
         }
-        _ => "write what it checks into the policy, or let the upstream do so",
-    }
+        _ => {
+            "write what it checks into the policy, or let the upstream do so; then take the `deny` \
+             out"
+        }
+    })
 }

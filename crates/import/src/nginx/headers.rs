@@ -1,7 +1,7 @@
 //! Header fields that a location sets on the way to the upstream.
 
-use super::{Importer, levels::Levels};
-use crate::{flow::Flow, words};
+use super::{Importer, directive::Directive, levels::Levels};
+use crate::{Finding, flow::Flow, words};
 
 /// Fields of the connection, which the proxy writes itself.
 const OF_CONNECTION: &str =
@@ -31,6 +31,12 @@ impl<'c> Importer<'c> {
         authority: &str,
         is_grpc: bool,
     ) -> Vec<(&'static str, Flow)> {
+        self.row(Finding::nearly(
+            "proxy_pass",
+            "fields of responses",
+            "`Server` of the upstream is passed on, unless `response_headers` remove it: nginx \
+             writes its own; `X-Accel-…` are passed on as well, and do nothing",
+        ));
         let own = levels.nearest(&[if is_grpc { "grpc_set_header" } else { "proxy_set_header" }]);
         let (mut set, mut remove) = (Vec::new(), Vec::new());
         let (mut has_host, mut has_upgrade) = (false, is_grpc);
@@ -39,8 +45,15 @@ impl<'c> Importer<'c> {
             let value = levels.filled(directive.arg(1));
             match Field::of(&name, &value) {
                 Field::Alike => {}
-                Field::Host => has_host = true,
+                Field::Host => {
+                    has_host = true;
+                    self.grouped(row_of_host(directive));
+                }
                 Field::Upgrade => has_upgrade = true,
+                Field::Forwarded if name == "x-forwarded-for" => self.grouped(directive.nearly(
+                    "the upstream gets it in any case; what the client wrote there is removed, \
+                     unless it comes from one of `trusted_proxies`: stricter",
+                )),
                 Field::Forwarded => {
                     self.grouped(directive.same("the upstream gets it in any case"));
                 }
@@ -69,6 +82,13 @@ impl<'c> Importer<'c> {
             fields.push(("upgrades", Flow::List(Vec::new())));
         }
         fields
+    }
+}
+
+fn row_of_host(directive: &Directive) -> Finding {
+    match directive.arg(1) {
+        "$http_host" => directive.same("the Host that the client sent"),
+        _ => directive.nearly("the Host that the client sent: with its port, if it has one"),
     }
 }
 

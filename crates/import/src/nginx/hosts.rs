@@ -68,12 +68,23 @@ impl<'c> Importer<'c> {
     fn routes(&mut self, server: &Server<'c>) -> Vec<Route> {
         self.closes_server = false;
         let locations = server.locations.iter().filter(|location| location.kind != Kind::Named);
-        let mut routes: Vec<Route> =
-            locations.filter_map(|location| self.route(server, location)).collect();
+        let mut routes = self.rewritten(server);
+        routes.extend(locations.filter_map(|location| self.route(server, location)));
+        for row in std::mem::take(&mut self.rows_of_locations) {
+            self.row(match self.closes_server {
+                true => Finding::nearly(
+                    row.place,
+                    row.there,
+                    "closed (403), as all of the server: a path might be one that an expression \
+                     refuses which patterns cannot say",
+                ),
+                false => row,
+            });
+        }
         if self.closes_server {
             routes.iter_mut().for_each(Route::close);
         }
-        routes
+        self.with_deep(routes)
     }
 
     /// The hosts of a server that no other one has.

@@ -47,6 +47,16 @@ pub(super) enum Condition {
 }
 
 impl Condition {
+    /// Whether requests with this method may be counted.
+    pub(super) fn counts(&self, method: &str) -> bool {
+        let has = |own: &[String]| own.iter().any(|own| own == method);
+        match self {
+            Condition::Methods(own) => has(own),
+            Condition::NotMethods(own) => !has(own),
+            Condition::All | Condition::Networks { .. } => true,
+        }
+    }
+
     /// Whether requests with one of these methods may be counted.
     pub(super) fn counts_any(&self, methods: &[String]) -> bool {
         match self {

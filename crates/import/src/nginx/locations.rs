@@ -5,10 +5,12 @@ use super::{
     access::Access,
     answer::Answer,
     directive::Directive,
+    expressions::{self, Patterns},
     levels::Levels,
     lexer::Place,
-    paths::{self, DEPTH, Kind, Patterns},
-    route::Route,
+    paths::{self, Kind},
+    route::{Deep, Route},
+    rows::{ANSWERED, UNSAID},
     server::{Location, Server},
     times,
     upstreams::Target,
@@ -24,6 +26,8 @@ struct Treatment<'l, 'c> {
     access: Access,
     /// Whether nothing of it is open, there as here.
     is_refused: bool,
+    /// Whether everybody gets the same answer there.
+    is_alike: bool,
     is_internal: bool,
     is_closed: bool,
     /// How it differs.
@@ -40,9 +44,9 @@ impl<'c> Importer<'c> {
         };
         let access = self.access(levels);
         let is_internal = has(levels.own(), "internal");
-        let is_refused = matches!(self.answer(levels), Answer::Refused)
-            || access.deny == EVERYBODY
-            || is_internal;
+        let answer = self.answer(levels);
+        let is_refused = answer >= Answer::Refused || access.deny == EVERYBODY || is_internal;
+        let is_alike = access.deny == EVERYBODY && !access.is_closed && answer != Answer::Unknown;
         let is_closed = access.is_closed || is_refused;
         let notes = Vec::new();
         let mut own = Treatment {
@@ -51,6 +55,7 @@ impl<'c> Importer<'c> {
             there,
             access,
             is_refused,
+            is_alike,
             is_internal,
             is_closed,
             notes,
@@ -73,10 +78,12 @@ impl<'c> Importer<'c> {
         };
         let (is_closed, needs_token) = (own.is_closed, own.access.needs_token);
         let (place, finding) = (own.place(), own.finding(&patterns.paths, &target.upstream));
+        let there = own.there;
         let fields = self.route_fields(levels, target, own.access);
-        self.row(finding);
-        let patterns = patterns.paths;
-        Some(Route { place, patterns, uses, open_methods, is_closed, needs_token, fields })
+        self.rows_of_locations.push(finding);
+        let Patterns { paths: patterns, depth, deeper: paths, .. } = patterns;
+        let deep = depth.map(|depth| Deep { there, depth, paths });
+        Some(Route { place, patterns, uses, open_methods, is_closed, needs_token, fields, deep })
     }
 
     /// Where its requests go; none if they take other routes.
@@ -103,9 +110,7 @@ impl<'c> Importer<'c> {
             return None;
         }
         if !own.is_closed {
-            let instead = "say by `--upstream URL` where requests go that nginx does not forward, \
-                           such as an nginx that stays behind";
-            self.close(&place, format!("{there}: {why}"), instead);
+            self.close(&place, format!("{there}: {why}"), &ANSWERED);
             own.is_closed = true;
         }
         Some(Target::default())
@@ -115,8 +120,7 @@ impl<'c> Importer<'c> {
     fn without_patterns(&mut self, own: Treatment<'_, 'c>) {
         let place = own.place();
         if own.is_closed {
-            let instead = "write routes with `deny` for the paths that it refuses";
-            self.close(&place, own.there, instead);
+            self.close(&place, own.there, &UNSAID);
             self.closes_server = true;
         } else {
             let here = "this regular expression cannot be said by patterns: these paths take the \
@@ -137,7 +141,7 @@ impl<'c> Importer<'c> {
             Kind::Named => return None,
             Kind::Regex { ignores_case } => {
                 // A wider route that is open would let requests past one that is not.
-                let patterns = paths::regex(text).filter(|patterns| {
+                let patterns = expressions::regex(text).filter(|patterns| {
                     own.is_closed || !patterns.is_wider || !own.server.refuses
                 })?;
                 self.ignores_case |=
@@ -159,14 +163,16 @@ impl<'c> Importer<'c> {
         let mut uses = Vec::new();
         for name in ["limit_req", "limit_conn"] {
             let is_dry = levels.is_on(&format!("{name}_dry_run"));
+            let status_name = format!("{name}_status");
             let found = levels.nearest(&[name]);
             if !found.is_empty() {
-                let status = levels
-                    .one(&format!("{name}_status"))
-                    .and_then(|status| status.arg(0).parse().ok());
+                let status = levels.one(&status_name).and_then(|status| status.arg(0).parse().ok());
                 // Denials by rate are more frequent.
                 let weight = if name == "limit_req" { 2 } else { 1 };
                 *self.statuses.entry(status.unwrap_or(503)).or_default() += weight;
+            }
+            if let Some(first) = found.first().filter(|_| levels.one(&status_name).is_none()) {
+                self.unwritten.push((name, first.place.clone()));
             }
             for directive in found {
                 uses.extend(self.uses(directive, server.first_name, is_dry, open));
@@ -215,6 +221,9 @@ impl<'c> Importer<'c> {
                 fields.push((name, Flow::list(list)));
             }
         }
+        if let Some(edits) = self.response_headers(levels) {
+            fields.push(("response_headers", edits));
+        }
         if !target.upstream.is_empty() {
             fields.push(("upstream", target.upstream.into()));
         }
@@ -233,8 +242,8 @@ impl Treatment<'_, '_> {
         if patterns.is_wider {
             note("the patterns take more paths than the expression does");
         }
-        if patterns.is_bounded {
-            note(&format!("down to {DEPTH} folders"));
+        if let Some(depth) = patterns.depth {
+            note(&format!("down to {depth} folders"));
         }
         if *kind == Kind::Exact && text.len() > 1 && !self.is_closed {
             note("with and without a slash at the end");
@@ -264,7 +273,7 @@ impl Treatment<'_, '_> {
         };
         let (place, there) = (self.place().to_string(), self.there.as_str());
         let finding = Finding::but_for(&self.notes, place, there, here);
-        match self.is_closed && !self.is_refused {
+        match self.is_closed && !self.is_alike {
             true => Finding { verdict: Verdict::Nearly, ..finding },
             false => finding,
         }

@@ -19,6 +19,17 @@ pub(super) struct Route {
     pub(super) is_closed: bool,
     pub(super) needs_token: bool,
     pub(super) fields: Vec<(&'static str, Flow)>,
+    /// What its patterns do not reach.
+    pub(super) deep: Option<Deep>,
+}
+
+/// Paths that lie deeper than the patterns of an expression.
+#[derive(Clone)]
+pub(super) struct Deep {
+    /// The location, as it is written.
+    pub(super) there: String,
+    pub(super) depth: usize,
+    pub(super) paths: Vec<String>,
 }
 
 /// Methods that are treated alike.
@@ -30,6 +41,45 @@ struct Group<'r> {
 }
 
 impl Route {
+    /// A route that refuses all requests for these paths.
+    pub(super) fn closed(place: Place, patterns: Vec<String>) -> Self {
+        Route {
+            place,
+            patterns,
+            uses: Vec::new(),
+            open_methods: None,
+            is_closed: true,
+            needs_token: false,
+            fields: Vec::new(),
+            deep: None,
+        }
+    }
+
+    /// Whether it refuses or limits requests that the other one does not.
+    pub(super) fn is_stricter_than(&self, other: &Route) -> bool {
+        if self.is_closed || other.is_closed {
+            return !other.is_closed;
+        }
+        let is_limited_there = |own: &Use| {
+            other.uses.iter().any(|used| {
+                (used.zone, used.is_dry, &used.server) == (own.zone, own.is_dry, &own.server)
+                    && used.room <= own.room
+            })
+        };
+        let lets_in_more = || {
+            self.list("allow").next().is_some()
+                && (other.list("allow").next().is_none()
+                    || other.list("allow").any(|own| self.list("allow").all(|text| text != own)))
+        };
+        let refuses_less =
+            || self.list("deny").any(|own| other.list("deny").all(|text| text != own));
+        self.needs_token && !other.needs_token
+            || self.open_methods.is_some() && self.open_methods != other.open_methods
+            || !self.uses.iter().all(is_limited_there)
+            || lets_in_more()
+            || refuses_less()
+    }
+
     /// Refuses all its requests from now on.
     pub(super) fn close(&mut self) {
         self.is_closed = true;

@@ -3,6 +3,8 @@
 use super::*;
 use crate::Verdict;
 
+mod rows;
+
 /// The policy of what stands in `http`, where `P` is a `proxy_pass`.
 fn import(http: &str) -> Imported {
     let text = format!("http {{ {http} }}")
@@ -180,4 +182,50 @@ fn limit_of_methods_that_are_refused_is_none() {
     let row = refused.findings.iter().find(|own| own.there == "limit_req zone=g").unwrap();
     assert_eq!(row.verdict, Verdict::Nearly);
     assert!(import(&http("GET POST")).policy.contains("limits: [g]"));
+}
+
+/// The lines of the routes of a policy.
+fn routes(policy: &str) -> impl Iterator<Item = &str> {
+    policy.lines().filter(|line| line.contains("{ match: {"))
+}
+
+#[test]
+fn what_lies_deeper_than_the_patterns_of_an_expression_is_closed() {
+    let deepest = format!("path: {}/** }}", "/*".repeat(14));
+    let closed = |policy: &str, path: &str| {
+        let line = routes(policy).find(|line| line.contains(path));
+        line.unwrap_or_else(|| panic!("{path}\n{policy}")).contains("deny: [0.0.0.0/0, \"::/0\"]")
+    };
+    for location in [
+        "~ /\\. { deny all; }",
+        "~* \\.(env|bak|sql)$ { deny all; }",
+        "~ \\.json$ { limit_req zone=a; P; }",
+        "~ \\.json$ { allow 10.0.0.0/8; deny all; P; }",
+        "~ \\.json$ { limit_except GET { deny all; } P; }",
+        "~ \\.json$ { limit_req zone=b burst=2; P; }",
+    ] {
+        let imported = import(&format!(
+            "{ZONES} server {{ location {location} location / {{ limit_req zone=b burst=3; P; }} }}"
+        ));
+        assert!(closed(&imported.policy, &deepest), "{}", imported.policy);
+        let row = imported.findings.iter().find(|own| own.here.starts_with("deeper than 12"));
+        assert_eq!(row.unwrap().verdict, Verdict::Nearly, "{location}");
+    }
+    let policy = import(&format!(
+        "{ZONES} server {{ location ~ ^/api/.*/export$ {{ limit_req zone=a; P; }} location / {{ P; }} }}"
+    ))
+    .policy;
+    assert!(closed(&policy, &format!("path: /api{}/** }}", "/*".repeat(13))), "{policy}");
+    // The routes behind it are as strict.
+    for (location, other) in [
+        ("P;", "limit_req zone=a; P;"),
+        ("limit_req zone=a burst=5; P;", "limit_req zone=a burst=2; limit_conn c 2; P;"),
+        ("limit_req zone=a; P;", "deny all;"),
+    ] {
+        let policy = import(&format!(
+            "{ZONES} server {{ location ~ \\.json$ {{ {location} }} location / {{ {other} }} }}"
+        ))
+        .policy;
+        assert!(!policy.contains(&deepest), "{policy}");
+    }
 }

@@ -10,6 +10,8 @@ use crate::{flow::Flow, paths::takes};
 /// The most requests of a test, and tests of one kind.
 const MAX_REPEAT: u64 = 20_000;
 const MAX_TESTS: usize = 20;
+/// Methods of requests, the ones to try first.
+const METHODS: [&str; 7] = ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "HEAD"];
 /// A client whom nothing exempts, mostly.
 const CLIENT: &str = "192.0.2.1";
 
@@ -18,6 +20,8 @@ struct Sample<'r> {
     route: &'r Route,
     given: Flow,
     path: String,
+    method: String,
+    /// Those that count it.
     limits: Vec<String>,
 }
 
@@ -33,10 +37,10 @@ impl Importer<'_> {
             if tests.len() > 3 * MAX_TESTS || !tried.insert(sample.limits.clone()) {
                 continue;
             }
-            for address in self.addresses(sample.route) {
-                let (admitted, shared) = match self.admitted(&sample.route.uses, address) {
+            for address in self.addresses(sample) {
+                let (admitted, shared) = match self.admitted(sample, address) {
                     Some((admitted, used)) => (admitted, Some(used)),
-                    None => (10, None),
+                    None => (self.beyond_bursts(sample), None),
                 };
                 let repeat = if shared.is_some() { 2 * admitted } else { admitted };
                 if repeat > MAX_REPEAT {
@@ -95,12 +99,15 @@ impl Importer<'_> {
                     Some(host) => Some(host.replace('*', "tollgate-test")),
                     None => has_hosts.then(|| "tollgate-test.invalid".to_owned()),
                 };
+                let method = self.method(route);
                 let given = Flow::fields([("path", path.clone().into())])
                     .with_some("host", host)
-                    .with_some("method", self.method(route))
+                    .with_some("method", (method != "GET").then_some(method))
                     .with_fields("headers", self.fields(&route.uses));
-                let limits = route.uses.iter().flat_map(|used| self.zones.limits(used)).collect();
-                samples.push(Sample { route, given, path, limits });
+                let method = method.to_owned();
+                let counted = self.counted(route, &method);
+                let limits = counted.flat_map(|(used, _)| self.zones.limits(used)).collect();
+                samples.push(Sample { route, given, path, method, limits });
             }
         }
         samples
@@ -117,13 +124,29 @@ impl Importer<'_> {
         uses.iter().filter_map(|used| Some((used, &self.zones.key(used)?.condition)))
     }
 
-    /// A method that all its limits count. `Some("")` would be none, which no test has.
-    fn method(&self, route: &Route) -> Option<String> {
-        let of = self.conditions(&route.uses).find_map(|(_, condition)| match condition {
-            Condition::Methods(methods) => methods.first().cloned(),
-            _ => None,
+    /// What counts requests with this method.
+    fn counted<'u>(
+        &'u self,
+        route: &'u Route,
+        method: &str,
+    ) -> impl Iterator<Item = (&'u Use, &'u Condition)> {
+        self.conditions(&route.uses).filter(move |(_, condition)| condition.counts(method))
+    }
+
+    /// The method that most of its limits count.
+    fn method<'u>(&'u self, route: &'u Route) -> &'u str {
+        let of_limits = self.conditions(&route.uses).flat_map(|(_, condition)| match condition {
+            Condition::Methods(methods) => &methods[..],
+            _ => &[],
         });
-        of.or_else(|| route.open_methods.as_ref().and_then(|methods| methods.first().cloned()))
+        let open = route.open_methods.as_deref();
+        let all = METHODS
+            .into_iter()
+            .chain(of_limits.chain(open.unwrap_or_default()).map(String::as_str))
+            .filter(|method| open.is_none_or(|open| open.iter().any(|own| own == method)));
+        let all: Vec<&str> = all.collect();
+        let most = all.into_iter().rev().max_by_key(|method| self.counted(route, method).count());
+        most.unwrap_or("GET")
     }
 
     /// Header fields with the keys of the limits.
@@ -144,8 +167,9 @@ impl Importer<'_> {
     }
 
     /// Addresses that may use the route: one that is counted, and one that is not.
-    fn addresses(&self, route: &Route) -> Vec<IpAddr> {
-        let exempt = self.conditions(&route.uses).flat_map(|(_, condition)| match condition {
+    fn addresses(&self, sample: &Sample<'_>) -> Vec<IpAddr> {
+        let Sample { route, method, .. } = sample;
+        let exempt = self.counted(route, method).flat_map(|(_, condition)| match condition {
             Condition::Networks { networks, .. } => {
                 networks.iter().map(|(network, _)| network.addr()).collect()
             }
@@ -160,7 +184,7 @@ impl Importer<'_> {
             .filter(|address| may_use(route, address));
         let mut chosen: Vec<(IpAddr, bool)> = Vec::new();
         for address in all {
-            let is_counted = self.admitted(&route.uses, address).is_some();
+            let is_counted = self.admitted(sample, address).is_some();
             if !chosen.iter().any(|(_, known)| *known == is_counted) {
                 chosen.push((address, is_counted));
             }
@@ -171,8 +195,9 @@ impl Importer<'_> {
     }
 
     /// How many requests of this address pass at once, and what holds the next one back.
-    fn admitted<'u>(&'u self, uses: &'u [Use], address: IpAddr) -> Option<(u64, &'u Use)> {
-        let counted = self.conditions(uses).filter(|(_, condition)| match condition {
+    fn admitted<'u>(&'u self, sample: &'u Sample<'_>, address: IpAddr) -> Option<(u64, &'u Use)> {
+        let all = self.counted(sample.route, &sample.method);
+        let counted = all.filter(|(_, condition)| match condition {
             Condition::Networks { networks, others } => networks
                 .iter()
                 .find(|(network, _)| network.contains(&address))
@@ -182,6 +207,13 @@ impl Importer<'_> {
         counted
             .filter_map(|(used, _)| Some((self.zones.at_once(used)?.0, used)))
             .min_by_key(|(admitted, _)| *admitted)
+    }
+
+    /// More requests than any of its limits would admit at once.
+    fn beyond_bursts(&self, sample: &Sample<'_>) -> u64 {
+        let all = self.counted(sample.route, &sample.method);
+        let bursts = all.filter_map(|(used, _)| self.zones.at_once(used));
+        bursts.map(|(admitted, _)| admitted + 1).max().unwrap_or_default().max(10)
     }
 
     /// Whether a request has the counter of this limit, which has no room.
@@ -196,7 +228,7 @@ impl Importer<'_> {
         });
         is_slow
             && is_shared
-            && other.route.uses.contains(used)
+            && self.counted(other.route, &other.method).any(|(own, _)| own == used)
             && !other.route.is_closed
             && may_use(other.route, &address)
     }

@@ -99,6 +99,11 @@ impl<'c> Importer<'c> {
                 self.row(server.left_out(why));
                 continue;
             }
+            if server.parameter("max_conns").is_some() {
+                let why = "`max_conns` of one server has no counterpart: `max_connections` of the \
+                           upstream is for each of them, and 1024";
+                self.row(server.left_out(why));
+            }
             let url = address.url(server.arg(0));
             let weight = server.parameter("weight").and_then(|weight| weight.parse::<u64>().ok());
             servers.push(match weight.filter(|weight| *weight != 1) {

@@ -33,7 +33,7 @@ impl Importer<'_> {
             self.problems.push(directive.place.problem(message, help));
             return None;
         };
-        let rate = zone.rate.unwrap_or(1000);
+        let rate = zone.rate;
         let by_server = zone.key.as_ref().is_ok_and(|key| key.by_server);
         let server = server.map(str::to_owned).filter(|_| by_server);
         let uncounted = match &zone.key {
@@ -54,16 +54,60 @@ impl Importer<'_> {
         }
         let is_delayed = is_rate && !directive.args.iter().any(|arg| arg == "nodelay");
         let held = if is_delayed { room.saturating_sub(delay) } else { 0 };
-        let here = match is_rate {
-            true => format!("{} at once, then {}", room + 1, rate_in_words(rate)),
-            false => format!("{room} in flight"),
-        };
-        let notes = notes(is_rate, is_dry, held, rate);
-        let (place, there) = (directive.place.to_string(), directive.said());
-        self.row(Finding::but_for(&notes, place, there, here));
         let used = Use { zone: at, server, is_dry, room };
         self.zones.used.insert(used.clone());
+        let (place, there) = (directive.place.to_string(), directive.said());
+        self.zones.rows.push(UseRow { used: used.clone(), place, there, rate, held });
         Some(used)
+    }
+}
+
+/// What is said of a place that uses a zone.
+pub(super) struct UseRow {
+    pub(super) used: Use,
+    place: String,
+    there: String,
+    /// Thousandths of a request a second; None: it is for requests in flight.
+    rate: Option<u64>,
+    /// How many of its requests nginx holds back.
+    held: u64,
+}
+
+impl UseRow {
+    /// Its row, with the room that holds there.
+    pub(super) fn finding(&self, room: u64) -> Finding {
+        let here = match self.rate {
+            Some(rate) => format!("{} at once, then {}", room + 1, rate_in_words(rate)),
+            None => format!("{room} in flight"),
+        };
+        Finding::but_for(&self.notes(room), &self.place, &self.there, here)
+    }
+
+    /// How it differs.
+    fn notes(&self, room: u64) -> Vec<String> {
+        let mut notes = Vec::new();
+        let mut note = |note: &str| notes.push(note.to_owned());
+        if room < self.used.room {
+            note("the smallest room of the zone holds everywhere, as there are too many: stricter");
+        } else if let (Some(rate), 1..) = (self.rate, self.held) {
+            let (held, milliseconds) = (self.held, self.held * 1_000_000 / rate);
+            note(&format!(
+                "the same requests are admitted, but at once: nginx holds {held} of them back, up \
+                 to {}.{} s",
+                milliseconds / 1000,
+                milliseconds % 1000 / 100
+            ));
+        }
+        if self.rate.is_none() {
+            note(
+                "a request that its client gives up counts until the server has answered, and a \
+                 refused one charges no rate",
+            );
+        }
+        if self.used.is_dry {
+            note("in shadow mode, with a counter of its own");
+        }
+        notes
     }
 }
 
@@ -74,29 +118,6 @@ fn no_zone(directive: &Directive, name: &str) -> Problem {
     );
     let message = format!("there is no zone `{name}` for `{}`", directive.said());
     directive.place.problem(message, help)
-}
-
-/// How a limit differs, of whose requests nginx holds some back.
-fn notes(is_rate: bool, is_dry: bool, held: u64, rate: u64) -> Vec<String> {
-    let mut notes = Vec::new();
-    if held > 0 {
-        let milliseconds = held * 1_000_000 / rate;
-        notes.push(format!(
-            "the same requests are admitted, but at once: nginx holds {held} of them back, up to \
-             {}.{} s",
-            milliseconds / 1000,
-            milliseconds % 1000 / 100
-        ));
-    }
-    if !is_rate {
-        let note = "a request that its client gives up counts until the server has answered, and a \
-                    refused one charges no rate";
-        notes.push(note.to_owned());
-    }
-    if is_dry {
-        notes.push("in shadow mode, with a counter of its own".to_owned());
-    }
-    notes
 }
 
 /// The number of a parameter, above zero.

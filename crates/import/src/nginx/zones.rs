@@ -8,6 +8,7 @@ use super::{
     keys::{Condition, Key, Per},
     maps::Maps,
     rates::{rate, rate_in_words},
+    uses::UseRow,
 };
 use crate::{
     Finding, Problems,
@@ -43,6 +44,8 @@ pub(super) struct Zones<'c> {
     zones: Vec<Zone<'c>>,
     pub(super) used: BTreeSet<Use>,
     names: BTreeMap<Use, Vec<String>>,
+    /// What is said of places, when the rooms of all are known.
+    pub(super) rows: Vec<UseRow>,
 }
 
 /// Rooms of one zone that are told apart. With more, the smallest one holds everywhere.
@@ -160,13 +163,22 @@ impl<'c> Zones<'c> {
     /// How many of these requests at once are admitted by a limit by rate, if it tells none apart;
     /// with the rate in thousandths of a request a second.
     pub(super) fn at_once(&self, used: &Use) -> Option<(u64, u64)> {
-        let smallest = self
-            .rooms(used)
-            .first()
-            .filter(|_| self.rooms(used).len() == 1)
-            .map_or(used.room, |first| first.room);
         let rate = self.zones.get(used.zone)?.rate?;
-        (!used.is_dry).then_some((smallest + 1, rate))
+        (!used.is_dry).then_some((self.room(used) + 1, rate))
+    }
+
+    /// The room that a place has here.
+    pub(super) fn room(&self, used: &Use) -> u64 {
+        match &self.rooms(used)[..] {
+            [only] => only.room,
+            _ => used.room,
+        }
+    }
+
+    /// The rows of all places.
+    pub(super) fn findings_of_uses(&mut self) -> Vec<Finding> {
+        let rows = std::mem::take(&mut self.rows);
+        rows.into_iter().map(|row| row.finding(self.room(&row.used))).collect()
     }
 
     /// A row for each zone, and then those for counters with several rooms.
@@ -184,7 +196,8 @@ impl<'c> Zones<'c> {
             Ok(key) => key,
             Err(why) => return Finding::left_out(place, there, why),
         };
-        let names = self.names.iter().filter(|(used, _)| used.zone == at);
+        let is_written = |used: &Use| used.zone == at && self.rooms(used).contains(&used);
+        let names = self.names.iter().filter(|(used, _)| is_written(used));
         let names: Vec<&str> = names.flat_map(|(_, names)| names).map(String::as_str).collect();
         if names.is_empty() && !used_anywhere.contains(name) {
             return Finding::same(place, there, "nothing uses it");
