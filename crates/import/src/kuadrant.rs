@@ -32,8 +32,7 @@ use crate::{
 };
 
 /// The kinds that are read, or say nothing of requests.
-const KINDS: &str = "AuthPolicy Gateway GRPCRoute HTTPRoute Kuadrant Limitador RateLimitPolicy \
-                     TokenRateLimitPolicy";
+const KINDS: &str = "AuthPolicy Gateway GRPCRoute HTTPRoute Kuadrant Limitador RateLimitPolicy TokenRateLimitPolicy";
 
 /// The rates of a limit here.
 const MAX_RATES: usize = 4;

@@ -8,35 +8,33 @@ use super::{
 use crate::words;
 
 /// Said elsewhere.
-const HANDLED: &str = "alias allow auth_basic_user_file auth_delay auth_jwt_key_file \
-                       auth_jwt_leeway auth_jwt_require auth_jwt_type auth_request_set \
-                       client_max_body_size deny geo grpc_connect_timeout grpc_pass \
-                       grpc_read_timeout grpc_set_header hash http if internal ip_hash limit_conn \
-                       limit_conn_dry_run limit_conn_status limit_conn_zone limit_except limit_req \
-                       limit_req_dry_run limit_req_status limit_req_zone listen location map \
-                       proxy_connect_timeout proxy_pass proxy_read_timeout proxy_set_header \
-                       real_ip_header real_ip_recursive return rewrite root satisfy server \
-                       server_name set set_real_ip_from try_files upstream";
+const HANDLED: &str = "\
+    alias allow auth_basic_user_file auth_delay auth_jwt_key_file auth_jwt_leeway \
+    auth_jwt_require auth_jwt_type auth_request_set client_max_body_size deny geo \
+    grpc_connect_timeout grpc_pass grpc_read_timeout grpc_set_header hash http if internal \
+    ip_hash limit_conn limit_conn_dry_run limit_conn_status limit_conn_zone limit_except \
+    limit_req limit_req_dry_run limit_req_status limit_req_zone listen location map \
+    proxy_connect_timeout proxy_pass proxy_read_timeout proxy_set_header real_ip_header \
+    real_ip_recursive return rewrite root satisfy server server_name set set_real_ip_from \
+    try_files upstream";
 
 /// Of no account here: how nginx runs, logs, and speaks with clients and servers.
-const IGNORED: &str = "absolute_redirect access_log aio autoindex autoindex_ break brotli charset \
-                       chunked_transfer_encoding client_body_ client_header_ connection_pool_size \
-                       daemon default_type directio env error_log etag events expires fastcgi_ \
-                       geoip grpc_ gzip hostnames http2 http3 if_modified_since \
-                       ignore_invalid_headers include index keepalive large_client_header_buffers \
-                       least_conn limit_conn_log_level limit_req_log_level lingering_ load_module \
-                       log_format log_not_found log_subrequest lua_ mail map_hash master_process \
-                       max_ranges merge_slashes more_ msie_ open_file_cache open_log_file_cache \
-                       output_buffers passenger_ pcre_jit pid port_in_redirect postpone_output \
-                       proxy_buffer proxy_busy proxy_headers_hash proxy_http_version \
-                       proxy_max_temp proxy_read_ahead proxy_request_buffering proxy_send_timeout \
-                       proxy_socket_keepalive proxy_ssl_ proxy_temp quic_ random \
-                       recursive_error_pages request_pool_size reset_timedout_connection resolver \
-                       root satisfy scgi_ send_lowat send_timeout sendfile server_name_in_redirect \
-                       server_names_hash server_rewrite server_tokens split_clients ssl_ \
-                       status_zone stream stub_status subs_filter_types tcp_ thread_pool \
-                       timer_resolution types types_hash underscores_in_headers user uwsgi_ \
-                       variables_hash vhost_traffic_status volatile worker_ zone zstd";
+const IGNORED: &str = "\
+    absolute_redirect access_log aio autoindex autoindex_ break brotli charset \
+    chunked_transfer_encoding client_body_ client_header_ connection_pool_size daemon \
+    default_type directio env error_log etag events expires fastcgi_ geoip grpc_ gzip hostnames \
+    http2 http3 if_modified_since ignore_invalid_headers include index keepalive \
+    large_client_header_buffers least_conn limit_conn_log_level limit_req_log_level lingering_ \
+    load_module log_format log_not_found log_subrequest lua_ mail map_hash master_process \
+    max_ranges merge_slashes more_ msie_ open_file_cache open_log_file_cache output_buffers \
+    passenger_ pcre_jit pid port_in_redirect postpone_output proxy_buffer proxy_busy \
+    proxy_headers_hash proxy_http_version proxy_max_temp proxy_read_ahead proxy_request_buffering \
+    proxy_send_timeout proxy_socket_keepalive proxy_ssl_ proxy_temp quic_ random \
+    recursive_error_pages request_pool_size reset_timedout_connection resolver root satisfy scgi_ \
+    send_lowat send_timeout sendfile server_name_in_redirect server_names_hash server_rewrite \
+    server_tokens split_clients ssl_ status_zone stream stub_status subs_filter_types tcp_ \
+    thread_pool timer_resolution types types_hash underscores_in_headers user uwsgi_ \
+    variables_hash vhost_traffic_status volatile worker_ zone zstd";
 
 /// What responses or servers have of it no longer.
 const LEFT_OUT: &[(&str, &str)] = &[

@@ -17,8 +17,9 @@ const MAX_DIRECTIVES: usize = 200_000;
 /// What nginx says before each file when it prints its configuration.
 const DUMP_MARK: &str = "# configuration file ";
 /// Files that come with nginx, and hold nothing that limits or refuses.
-const KNOWN_FILES: &str = "fastcgi.conf fastcgi_params koi-utf koi-win mime.types proxy_params \
-                           scgi_params uwsgi_params win-utf";
+const KNOWN_FILES: &str = "\
+    fastcgi.conf fastcgi_params koi-utf koi-win mime.types proxy_params scgi_params uwsgi_params \
+    win-utf";
 
 /// The files, and which of them others include.
 struct Files {

@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use super::{
-    section::Section,
-    source::{Around, Key, source},
-};
+use super::source::{Around, Key, source};
 use crate::{
     flow::{Flow, window},
     report::Report,
+    section::Section,
 };
 
 /// The largest number of a rate, and of requests in flight.

@@ -5,10 +5,9 @@ use super::{
     files::Configuration,
     headers::{self, Headers},
     limit::{self, Limit},
-    section::Section,
     source::{self, Around, Trust, Written},
 };
-use crate::{flow::Flow, report::Report};
+use crate::{flow::Flow, report::Report, section::Section};
 
 /// What the middlewares do together.
 #[derive(Debug, Default)]

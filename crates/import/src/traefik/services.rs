@@ -1,10 +1,7 @@
 //! Services as upstreams.
 
-use super::{
-    files::{Configuration, Target},
-    section::Section,
-};
-use crate::{flow::Flow, report::Report};
+use super::files::{Configuration, Target};
+use crate::{flow::Flow, report::Report, section::Section};
 
 /// The largest weight of a server.
 const MAX_WEIGHT: i64 = 1000;
