@@ -61,7 +61,7 @@ pub fn kuadrant(inputs: &[Input], options: &Options) -> Result<Imported, Problem
     import((inputs, options), ("Kuadrant", KINDS), "none", |paths, objects, plan| {
         limitador(objects, plan);
         tokens(objects, plan);
-        let policies = Policy::all(objects, "RateLimitPolicy", &["limits"]);
+        let policies = Policy::all(objects, "RateLimitPolicy", "limits");
         for policy in &policies {
             let known = ["targetRef", "limits", "when", "defaults", "overrides", "strategy"];
             name_rest(policy.object, &["spec"], &known, &mut plan.report);
@@ -85,7 +85,7 @@ fn limitador(objects: &Objects<'_>, plan: &mut Plan<'_>) {
 
 /// Limits by tokens of responses are left out.
 fn tokens<'r>(objects: &Objects<'r>, plan: &mut Plan<'r>) {
-    for policy in Policy::all(objects, "TokenRateLimitPolicy", &["limits"]) {
+    for policy in Policy::all(objects, "TokenRateLimitPolicy", "limits") {
         for (name, limit) in &policy.rules {
             // Says what is wrong with its rates.
             let _ = rates(*limit, &mut Vec::new());
@@ -104,7 +104,7 @@ fn serve<'r>(
     objects: &Objects<'r>,
     plan: &mut Plan<'r>,
 ) {
-    let auth_policies = Policy::all(objects, "AuthPolicy", &["rules"]);
+    let auth_policies = Policy::all(objects, "AuthPolicy", "rules");
     let auths = auth::auths(&auth_policies, plan);
     let (mut work, mut used) = (Work::default(), Vec::new());
     for path in paths {

@@ -96,9 +96,9 @@ impl Headers {
     }
 }
 
-/// The names of a section, in small letters.
-pub(super) fn names(own: Section<'_>, section: &str) -> Vec<String> {
-    let section = own.section(section);
+/// The names of the fields of requests that are written, in small letters.
+pub(super) fn request_names(own: Section<'_>) -> Vec<String> {
+    let section = own.section("customRequestHeaders");
     let entries = section.as_ref().map_or(&[][..], Section::entries);
     entries.iter().map(|(name, _)| name.to_ascii_lowercase()).collect()
 }

@@ -127,7 +127,7 @@ impl Reader<'_> {
             }
             "addprefix" => self.take_add(&there, own),
             "headers" => {
-                self.effects.written.constant.extend(headers::names(own, "customRequestHeaders"));
+                self.effects.written.constant.extend(headers::request_names(own));
                 self.effects.headers.take(&there, own, self.report)
             }
             "buffering" => self.take_buffering(&there, own),
