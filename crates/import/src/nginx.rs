@@ -53,12 +53,13 @@ use self::{
     zones::Zones,
 };
 use crate::{
-    Finding, Imported, Input, Options, Problems, draft::Draft, flow::Flow, problem_of_all,
-    report::Report, upstreams::Upstreams,
+    Finding, Imported, Input, Options, Problems,
+    draft::{Draft, MAX_LIMITS},
+    flow::Flow,
+    problem_of_all,
+    report::Report,
+    upstreams::Upstreams,
 };
-
-/// The most limits of a route in a policy.
-const MAX_LIMITS: usize = 8;
 
 /// The policy for configurations of nginx: its files, or the output of `nginx -T`. Requests that
 /// nginx does not forward go to `options.upstream`.
