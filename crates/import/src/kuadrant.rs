@@ -32,7 +32,8 @@ use crate::{
 };
 
 /// The kinds that are read, or say nothing of requests.
-const KINDS: &str = "AuthPolicy Gateway GRPCRoute HTTPRoute Kuadrant Limitador RateLimitPolicy TokenRateLimitPolicy";
+const KINDS: &str = "\
+    AuthPolicy Gateway GRPCRoute HTTPRoute Kuadrant Limitador RateLimitPolicy TokenRateLimitPolicy";
 
 /// The rates of a limit here.
 const MAX_RATES: usize = 4;
@@ -255,12 +256,7 @@ impl Work {
                 }
                 let is_named = plan.report.findings.iter().any(|own| own.place == field.place());
                 if own.is_empty() && !is_named {
-                    let message = format!(
-                        "not in force on any route in the files: it is for {}, where others may \
-                         take its place; give that, too, if it is missing",
-                        policy.target.words()
-                    );
-                    plan.report.left_out(field.place(), there, message);
+                    plan.report.left_out(field.place(), there, policy.nowhere());
                 }
             }
             if policy.rules.is_empty() {

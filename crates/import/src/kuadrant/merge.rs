@@ -67,6 +67,15 @@ impl<'r> Policy<'r> {
         all
     }
 
+    /// That it, or a part of it, holds nowhere.
+    pub(super) fn nowhere(&self) -> String {
+        format!(
+            "not in force on any route in the files: it is for {}, where others may take its \
+             place; give that, too, if it is missing",
+            self.target.words()
+        )
+    }
+
     /// Whether it matters which of two policies on one target is older, and it is not known.
     fn is_in_doubt(&self, other: &Policy<'r>) -> bool {
         let target = |own: &Policy<'r>| Target { namespace: "", ..own.target };
