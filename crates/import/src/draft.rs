@@ -4,6 +4,10 @@ use std::fmt::Write;
 
 use crate::{Finding, Imported, Verdict, flow::Flow};
 
+/// The most limits that a route may charge.
+pub(crate) const MAX_LIMITS: usize = 8;
+/// A server that there is not, for an upstream that the reader has to write, or of a closed route.
+pub(crate) const NOWHERE: &str = "http://127.0.0.1:9";
 /// Every address, as `deny` of a route that is closed has them.
 pub(crate) const EVERYBODY: [&str; 2] = ["0.0.0.0/0", "::/0"];
 

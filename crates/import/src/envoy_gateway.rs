@@ -53,6 +53,23 @@ struct Made {
     limit: usize,
 }
 
+/// A rule that is in force, with its policy.
+#[derive(Clone, Copy)]
+struct Held<'p, 'r> {
+    policy: &'p Traffic<'r>,
+    rule: &'p Rule<'r>,
+    ruled: &'p Ruled,
+}
+
+/// What is made of rules on the way.
+#[derive(Default)]
+struct Work {
+    names: Names,
+    made: Vec<Made>,
+    /// What is different, by the places of rules.
+    notes: Vec<(String, String)>,
+}
+
 /// The policy for Envoy Gateway's manifests.
 ///
 /// # Errors
@@ -124,12 +141,15 @@ fn is_free(
     false
 }
 
-/// The rules that are in force on a path at a listener, with their policies.
+/// The rules that are in force on a path at a listener.
 fn in_force<'p, 'r>(
     path: &Path<'r>,
     listener: &Listener<'r>,
     policies: &'p [Traffic<'r>],
-) -> Vec<(&'p Traffic<'r>, &'p Rule<'r>)> {
+) -> Vec<Held<'p, 'r>> {
+    let held = |policy: &'p Traffic<'r>, rule: &'p Rule<'r>| {
+        Some(Held { policy, rule, ruled: rule.ruled.as_ref()? })
+    };
     let nearest = |most: Level| {
         let level = |own: &'p Traffic<'r>| {
             own.targets
@@ -142,14 +162,15 @@ fn in_force<'p, 'r>(
         known.max_by_key(|(level, _)| *level)
     };
     let Some((level, own)) = nearest(Level::Rule) else { return Vec::new() };
-    let mut rules: Vec<_> = own.rules.iter().map(|rule| (own, rule)).collect();
+    let mut rules: Vec<_> = own.rules.iter().filter_map(|rule| held(own, rule)).collect();
     let parent = nearest(Level::Listener).filter(|_| level >= Level::Route);
     if let (Some(merge), Some((_, parent))) = (own.merge, parent) {
         // As JSON, a list of rules takes the place of the other.
         let hides = |rule: &Rule<'_>| {
             merge == "JSONMerge" && own.rules.iter().any(|own| own.is_local == rule.is_local)
         };
-        rules.extend(parent.rules.iter().filter(|rule| !hides(rule)).map(|rule| (parent, rule)));
+        let others = parent.rules.iter().filter(|rule| !hides(rule));
+        rules.extend(others.filter_map(|rule| held(parent, rule)));
     }
     rules
 }
@@ -161,9 +182,7 @@ fn serve<'r>(
     (securities, closed): (&[Security<'r>], &[Target<'r>]),
     plan: &mut Plan<'r>,
 ) {
-    let mut names = Names::default();
-    let mut made: Vec<Made> = Vec::new();
-    let mut notes: Vec<(String, String)> = Vec::new();
+    let mut work = Work::default();
     for path in paths {
         head_note(&path, &mut plan.report);
         let security = security::on(&path, securities, &mut plan.report);
@@ -177,16 +196,15 @@ fn serve<'r>(
         let mut limits = Vec::new();
         let mut known: Vec<&Rule<'_>> = Vec::new();
         for listener in &path.listeners {
-            for (policy, rule) in in_force(&path, listener, policies) {
+            for held in in_force(&path, listener, policies) {
+                let Held { rule, ruled, .. } = held;
                 if known.iter().any(|own| std::ptr::eq(*own, rule)) {
                     continue;
                 }
                 known.push(rule);
-                let Some(ruled) = &rule.ruled else { continue };
-                let at =
-                    limit(&path, (policy, rule, ruled), security, (&mut made, &mut names, plan));
+                let at = work.limit(&path, held, security, plan);
                 if rule.is_local || !rule.is_shared {
-                    notes.extend(listener_note(&path, rule, ruled));
+                    work.notes.extend(listener_note(&path, rule, ruled));
                 }
                 if concerns(&path, &ruled.scope.methods, ruled.scope.pattern.as_ref()) {
                     limits.push(at);
@@ -197,9 +215,7 @@ fn serve<'r>(
             break;
         }
     }
-    for policy in policies {
-        report(policy, &made, &notes, plan);
-    }
+    policies.iter().for_each(|policy| work.report(policy, plan));
 }
 
 /// What is different where a path is at several listeners.
@@ -215,92 +231,101 @@ fn listener_note(path: &Path<'_>, rule: &Rule<'_>, ruled: &Ruled) -> Option<(Str
     })
 }
 
-/// The limit of a rule on a path, which is made if it is not there.
-fn limit<'r>(
-    path: &Path<'r>,
-    (policy, rule, ruled): (&Traffic<'r>, &Rule<'r>, &Ruled),
-    security: Option<&Security<'r>>,
-    (made, names, plan): (&mut Vec<Made>, &mut Names, &mut Plan<'r>),
-) -> usize {
-    let is_shared = rule.is_shared && !rule.is_local;
-    let host = path.host.as_deref().unwrap_or_default();
-    let part = match is_shared {
-        true => String::new(),
-        false => format!(
-            "{} {} {:?} {:?} {host}",
-            path.rule.place(),
-            path.route,
-            path.pattern,
-            path.method
-        ),
-    };
-    let claims = security.map(|own| own.claims.as_slice()).unwrap_or_default();
-    let scope = rule::with_claims(&ruled.scope, claims);
-    if let Some(known) = made.iter().find(|own| own.rule == rule.place && own.part == part) {
-        let same = plan.limits.get(known.limit).is_some_and(|own| own.scope == scope);
-        if !same {
-            let message = "this shared rule counts by a claim on some routes, and on others not: \
-                           it is not in force on these";
-            plan.report.left_out(&rule.place, &rule.words, message);
-        }
-        return known.limit;
-    }
-    let own = format!("{}-{}{}", policy.name, if rule.is_local { "local-" } else { "" }, rule.at);
-    let name = if is_shared { own } else { format!("{own}-{}", path.route) };
-    let issuers = security.map(|own| own.guard.issuers.as_slice()).unwrap_or_default();
-    plan.limits.push(Limit {
-        name: names.take(&name),
-        origin: rule.place.clone(),
-        place: rule.place.clone(),
-        scope,
-        rates: ruled.rates.clone(),
-        counting: ruled.counting,
-        cost: ruled.cost,
-        is_shadow: ruled.is_shadow,
-        issuers: issuers.iter().map(|(name, _)| name.clone()).collect(),
-    });
-    let limit = plan.limits.len() - 1;
-    made.push(Made { rule: rule.place.clone(), part, limit });
-    limit
-}
-
-/// What became of the rules of a policy.
-fn report(policy: &Traffic<'_>, made: &[Made], notes: &[(String, String)], plan: &mut Plan<'_>) {
-    let targets: Vec<String> = policy.targets.iter().map(Target::words).collect();
-    let targets = targets.join("; ");
-    if !policy.has_limits {
-        let message = "it takes its routes from policies for their Gateways: no limits of those \
-                       hold there, nor here";
-        let there = format!("policy {} without rateLimit", policy.name);
-        plan.report.same(policy.object.place(), there, message);
-    }
-    for rule in &policy.rules {
-        let Some(ruled) = &rule.ruled else { continue };
-        let own: Vec<usize> =
-            made.iter().filter(|own| own.rule == rule.place).map(|own| own.limit).collect();
-        let Some(limit) = own.first().and_then(|at| plan.limits.get(*at)) else {
-            let message = format!(
-                "not in force on any route in the files; it is for {targets}: give these, too, if \
-                 they are missing"
-            );
-            plan.report.left_out(&rule.place, &rule.words, message);
-            continue;
-        };
-        let rate = limit.rate();
-        let here = match own.len() {
-            1 => format!("limit {}, {rate}", limit.name),
-            count => format!(
-                "{count} limits, one for each match and host: {} and others, {rate}",
-                limit.name
+impl Work {
+    /// The limit of a rule on a path, which is made if it is not there.
+    fn limit<'r>(
+        &mut self,
+        path: &Path<'r>,
+        Held { policy, rule, ruled }: Held<'_, 'r>,
+        security: Option<&Security<'r>>,
+        plan: &mut Plan<'r>,
+    ) -> usize {
+        let is_shared = rule.is_shared && !rule.is_local;
+        let host = path.host.as_deref().unwrap_or_default();
+        let part = match is_shared {
+            true => String::new(),
+            false => format!(
+                "{} {} {:?} {:?} {host}",
+                path.rule.place(),
+                path.route,
+                path.pattern,
+                path.method
             ),
         };
-        let mut all = ruled.notes.clone();
-        for (_, note) in notes.iter().filter(|(place, _)| *place == rule.place) {
-            if !all.contains(note) {
-                all.push(note.clone());
+        let claims = security.map(|own| own.claims.as_slice()).unwrap_or_default();
+        let scope = rule::with_claims(&ruled.scope, claims);
+        if let Some(known) = self.made.iter().find(|own| own.rule == rule.place && own.part == part)
+        {
+            let same = plan.limits.get(known.limit).is_some_and(|own| own.scope == scope);
+            if !same {
+                let message = "this shared rule counts by a claim on some routes, and on others \
+                               not: it is not in force on these";
+                plan.report.left_out(&rule.place, &rule.words, message);
             }
+            return known.limit;
         }
-        plan.report.add(Finding::but_for(&all, &rule.place, &rule.words, here));
+        let own =
+            format!("{}-{}{}", policy.name, if rule.is_local { "local-" } else { "" }, rule.at);
+        let name = if is_shared { own } else { format!("{own}-{}", path.route) };
+        let issuers = security.map(|own| own.guard.issuers.as_slice()).unwrap_or_default();
+        plan.limits.push(Limit {
+            name: self.names.take(&name),
+            origin: rule.place.clone(),
+            place: rule.place.clone(),
+            scope,
+            rates: ruled.rates.clone(),
+            counting: ruled.counting,
+            cost: ruled.cost,
+            is_shadow: ruled.is_shadow,
+            issuers: issuers.iter().map(|(name, _)| name.clone()).collect(),
+        });
+        let limit = plan.limits.len() - 1;
+        self.made.push(Made { rule: rule.place.clone(), part, limit });
+        limit
+    }
+
+    /// What became of the rules of a policy.
+    fn report(&self, policy: &Traffic<'_>, plan: &mut Plan<'_>) {
+        let targets: Vec<String> = policy.targets.iter().map(Target::words).collect();
+        let targets = targets.join("; ");
+        if !policy.has_limits {
+            let message = "it takes its routes from policies for their Gateways: no limits of \
+                           those hold there, nor here";
+            let there = format!("policy {} without rateLimit", policy.name);
+            plan.report.same(policy.object.place(), there, message);
+        }
+        for rule in &policy.rules {
+            let Some(ruled) = &rule.ruled else { continue };
+            let own: Vec<usize> = self
+                .made
+                .iter()
+                .filter(|own| own.rule == rule.place)
+                .map(|own| own.limit)
+                .collect();
+            let Some(limit) = own.first().and_then(|at| plan.limits.get(*at)) else {
+                let message = format!(
+                    "not in force on any route in the files; it is for {targets}: give these, too, \
+                     if they are missing"
+                );
+                plan.report.left_out(&rule.place, &rule.words, message);
+                continue;
+            };
+            let rate = limit.rate();
+            let here = match own.len() {
+                1 => format!("limit {}, {rate}", limit.name),
+                count => format!(
+                    "{count} limits, one for each match and host: {} and others, {rate}",
+                    limit.name
+                ),
+            };
+            let mut all = ruled.notes.clone();
+            for (_, note) in self.notes.iter().filter(|(place, _)| *place == rule.place) {
+                if !all.contains(note) {
+                    all.push(note.clone());
+                }
+            }
+            plan.report.add(Finding::but_for(&all, &rule.place, &rule.words, here));
+        }
     }
 }
 

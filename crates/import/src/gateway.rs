@@ -26,7 +26,7 @@ use crate::report::Report;
 
 /// The most paths, and limits on them, that a policy is made of.
 const MAX_PATHS: usize = 1_000;
-pub(crate) const MAX_LIMITS: usize = 20_000;
+pub(crate) const MAX_CHARGES: usize = 20_000;
 
 /// A listener that a route is at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

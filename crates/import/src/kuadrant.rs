@@ -32,8 +32,8 @@ use crate::{
 };
 
 /// The kinds that are read, or say nothing of requests.
-const KINDS: &str = "AuthPolicy Gateway GRPCRoute HTTPRoute Kuadrant Limitador RateLimitPolicy \
-                     TokenRateLimitPolicy";
+const KINDS: &str = "\
+    AuthPolicy Gateway GRPCRoute HTTPRoute Kuadrant Limitador RateLimitPolicy TokenRateLimitPolicy";
 
 /// The rates of a limit here.
 const MAX_RATES: usize = 4;
@@ -62,7 +62,7 @@ pub fn kuadrant(inputs: &[Input], options: &Options) -> Result<Imported, Problem
     import((inputs, options), ("Kuadrant", KINDS), "none", |paths, objects, plan| {
         limitador(objects, plan);
         tokens(objects, plan);
-        let policies = Policy::all(objects, "RateLimitPolicy", &["limits"]);
+        let policies = Policy::all(objects, "RateLimitPolicy", "limits");
         for policy in &policies {
             let known = ["targetRef", "limits", "when", "defaults", "overrides", "strategy"];
             name_rest(policy.object, &["spec"], &known, &mut plan.report);
@@ -86,7 +86,7 @@ fn limitador(objects: &Objects<'_>, plan: &mut Plan<'_>) {
 
 /// Limits by tokens of responses are left out.
 fn tokens<'r>(objects: &Objects<'r>, plan: &mut Plan<'r>) {
-    for policy in Policy::all(objects, "TokenRateLimitPolicy", &["limits"]) {
+    for policy in Policy::all(objects, "TokenRateLimitPolicy", "limits") {
         for (name, limit) in &policy.rules {
             // Says what is wrong with its rates.
             let _ = rates(*limit, &mut Vec::new());
@@ -105,7 +105,7 @@ fn serve<'r>(
     objects: &Objects<'r>,
     plan: &mut Plan<'r>,
 ) {
-    let auth_policies = Policy::all(objects, "AuthPolicy", &["rules"]);
+    let auth_policies = Policy::all(objects, "AuthPolicy", "rules");
     let auths = auth::auths(&auth_policies, plan);
     let (mut work, mut used) = (Work::default(), Vec::new());
     for path in paths {
@@ -256,12 +256,7 @@ impl Work {
                 }
                 let is_named = plan.report.findings.iter().any(|own| own.place == field.place());
                 if own.is_empty() && !is_named {
-                    let message = format!(
-                        "not in force on any route in the files: it is for {}, where others may \
-                         take its place; give that, too, if it is missing",
-                        policy.target.words()
-                    );
-                    plan.report.left_out(field.place(), there, message);
+                    plan.report.left_out(field.place(), there, policy.nowhere());
                 }
             }
             if policy.rules.is_empty() {

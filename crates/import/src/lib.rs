@@ -9,6 +9,7 @@
 //! - `finding`: a row of the table; `report`: all rows, and what is left to do.
 //! - `names`: names of limits and upstreams that no other has; `upstreams`: upstreams by them.
 //! - `network`: networks of addresses; `paths`: patterns of paths; `words`: lists of names.
+//! - `section`: a mapping of a file.
 //! - `manifest`: the objects of Kubernetes in files, and the configurations in ConfigMaps.
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
 //! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
@@ -31,6 +32,7 @@ mod network;
 mod nginx;
 mod paths;
 mod report;
+mod section;
 mod traefik;
 mod upstreams;
 mod words;

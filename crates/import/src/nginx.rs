@@ -59,12 +59,13 @@ use self::{
     zones::Zones,
 };
 use crate::{
-    Finding, Imported, Input, Options, Problems, draft::Draft, flow::Flow, problem_of_all,
-    report::Report, upstreams::Upstreams,
+    Finding, Imported, Input, Options, Problems,
+    draft::{Draft, MAX_LIMITS},
+    flow::Flow,
+    problem_of_all,
+    report::Report,
+    upstreams::Upstreams,
 };
-
-/// The most limits of a route in a policy.
-const MAX_LIMITS: usize = 8;
 
 /// The policy for configurations of nginx: its files, or the output of `nginx -T`. Requests that
 /// nginx does not forward go to `options.upstream`.
@@ -227,18 +228,14 @@ impl<'c> Importer<'c> {
         });
         let routes =
             routes.flat_map(|(route, host)| route.written(&self.zones, first, host)).collect();
-        let mut paths = Flow::fields([]);
-        if self.ignores_case {
-            paths = paths.with("case", "ignore");
-        }
+        let paths = Flow::fields([]).with_some("case", self.ignores_case.then_some("ignore"));
         let upstreams = self.upstreams.section().into_iter();
+        let upstreams = upstreams.map(|(name, flow)| (name, flow.with("paths", paths.clone())));
         let files: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).take(5).collect();
         let draft = Draft {
             title: format!("Made by `tollgate import nginx` of {}.", files.join(", ")),
             to_do: self.report.to_do,
-            upstreams: upstreams
-                .map(|(name, flow)| (name, flow.with("paths", paths.clone())))
-                .collect(),
+            upstreams: upstreams.collect(),
             identity: self.identity,
             limits,
             overrides,

@@ -6,7 +6,7 @@
 //! alternative of its rule, in the order of priorities. What keeps requests out there and has no
 //! counterpart closes its routes.
 //!
-//! - `section`: a mapping of a file. `files`: all that is in the files.
+//! - `files`: all that is in the files.
 //! - `rule`: the rules of routers. `matching`: what of them a route can say.
 //! - `middleware`: what middlewares do, of a `chain` in its place. `headers`, `limit`: those of one
 //!   kind; `source`: what a limit counts by.
@@ -22,7 +22,6 @@ mod middleware;
 mod route;
 mod routes;
 mod rule;
-mod section;
 mod services;
 mod source;
 mod trial;

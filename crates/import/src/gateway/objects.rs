@@ -98,10 +98,10 @@ pub(crate) fn targets<'r>(
 }
 
 /// Kinds of objects that say nothing of requests.
-const SILENT: &str = "Certificate ClusterIssuer ClusterRole ClusterRoleBinding ConfigMap \
-                      CustomResourceDefinition Deployment GatewayClass HorizontalPodAutoscaler \
-                      Issuer Job Namespace Pod PodDisruptionBudget ReferenceGrant Role RoleBinding \
-                      Secret Service ServiceAccount StatefulSet";
+const SILENT: &str = "\
+    Certificate ClusterIssuer ClusterRole ClusterRoleBinding ConfigMap CustomResourceDefinition \
+    Deployment GatewayClass HorizontalPodAutoscaler Issuer Job Namespace Pod PodDisruptionBudget \
+    ReferenceGrant Role RoleBinding Secret Service ServiceAccount StatefulSet";
 
 /// Names the objects of kinds that nothing reads.
 fn name_others(objects: &Objects<'_>, known: &str, report: &mut Report) {

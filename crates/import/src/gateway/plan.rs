@@ -14,11 +14,13 @@ use super::{
     pattern::{Pattern, host_contains},
 };
 use crate::{
-    Imported, Options, draft::Draft, flow::Flow, gateway, report::Report, upstreams::Upstreams,
+    Imported, Options,
+    draft::{Draft, MAX_LIMITS},
+    flow::Flow,
+    gateway,
+    report::Report,
+    upstreams::Upstreams,
 };
-
-/// The limits of a route here.
-const MAX_LIMITS: usize = 8;
 
 /// A path, and what policies put on it.
 pub(crate) struct Served<'r> {
@@ -65,9 +67,9 @@ impl<'r> Plan<'r> {
         let rule = served.path.rule;
         self.on_paths += served.limits.len();
         self.served.push(served);
-        let fits = self.on_paths <= gateway::MAX_LIMITS;
+        let fits = self.on_paths <= gateway::MAX_CHARGES;
         if !fits {
-            let message = format!("more than {} limits on all routes", gateway::MAX_LIMITS);
+            let message = format!("more than {} limits on all routes", gateway::MAX_CHARGES);
             rule.complain(message, "import the routes of each Gateway by themselves");
         }
         fits

@@ -32,22 +32,21 @@ impl Guards {
 
 /// Annotations that say nothing of limits, access or the way of requests, and those that belong to
 /// others.
-const IGNORED: &str = "auth-always-set-cookie auth-cache- auth-keepalive auth-method \
-                       auth-proxy-set- auth-realm auth-request-redirect auth-response-headers \
-                       auth-secret auth-signin auth-tls-error-page auth-tls-pass- \
-                       auth-tls-verify-depth canary client-body-buffer-size cors- \
-                       enable-access-log enable-opentelemetry enable-rewrite-log \
-                       http2-push-preload opentelemetry- proxy-buffer proxy-busy-buffers-size \
-                       proxy-http-version proxy-max-temp-file-size session-cookie-";
+const IGNORED: &str = "\
+    auth-always-set-cookie auth-cache- auth-keepalive auth-method auth-proxy-set- auth-realm \
+    auth-request-redirect auth-response-headers auth-secret auth-signin auth-tls-error-page \
+    auth-tls-pass- auth-tls-verify-depth canary client-body-buffer-size cors- enable-access-log \
+    enable-opentelemetry enable-rewrite-log http2-push-preload opentelemetry- proxy-buffer \
+    proxy-busy-buffers-size proxy-http-version proxy-max-temp-file-size session-cookie-";
 
 /// Annotations that are read elsewhere.
-const READ: &str = "allowlist-source-range auth-tls-match-cn backend-protocol \
-                    denylist-source-range enable-global-auth enable-owasp-core-rules \
-                    limit-allowlist limit-burst-multiplier limit-connections limit-rpm limit-rps \
-                    limit-whitelist modsecurity-snippet modsecurity-transaction-id \
-                    permanent-redirect-code proxy-body-size proxy-connect-timeout \
-                    proxy-read-timeout proxy-send-timeout relative-redirects rewrite-target \
-                    temporal-redirect-code upstream-vhost use-regex whitelist-source-range";
+const READ: &str = "\
+    allowlist-source-range auth-tls-match-cn backend-protocol denylist-source-range \
+    enable-global-auth enable-owasp-core-rules limit-allowlist limit-burst-multiplier \
+    limit-connections limit-rpm limit-rps limit-whitelist modsecurity-snippet \
+    modsecurity-transaction-id permanent-redirect-code proxy-body-size proxy-connect-timeout \
+    proxy-read-timeout proxy-send-timeout relative-redirects rewrite-target \
+    temporal-redirect-code upstream-vhost use-regex whitelist-source-range";
 
 /// Annotations without a counterpart in the policy, and what that means. By the longest name that
 /// begins one.

@@ -8,6 +8,7 @@ use super::{
 };
 use crate::{
     Finding, Verdict,
+    draft::NOWHERE,
     flow::Flow,
     manifest::{field, items, namespace_of, text},
     nginx::times,
@@ -20,8 +21,6 @@ const READ_TIMEOUT: u64 = 60;
 const MAX_TIMEOUT: u64 = 86_400;
 /// The controller's bound of bodies.
 const MAX_BODY: &str = "1m";
-/// Where nothing answers, for routes that are closed.
-const NOWHERE: &str = "http://127.0.0.1:9";
 
 impl Import<'_> {
     /// The name of the upstream of a path, and whether requests may go there.
@@ -74,35 +73,24 @@ impl Import<'_> {
         let port = port.or_else(|| field(backend, "servicePort"));
         let namespace = ingress.namespace();
         let host = format!("{namespace}-{name}");
-        let number = match port.map(|node| &node.value) {
-            Some(Value::Integer(number)) => number.to_string(),
-            Some(Value::String(own)) if own.parse::<u16>().is_ok() => own.clone(),
-            Some(Value::String(own)) => match self.port(namespace, name, own) {
-                Some(number) => number,
-                None => return Some((host, self.assumed(ingress, path, (scheme, name, own)))),
-            },
-            _ => return Some((host, self.assumed(ingress, path, (scheme, name, "none")))),
+        let url = |port: &str| format!("{scheme}://{name}.{namespace}.svc.cluster.local:{port}");
+        let (number, port) = match port.map(|node| &node.value) {
+            Some(Value::Integer(number)) => (Some(number.to_string()), ""),
+            Some(Value::String(own)) if own.parse::<u16>().is_ok() => (Some(own.clone()), ""),
+            Some(Value::String(own)) => (self.port(namespace, name, own), own.as_str()),
+            _ => (None, "none"),
         };
-        Some((host, format!("{scheme}://{name}.{namespace}.svc.cluster.local:{number}")))
-    }
-
-    /// Where requests go if the number of a port is unknown.
-    fn assumed(
-        &mut self,
-        ingress: &Ingress<'_>,
-        path: &Path<'_>,
-        (scheme, name, port): (&str, &str, &str),
-    ) -> String {
-        let number = if scheme == "https" { 443 } else { 80 };
-        let service =
-            format!("{scheme}://{name}.{}.svc.cluster.local:{number}", ingress.namespace());
-        let url = self.options.upstream.clone().unwrap_or(service);
+        if let Some(number) = number {
+            return Some((host, url(&number)));
+        }
+        let assumed = url(if scheme == "https" { "443" } else { "80" });
+        let url = self.options.upstream.clone().unwrap_or(assumed);
         let here = format!(
             "the number of port {port} of Service {name} is not in the files: {url} stands for it. \
              Give what `kubectl get service -A -o yaml` prints as well, or write the number"
         );
         self.path_left_out(ingress, path, &here);
-        url
+        Some((host, url))
     }
 
     /// The number of a named port, if the files have its Service.

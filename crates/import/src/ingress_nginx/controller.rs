@@ -30,19 +30,20 @@ pub(super) struct Controller {
 }
 
 /// Keys that make a ConfigMap that of the controller.
-const MARKS: &str = "allow-snippet-annotations block-cidrs denylist-source-range enable-real-ip \
-                     global-auth-url http-snippet limit-conn-status-code limit-conn-zone-variable \
-                     limit-req-status-code server-snippet use-forwarded-headers \
-                     whitelist-source-range";
+const MARKS: &str = "\
+    allow-snippet-annotations block-cidrs denylist-source-range enable-real-ip global-auth-url \
+    http-snippet limit-conn-status-code limit-conn-zone-variable limit-req-status-code \
+    server-snippet use-forwarded-headers whitelist-source-range";
 
 /// Keys that say nothing of limits, access or the way of requests.
-const IGNORED: &str = "access-log allow-snippet-annotations disable-access-log enable-brotli \
-                       error-log gzip- keep-alive log-format max-worker proxy-buffer server-tokens \
-                       use-gzip worker-";
+const IGNORED: &str = "\
+    access-log allow-snippet-annotations disable-access-log enable-brotli error-log gzip- \
+    keep-alive log-format max-worker proxy-buffer server-tokens use-gzip worker-";
 
 /// Keys that name the client.
-const BEHIND_PROXY: &str = "compute-full-forwarded-for enable-real-ip forwarded-for-header \
-                            proxy-real-ip-cidr use-forwarded-headers use-proxy-protocol";
+const BEHIND_PROXY: &str = "\
+    compute-full-forwarded-for enable-real-ip forwarded-for-header proxy-real-ip-cidr \
+    use-forwarded-headers use-proxy-protocol";
 
 impl Controller {
     /// What it does without a ConfigMap.

@@ -28,8 +28,9 @@ pub(super) struct Snippet {
 const MAX_DIRECTIVES: usize = 10_000;
 
 /// Directives that may refuse a request, or are programs that may.
-const GUARDS: &str = "allow deny internal limit_except modsecurity proxy_pass return rewrite \
-                      satisfy secure_link ssl_verify_client valid_referers";
+const GUARDS: &str = "\
+    allow deny internal limit_except modsecurity proxy_pass return rewrite satisfy secure_link \
+    ssl_verify_client valid_referers";
 
 impl Snippet {
     /// Reads a snippet; what cannot be read may refuse anything.

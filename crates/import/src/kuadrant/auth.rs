@@ -78,12 +78,7 @@ pub(super) fn report(
             plan.report.absorb(auth.report);
         } else {
             let there = format!("AuthPolicy {}", policy.name);
-            let message = format!(
-                "not in force on any route in the files: it is for {}, where others may take its \
-                 place; give that, too, if it is missing",
-                policy.target.words()
-            );
-            plan.report.left_out(policy.object.place(), there, message);
+            plan.report.left_out(policy.object.place(), there, policy.nowhere());
         }
     }
 }

@@ -28,7 +28,7 @@ pub(super) struct Effective {
 
 impl<'r> Policy<'r> {
     /// All policies of a kind; `section`: what their rules are below.
-    pub(super) fn all(objects: &Objects<'r>, kind: &str, section: &[&str]) -> Vec<Policy<'r>> {
+    pub(super) fn all(objects: &Objects<'r>, kind: &str, section: &str) -> Vec<Policy<'r>> {
         let mut all: Vec<Policy<'r>> = Vec::new();
         for object in objects.of_kind(kind) {
             let (namespace, name) = object.name();
@@ -47,7 +47,7 @@ impl<'r> Policy<'r> {
                 block,
                 is_override: overrides.is_some(),
                 is_merge: block.text_at(&["strategy"]) == Some("merge"),
-                rules: block.entries(section),
+                rules: block.entries(&[section]),
             };
             // Limits by tokens are left out, whichever is in force.
             let other = all.iter().find(|other| own.is_in_doubt(other));
@@ -65,6 +65,15 @@ impl<'r> Policy<'r> {
             all.push(own);
         }
         all
+    }
+
+    /// That it, or a part of it, holds nowhere.
+    pub(super) fn nowhere(&self) -> String {
+        format!(
+            "not in force on any route in the files: it is for {}, where others may take its \
+             place; give that, too, if it is missing",
+            self.target.words()
+        )
     }
 
     /// Whether it matters which of two policies on one target is older, and it is not known.

@@ -8,9 +8,9 @@ use super::{Importer, directive::Directive, levels::Levels, maps::network, rows:
 use crate::{Finding, draft::EVERYBODY, words};
 
 /// What refuses requests, beside what begins with `auth_` and the like.
-const GUARDS: &str = "ModSecurityEnabled SecRulesEnabled app_protect_enable forbid_action \
-                      js_access limit_req_whitelist modsecurity perl_access ssl_verify_client \
-                      testcookie uwsgi_auth";
+const GUARDS: &str = "\
+    ModSecurityEnabled SecRulesEnabled app_protect_enable forbid_action js_access \
+    limit_req_whitelist modsecurity perl_access ssl_verify_client testcookie uwsgi_auth";
 
 /// Who may use a route.
 #[derive(Debug, Default)]

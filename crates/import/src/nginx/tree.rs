@@ -17,12 +17,20 @@ const MAX_DIRECTIVES: usize = 200_000;
 /// What nginx says before each file when it prints its configuration.
 const DUMP_MARK: &str = "# configuration file ";
 /// Files that come with nginx, and hold nothing that limits or refuses.
-const KNOWN_FILES: &str = "fastcgi.conf fastcgi_params koi-utf koi-win mime.types proxy_params \
-                           scgi_params uwsgi_params win-utf";
+const KNOWN_FILES: &str = "\
+    fastcgi.conf fastcgi_params koi-utf koi-win mime.types proxy_params scgi_params uwsgi_params \
+    win-utf";
 
-/// The files, and which of them others include.
+/// A file, and whether another one includes it.
+struct File {
+    name: String,
+    directives: Vec<Directive>,
+    is_included: Cell<bool>,
+}
+
+/// All files.
 struct Files {
-    files: Vec<(String, Vec<Directive>, Cell<bool>)>,
+    files: Vec<File>,
     is_dump: bool,
     count: Cell<usize>,
 }
@@ -38,10 +46,14 @@ pub(super) fn read(inputs: &[Input], report: &mut Report) -> Result<Vec<Directiv
         let parts = parts(name, text);
         files.is_dump |= parts.len() > 1 || text.starts_with(DUMP_MARK);
         for (name, text) in parts {
-            match template(&name, &text)
-                .map_or_else(|| parse(&name, &text), |problem| Err(vec![problem]))
-            {
-                Ok(directives) => files.files.push((name, directives, Cell::new(false))),
+            let parsed = match template(&name, &text) {
+                Some(problem) => Err(vec![problem]),
+                None => parse(&name, &text),
+            };
+            match parsed {
+                Ok(directives) => {
+                    files.files.push(File { name, directives, is_included: Cell::new(false) });
+                }
                 Err(found) => problems.extend(found),
             }
         }
@@ -50,20 +62,14 @@ pub(super) fn read(inputs: &[Input], report: &mut Report) -> Result<Vec<Directiv
         return Err(problems);
     }
     // What a dump holds beside its first file, that file includes.
-    let mut all = Vec::new();
+    let roots = files.files.iter().take(if files.is_dump { 1 } else { usize::MAX });
     let mut expanded = Vec::new();
-    for (at, (_, directives, _)) in files.files.iter().enumerate() {
-        if at == 0 || !files.is_dump {
-            expanded
-                .push((at, files.expand(directives, 0, report).map_err(|problem| vec![problem])?));
-        }
+    for file in roots {
+        let directives = files.expand(&file.directives, 0, report);
+        expanded.push((file, directives.map_err(|problem| vec![problem])?));
     }
-    for (at, directives) in expanded {
-        if files.files.get(at).is_some_and(|(_, _, is_included)| !is_included.get()) {
-            all.extend(directives);
-        }
-    }
-    Ok(all)
+    expanded.retain(|(file, _)| !file.is_included.get());
+    Ok(expanded.into_iter().flat_map(|(_, directives)| directives).collect())
 }
 
 impl Files {
@@ -92,11 +98,11 @@ impl Files {
                 continue;
             }
             let wanted = directive.arg(0);
-            let found: Vec<_> =
-                self.files.iter().filter(|(name, _, _)| is_named(name, wanted)).collect();
-            for (_, inner, is_included) in &found {
-                is_included.set(true);
-                expanded.extend(self.expand(inner, depth + 1, report)?);
+            let found: Vec<&File> =
+                self.files.iter().filter(|file| is_named(&file.name, wanted)).collect();
+            for file in &found {
+                file.is_included.set(true);
+                expanded.extend(self.expand(&file.directives, depth + 1, report)?);
             }
             let base = wanted.rsplit('/').next().unwrap_or(wanted);
             let is_harmless = words::has(KNOWN_FILES, base) || wanted.contains("modules-enabled");

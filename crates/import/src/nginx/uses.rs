@@ -24,10 +24,10 @@ impl Importer<'_> {
             return None;
         };
         let room = match is_rate {
-            true => number(directive.parameter("burst"), 0),
+            true => number(directive.parameter("burst")),
             false => directive.arg(1).parse().ok().filter(|room| *room > 0),
         };
-        let Some((room, delay)) = room.zip(number(directive.parameter("delay"), 0)) else {
+        let Some((room, delay)) = room.zip(number(directive.parameter("delay"))) else {
             let message = format!("`{}` has no usable number", directive.said());
             let help = "write a whole number above 0";
             self.problems.push(directive.place.problem(message, help));
@@ -120,9 +120,9 @@ fn no_zone(directive: &Directive, name: &str) -> Problem {
     directive.place.problem(message, help)
 }
 
-/// The number of a parameter, above zero.
-fn number(text: Option<&str>, default: u64) -> Option<u64> {
-    text.map_or(Some(default), |text| {
+/// The number of a parameter, above zero; without one, zero.
+fn number(text: Option<&str>) -> Option<u64> {
+    text.map_or(Some(0), |text| {
         text.parse().ok().filter(|number| (1..4_000_000_000).contains(number))
     })
 }

@@ -1,6 +1,7 @@
 //! Chains of middlewares, each with those that it names in its place.
 
-use super::{files::Configuration, section::Section};
+use super::files::Configuration;
+use crate::section::Section;
 
 /// The deepest chain within chains, and the most middlewares of a router.
 const MAX_DEPTH: usize = 16;

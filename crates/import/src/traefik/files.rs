@@ -2,10 +2,11 @@
 
 use tollgate_yaml::Problem;
 
-use super::{section::Section, source::Trust};
+use super::source::Trust;
 use crate::{
     manifest::{Resource, namespace_of},
     report::Report,
+    section::Section,
 };
 
 /// What stands behind the name of an object of Kubernetes: its provider.

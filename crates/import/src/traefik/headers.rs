@@ -1,7 +1,6 @@
 //! `headers`: fields of requests and responses that are set and removed.
 
-use super::section::Section;
-use crate::{flow::Flow, report::Report, words};
+use crate::{flow::Flow, report::Report, section::Section, words};
 
 /// Changes of the fields of requests and responses.
 #[derive(Debug, Default)]
@@ -97,9 +96,9 @@ impl Headers {
     }
 }
 
-/// The names of a section, in small letters.
-pub(super) fn names(own: Section<'_>, section: &str) -> Vec<String> {
-    let section = own.section(section);
+/// The names of the fields of requests that are written, in small letters.
+pub(super) fn request_names(own: Section<'_>) -> Vec<String> {
+    let section = own.section("customRequestHeaders");
     let entries = section.as_ref().map_or(&[][..], Section::entries);
     entries.iter().map(|(name, _)| name.to_ascii_lowercase()).collect()
 }
@@ -145,9 +144,9 @@ impl Edits {
 
 /// Fields that belong to the connection: no limit counts by them, and no route writes them.
 pub(super) fn is_fixed(header: &str) -> bool {
-    const OF_CONNECTION: &str = "connection content-length expect http2-settings keep-alive \
-                                 proxy-authenticate proxy-authorization proxy-connection te \
-                                 trailer transfer-encoding upgrade";
+    const OF_CONNECTION: &str = "\
+        connection content-length expect http2-settings keep-alive proxy-authenticate \
+        proxy-authorization proxy-connection te trailer transfer-encoding upgrade";
     let is_token = |byte: u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^`|~".contains(&byte);
     header.is_empty()
         || !header.bytes().all(is_token)

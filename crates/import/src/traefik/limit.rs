@@ -2,13 +2,11 @@
 
 use std::time::Duration;
 
-use super::{
-    section::Section,
-    source::{Around, Key, source},
-};
+use super::source::{Around, Key, source};
 use crate::{
     flow::{Flow, window},
     report::Report,
+    section::Section,
 };
 
 /// The largest number of a rate, and of requests in flight.
@@ -29,6 +27,25 @@ pub(super) struct Limit {
     pub(super) burst: Option<(u64, Duration)>,
 }
 
+/// A rate as it is written, with what Traefik takes for what is not.
+#[derive(Clone, Copy)]
+struct Rate {
+    average: i64,
+    period: Duration,
+    burst: i64,
+}
+
+impl Rate {
+    fn of(section: Section<'_>) -> Result<Self, String> {
+        let average = section.number("average")?.unwrap_or(0);
+        let burst = section.number("burst")?.unwrap_or(0).max(1);
+        let period = section.duration("period")?.unwrap_or(Some(Duration::ZERO));
+        let period = period.ok_or("`period` is negative, so Traefik serves none of its routers")?;
+        let period = if period.is_zero() { Duration::from_secs(1) } else { period };
+        Ok(Rate { average, period, burst })
+    }
+}
+
 /// The limit of a `rateLimit`; none if it limits nothing. The error says why nothing passes.
 pub(super) fn rate_limit(
     name: &str,
@@ -37,11 +54,8 @@ pub(super) fn rate_limit(
     report: &mut Report,
 ) -> Result<Option<Limit>, String> {
     section.knows("average period burst sourceCriterion redis")?;
-    let average = section.number("average")?.unwrap_or(0);
-    let burst = section.number("burst")?.unwrap_or(0).max(1);
-    let period = section.duration("period")?.unwrap_or(Some(Duration::ZERO));
-    let period = period.ok_or("`period` is negative, so Traefik serves none of its routers")?;
-    let period = if period.is_zero() { Duration::from_secs(1) } else { period };
+    let written = Rate::of(section)?;
+    let Rate { average, period, burst } = written;
     let is_shared = section.node("redis").is_some();
     let there =
         format!("rateLimit {name}: average {average}, period {}, burst {burst}", window(period));
@@ -74,7 +88,7 @@ pub(super) fn rate_limit(
         false => "one limit for each of its routers",
     };
     report.same(&place, there, format!("rate: {rate}, burst: {burst}: {counter}"));
-    tell_of_time(name, section, (average, period, burst), report);
+    tell_of_time(name, section, written, report);
     if is_shared {
         tell_of_redis(section, report);
     }
@@ -123,7 +137,7 @@ pub(super) fn in_flight(
 fn tell_of_time(
     name: &str,
     section: Section<'_>,
-    (average, period, burst): (i64, Duration, i64),
+    Rate { average, period, burst }: Rate,
     report: &mut Report,
 ) {
     let rate = average as f64 / period.as_secs_f64();

@@ -4,7 +4,10 @@ use super::{
     middleware::network,
     rule::{Alternative, Condition},
 };
-use crate::{flow::Flow, paths::takes};
+use crate::{
+    flow::Flow,
+    paths::{literal, takes},
+};
 
 /// A `match`, and what of the conditions is not in it.
 #[derive(Clone, Debug, Default)]
@@ -293,21 +296,6 @@ fn old_pattern(path: &str) -> Option<String> {
     }
     let is_rest_last = pattern.find("/**").is_none_or(|at| at + 3 == pattern.len());
     is_rest_last.then_some(pattern)
-}
-
-/// A path as a pattern has it. None: no request's path looks like this here.
-fn literal(path: &str) -> Option<String> {
-    let is_normal = (path.is_empty() || path.starts_with('/') || !path.contains('/'))
-        && !path.contains("//")
-        && !path.split('/').any(|segment| matches!(segment, "." | ".."))
-        && !path.contains(['%', '?', '#', '\\', ';'])
-        && !path.contains(|letter: char| letter.is_control());
-    let plain = |byte: &u8| byte.is_ascii_graphic() && !b"*{}".contains(byte);
-    let encoded = |byte: u8| match plain(&byte) {
-        true => char::from(byte).to_string(),
-        false => format!("%{byte:02X}"),
-    };
-    is_normal.then(|| path.bytes().map(encoded).collect())
 }
 
 #[cfg(test)]

@@ -5,10 +5,9 @@ use super::{
     files::Configuration,
     headers::{self, Headers},
     limit::{self, Limit},
-    section::Section,
     source::{self, Around, Trust, Written},
 };
-use crate::{flow::Flow, report::Report};
+use crate::{flow::Flow, report::Report, section::Section};
 
 /// What the middlewares do together.
 #[derive(Debug, Default)]
@@ -128,7 +127,7 @@ impl Reader<'_> {
             }
             "addprefix" => self.take_add(&there, own),
             "headers" => {
-                self.effects.written.constant.extend(headers::names(own, "customRequestHeaders"));
+                self.effects.written.constant.extend(headers::request_names(own));
                 self.effects.headers.take(&there, own, self.report)
             }
             "buffering" => self.take_buffering(&there, own),

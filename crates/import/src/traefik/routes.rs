@@ -11,14 +11,12 @@ use super::{
     trial::{Trial, tests},
 };
 use crate::{
-    draft::{Draft, EVERYBODY},
+    draft::{Draft, EVERYBODY, MAX_LIMITS},
     flow::Flow,
     names::Names,
     report::Report,
 };
 
-/// The limits that a route may charge.
-const MAX_LIMITS: usize = 8;
 /// How much of a rule a row shows.
 const SHOWN: usize = 160;
 

@@ -9,8 +9,9 @@ const MAX_DEPTH: usize = 32;
 const MAX_ALTERNATIVES: usize = 64;
 
 /// What conditions there are, and whether all versions of the syntax have them.
-const NAMES: &str = "Host HostHeader HostRegexp Path PathPrefix PathRegexp Method Header Headers \
-                     HeaderRegexp HeadersRegexp Query QueryRegexp ClientIP";
+const NAMES: &str = "\
+    Host HostHeader HostRegexp Path PathPrefix PathRegexp Method Header Headers HeaderRegexp \
+    HeadersRegexp Query QueryRegexp ClientIP";
 /// Those of the second version alone.
 const OLD: [&str; 3] = ["HostHeader", "Headers", "HeadersRegexp"];
 

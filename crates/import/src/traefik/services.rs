@@ -1,15 +1,10 @@
 //! Services as upstreams.
 
-use super::{
-    files::{Configuration, Target},
-    section::Section,
-};
-use crate::{flow::Flow, report::Report};
+use super::files::{Configuration, Target};
+use crate::{draft::NOWHERE, flow::Flow, report::Report, section::Section};
 
 /// The largest weight of a server.
 const MAX_WEIGHT: i64 = 1000;
-/// A server that there is not, for an upstream that the reader has to write.
-const NOWHERE: &str = "http://127.0.0.1:9";
 
 /// An upstream to be.
 pub(super) struct Upstream {

@@ -1,12 +1,12 @@
 //! What a limit counts by: addresses, hosts and header fields.
 
-use super::{headers::is_fixed, section::Section};
-use crate::{flow::Flow, report::Report, words};
+use super::headers::is_fixed;
+use crate::{flow::Flow, report::Report, section::Section, words};
 
 /// Fields in which proxies write the client's address.
-const ADDRESS_HEADERS: &str = "cf-connecting-ip fastly-client-ip fly-client-ip forwarded \
-                               true-client-ip x-client-ip x-forwarded-for x-original-forwarded-for \
-                               x-real-ip";
+const ADDRESS_HEADERS: &str = "\
+    cf-connecting-ip fastly-client-ip fly-client-ip forwarded true-client-ip x-client-ip \
+    x-forwarded-for x-original-forwarded-for x-real-ip";
 
 /// What a limit counts by.
 #[derive(Clone, Debug, PartialEq, Eq)]
