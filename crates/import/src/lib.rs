@@ -8,10 +8,12 @@
 //! - `draft`: the policy to be, and its text; `flow`: its values as YAML.
 //! - `finding`: a row of the table.
 //! - `names`: names of limits and upstreams that no other has.
+//! - `section`: a mapping of a configuration, with its place; `report`: what is found on the way.
 //! - `manifest`: the objects of Kubernetes in files, and the configurations in ConfigMaps.
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
 //! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
 //! - `traefik`: Traefik's files and objects.
+//! - `kong`: Kong's declarative configuration.
 //! - `gateway`: routes of the Gateway API of Kubernetes, with limits; `envoy_gateway`,
 //!   `kuadrant`: the policies for them.
 //! - `nginx`: servers and locations of nginx.
@@ -23,10 +25,13 @@ mod finding;
 mod flow;
 mod gateway;
 mod ingress_nginx;
+mod kong;
 mod kuadrant;
 mod manifest;
 mod names;
 mod nginx;
+mod report;
+mod section;
 mod traefik;
 
 use tollgate_yaml::Problem;
@@ -35,6 +40,7 @@ pub use self::envoy::envoy;
 pub use self::envoy_gateway::envoy_gateway;
 pub use self::finding::{Finding, Verdict};
 pub use self::ingress_nginx::ingress_nginx;
+pub use self::kong::kong;
 pub use self::kuadrant::kuadrant;
 pub use self::nginx::nginx;
 pub use self::traefik::traefik;

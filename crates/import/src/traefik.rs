@@ -6,37 +6,39 @@
 //! alternative of its rule, in the order of priorities. What keeps requests out there and has no
 //! counterpart closes its routes.
 //!
-//! - `section`: a mapping of a file. `files`: all that is in the files.
+//! - `files`: all that is in the files.
 //! - `rule`: the rules of routers. `matching`: what of them a route can say.
 //! - `middleware`: what middlewares do. `headers`, `limit`: those of one kind; `source`: what a
 //!   limit counts by.
 //! - `services`: upstreams. `route`, `routes`: routes with their limits. `trial`: the policy's
 //!   tests.
-//! - `report`: what is found on the way.
 
 mod files;
 mod headers;
 mod limit;
 mod matching;
 mod middleware;
-mod report;
 mod route;
 mod routes;
 mod rule;
-mod section;
 mod services;
 mod source;
 mod trial;
 
 use tollgate_yaml::Problem;
 
+pub(crate) use self::matching::{literal, takes};
 use self::{
     files::{Configuration, Router},
-    report::Report,
     routes::Routes,
 };
 use crate::{
-    Finding, Imported, Input, Options, Problems, Verdict, draft::Draft, flow::Flow, manifest,
+    Finding, Imported, Input, Options, Problems, Verdict,
+    draft::Draft,
+    flow::Flow,
+    manifest,
+    report::{self, Report},
+    section,
 };
 
 /// Templates that are named, of a file.

@@ -254,7 +254,7 @@ impl Matching {
 }
 
 /// Whether a pattern takes a path.
-fn takes(pattern: &str, path: &str) -> bool {
+pub(crate) fn takes(pattern: &str, path: &str) -> bool {
     let (pattern, is_open) = match pattern.strip_suffix("/**") {
         Some(pattern) => (pattern, true),
         None => (pattern, false),
@@ -321,7 +321,7 @@ fn old_pattern(path: &str) -> Option<String> {
 }
 
 /// A path as a pattern has it. None: no request's path looks like this here.
-fn literal(path: &str) -> Option<String> {
+pub(crate) fn literal(path: &str) -> Option<String> {
     let is_normal = (path.is_empty() || path.starts_with('/') || !path.contains('/'))
         && !path.contains("//")
         && !path.split('/').any(|segment| matches!(segment, "." | ".."))

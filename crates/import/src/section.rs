@@ -1,4 +1,4 @@
-//! A mapping of a configuration, whose names are compared without regard to case, as Traefik does.
+//! A mapping of a configuration. Its names are compared without regard to case, as Traefik does.
 
 use std::time::Duration;
 
@@ -6,53 +6,53 @@ use tollgate_yaml::{Document, Node, Span, Spanned, Value};
 
 /// A mapping and where it is.
 #[derive(Clone, Copy)]
-pub(super) struct Section<'d> {
+pub(crate) struct Section<'d> {
     document: &'d Document,
     span: Span,
     fields: &'d [(Spanned<String>, Node)],
 }
 
 impl<'d> Section<'d> {
-    pub(super) fn root(document: &'d Document) -> Self {
+    pub(crate) fn root(document: &'d Document) -> Self {
         Section { document, span: Span::default(), fields: fields(document.root()) }
     }
 
     /// The mapping at a node; nothing, or something else, is one without fields.
-    pub(super) fn of(&self, node: &'d Node) -> Section<'d> {
+    pub(crate) fn of(&self, node: &'d Node) -> Section<'d> {
         Section { span: node.span, fields: fields(node), ..*self }
     }
 
     /// Where it is: `site.yaml:12:5`.
-    pub(super) fn place(&self) -> String {
+    pub(crate) fn place(&self) -> String {
         self.place_of(self.span)
     }
 
-    pub(super) fn place_of(&self, span: impl Into<Span>) -> String {
+    pub(crate) fn place_of(&self, span: impl Into<Span>) -> String {
         self.document.problem(span.into(), "", "").place()
     }
 
-    pub(super) fn entries(&self) -> &'d [(Spanned<String>, Node)] {
+    pub(crate) fn entries(&self) -> &'d [(Spanned<String>, Node)] {
         self.fields
     }
 
     /// The names of its fields, without those that are left empty.
-    pub(super) fn names(&self) -> impl Iterator<Item = &'d str> {
+    pub(crate) fn names(&self) -> impl Iterator<Item = &'d str> {
         let said = self.fields.iter().filter(|(_, node)| node.value != Value::Null);
         said.map(|(name, _)| name.value.as_str())
     }
 
-    pub(super) fn node(&self, name: &str) -> Option<&'d Node> {
+    pub(crate) fn node(&self, name: &str) -> Option<&'d Node> {
         let mut fields = self.fields.iter();
         let (_, node) = fields.find(|(own, _)| own.eq_ignore_ascii_case(name))?;
         (node.value != Value::Null).then_some(node)
     }
 
-    pub(super) fn section(&self, name: &str) -> Option<Section<'d>> {
+    pub(crate) fn section(&self, name: &str) -> Option<Section<'d>> {
         self.node(name).map(|node| self.of(node))
     }
 
     /// The entries of a section of named ones.
-    pub(super) fn each(&self, name: &str) -> impl Iterator<Item = (&'d str, Section<'d>)> {
+    pub(crate) fn each(&self, name: &str) -> impl Iterator<Item = (&'d str, Section<'d>)> {
         let own = *self;
         let entries = self.section(name).map_or(&[][..], |section| section.fields);
         entries.iter().map(move |(name, node)| {
@@ -60,17 +60,17 @@ impl<'d> Section<'d> {
         })
     }
 
-    pub(super) fn items(&self, name: &str) -> impl Iterator<Item = Section<'d>> {
+    pub(crate) fn items(&self, name: &str) -> impl Iterator<Item = Section<'d>> {
         let own = *self;
         list(self.node(name)).iter().map(move |node| own.of(node))
     }
 
-    pub(super) fn text(&self, name: &str) -> Option<String> {
+    pub(crate) fn text(&self, name: &str) -> Option<String> {
         self.node(name).and_then(|node| self.scalar(node))
     }
 
     /// The texts of a list, or the one that stands for a list.
-    pub(super) fn texts(&self, name: &str) -> Vec<String> {
+    pub(crate) fn texts(&self, name: &str) -> Vec<String> {
         match self.node(name) {
             Some(node) if !matches!(node.value, Value::Sequence(_)) => {
                 self.scalar(node).into_iter().collect()
@@ -79,38 +79,38 @@ impl<'d> Section<'d> {
         }
     }
 
-    pub(super) fn is_true(&self, name: &str) -> bool {
+    pub(crate) fn is_true(&self, name: &str) -> bool {
         self.text(name).is_some_and(|text| text.eq_ignore_ascii_case("true"))
     }
 
     /// A whole number, which may be in quotes.
-    pub(super) fn number(&self, name: &str) -> Result<Option<i64>, String> {
+    pub(crate) fn number(&self, name: &str) -> Result<Option<i64>, String> {
         let Some(node) = self.node(name) else { return Ok(None) };
         let number = self.scalar(node).and_then(|text| text.trim().parse().ok());
         number.map(Some).ok_or_else(|| format!("`{name}` is no whole number"))
     }
 
     /// A duration, in which a number without a unit is seconds. None: negative.
-    pub(super) fn duration(&self, name: &str) -> Result<Option<Option<Duration>>, String> {
+    pub(crate) fn duration(&self, name: &str) -> Result<Option<Option<Duration>>, String> {
         let Some(node) = self.node(name) else { return Ok(None) };
         let duration = self.scalar(node).and_then(|text| go_duration(text.trim()));
         duration.map(Some).ok_or_else(|| format!("`{name}` is no duration"))
     }
 
     /// The first of its fields that is none of these.
-    pub(super) fn unknown(&self, known: &[&str]) -> Option<&'d str> {
+    pub(crate) fn unknown(&self, known: &[&str]) -> Option<&'d str> {
         self.names().find(|name| !known.iter().any(|known| known.eq_ignore_ascii_case(name)))
     }
 
     /// Refuses fields that are none of these, as Traefik refuses their file.
-    pub(super) fn knows(&self, names: &[&str]) -> Result<(), String> {
+    pub(crate) fn knows(&self, names: &[&str]) -> Result<(), String> {
         match self.unknown(names) {
             None => Ok(()),
             Some(name) => Err(format!("`{name}` is no option that is known: Traefik refuses it")),
         }
     }
 
-    pub(super) fn scalar(&self, node: &Node) -> Option<String> {
+    pub(crate) fn scalar(&self, node: &Node) -> Option<String> {
         match &node.value {
             Value::String(text) => Some(text.clone()),
             Value::Bool(_) | Value::Integer(_) | Value::Float(_) => {

@@ -4,9 +4,9 @@ use crate::Finding;
 
 /// The rows of the table, and what the reader has to do.
 #[derive(Debug, Default)]
-pub(super) struct Report {
-    pub(super) findings: Vec<Finding>,
-    pub(super) to_do: Vec<String>,
+pub(crate) struct Report {
+    pub(crate) findings: Vec<Finding>,
+    pub(crate) to_do: Vec<String>,
 }
 
 impl Report {
@@ -17,7 +17,7 @@ impl Report {
         }
     }
 
-    pub(super) fn same(
+    pub(crate) fn same(
         &mut self,
         place: impl Into<String>,
         there: impl Into<String>,
@@ -26,7 +26,7 @@ impl Report {
         self.add(Finding::same(place, there, here));
     }
 
-    pub(super) fn nearly(
+    pub(crate) fn nearly(
         &mut self,
         place: impl Into<String>,
         there: impl Into<String>,
@@ -35,7 +35,7 @@ impl Report {
         self.add(Finding::nearly(place, there, here));
     }
 
-    pub(super) fn left_out(
+    pub(crate) fn left_out(
         &mut self,
         place: impl Into<String>,
         there: impl Into<String>,
@@ -44,7 +44,7 @@ impl Report {
         self.add(Finding::left_out(place, there, here));
     }
 
-    pub(super) fn ask(&mut self, text: impl Into<String>) {
+    pub(crate) fn ask(&mut self, text: impl Into<String>) {
         let text = text.into();
         if !self.to_do.contains(&text) {
             self.to_do.push(text);
