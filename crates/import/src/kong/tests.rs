@@ -39,6 +39,16 @@ fn is_closed(imported: &Imported) -> bool {
 }
 
 #[test]
+fn example_of_the_page_leaves_nothing_out() {
+    let imported = import(include_str!("../../examples/kong.yml"));
+    assert_eq!(rows(&imported, Verdict::LeftOut), "");
+    let page = include_str!("../../../../docs/from-kong.md");
+    for line in section(&imported, "limits").iter().chain(&section(&imported, "routes")) {
+        assert!(page.contains(line.as_str()), "{line}");
+    }
+}
+
+#[test]
 fn limits_say_what_plugins_count() {
     for (plugin, expected) in [
         (
