@@ -7,11 +7,13 @@
 //! - `file`: what is in the files; `plugins`: which one of a kind is in force.
 //! - `matching`, `paths`: the order of routes, and what of their conditions a `match` can say.
 //! - `limit`: limits; `tiers`: consumers with limits of their own.
-//! - `identity`: credentials; `access`: who may use a route; `others`: what is only named.
+//! - `identity`: credentials; `access`: who may use a route, with `effects` of single plugins;
+//!   `others`: plugins without a counterpart.
 //! - `backends`: upstreams; `routes`: all of it together; `trial`: the policy's tests.
 
 mod access;
 mod backends;
+mod effects;
 mod file;
 mod identity;
 mod limit;
@@ -90,19 +92,19 @@ pub fn kong(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
 
 /// The configurations in files, or in ConfigMaps of Kubernetes.
 fn documents(inputs: &[Input]) -> Result<Vec<Document>, Problems> {
+    // Without the lines where they are, which may have secrets.
+    let bare = |own: &Problem| Problem::whole_file(&own.place(), own.message(), own.help());
+    let bared = |all: Problems| all.iter().map(bare).collect::<Problems>();
     let (mut found, mut problems) = (Vec::new(), Vec::new());
-    for resource in manifest::resources(inputs)? {
+    for resource in manifest::resources(inputs).map_err(bared)? {
         match resource.kind.as_str() {
-            "" if is_kong(&resource) => {
-                // Places are those of the file: a document of a stream begins with empty lines.
-                found.push(resource.document.as_ref().clone());
-            }
+            "" if is_kong(&resource) => found.push(resource.document.as_ref().clone()),
             "ConfigMap" => {
                 for (name, text) in texts(&resource) {
                     let name = format!("{}, data.{name}", resource.document.name());
                     match Document::parse(&name, text) {
                         Ok(document) => found.push(document),
-                        Err(problem) => problems.push(problem),
+                        Err(problem) => problems.push(bare(&problem)),
                     }
                 }
             }
@@ -118,8 +120,7 @@ fn documents(inputs: &[Input]) -> Result<Vec<Document>, Problems> {
                         "give the file that DB-less nodes read, or that decK writes",
                     ),
                 };
-                let span = resource.node.span;
-                problems.push(resource.document.problem(span, message, help));
+                problems.push(Problem::whole_file(&resource.place(&resource.node), message, help));
             }
         }
     }

@@ -1,8 +1,7 @@
 //! Who may use a route: authentication, groups, addresses, and whatever else refuses.
 
-use tollgate_yaml::canonical_network;
-
 use super::{
+    effects,
     file::{Consumer, File},
     identity::{Auth, Identity},
     limit::KINDS,
@@ -187,8 +186,9 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
         access: &mut Access,
     ) {
         let has_keys = names.iter().any(|(at, _)| at.is_none());
-        let mut holders = self.file.consumers.iter().filter(|own| !own.keys.is_empty());
-        if has_keys && !holders.all(|own| is_in(Some(own), acl)) {
+        let mut holders = self.file.consumers.iter().filter(|own| !own.keys.is_empty()).peekable();
+        let is_known = holders.peek().is_some();
+        if has_keys && !(is_known && holders.all(|own| is_in(Some(own), acl))) {
             let why = "only some holders of keys pass: write tokens for these routes, or keep them in \
                        another policy with a file of their keys";
             return self.close(acl, why, access);
@@ -223,10 +223,12 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
         }
         let Some((_, plugin)) = file.effective(kind, self.asked) else { return };
         let taken = match kind {
-            "ip-restriction" => self.addresses(plugin, access),
-            "request-size-limiting" => self.size(plugin, access),
-            "cors" => self.cors(plugin, access),
-            "request-transformer" | "request-transformer-advanced" => self.remove(plugin, access),
+            "ip-restriction" => effects::addresses(plugin, (file, access), self.report),
+            "request-size-limiting" => effects::size(plugin, (file, access), self.report),
+            "cors" => effects::cors(plugin, (file, access), self.report),
+            "request-transformer" | "request-transformer-advanced" => {
+                effects::remove(plugin, (file, access), self.report)
+            }
             TERMINATION if plugin.config.has("trigger") => {
                 Err("it refuses some requests".to_owned())
             }
@@ -236,116 +238,6 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
         if let Err(why) = taken {
             self.close(plugin, &why, access);
         }
-    }
-
-    fn addresses(&mut self, plugin: &Plugin<'d>, access: &mut Access) -> Result<(), String> {
-        let unknown = plugin.config.unknown("allow deny whitelist blacklist status message");
-        let list = |names: [&str; 2]| -> Option<Vec<String>> {
-            let texts = names.iter().flat_map(|name| plugin.config.texts(name));
-            texts.map(|text| network(&text)).collect()
-        };
-        let allow = list(["allow", "whitelist"]);
-        let (Some(allow), Some(deny), []) = (allow, list(["deny", "blacklist"]), &*unknown) else {
-            return Err("not all of it are networks".to_owned());
-        };
-        if allow.is_empty() && deny.is_empty() {
-            return Err("it has no network".to_owned());
-        }
-        let here =
-            "`allow` and `deny` of its routes, by the client's address (`trusted_proxies`); 403";
-        self.report.same(plugin.section.place(), plugin.words(self.file), here);
-        (access.allow, access.deny) = (allow, deny);
-        Ok(())
-    }
-
-    fn size(&mut self, plugin: &Plugin<'d>, access: &mut Access) -> Result<(), String> {
-        let unit = match plugin.config.text("size_unit").as_deref() {
-            Some("bytes") => 1,
-            Some("kilobytes") => 1 << 10,
-            _ => 1 << 20,
-        };
-        let size = plugin.config.text("allowed_payload_size").unwrap_or_else(|| "128".to_owned());
-        let size: u64 = size.parse().map_err(|_| "its size is no whole number".to_owned())?;
-        let bytes = size.saturating_mul(unit);
-        let here = format!("max_body: {bytes}, also of bodies without a length: 413");
-        self.report.same(plugin.section.place(), plugin.words(self.file), here);
-        access.max_body = Some(bytes);
-        Ok(())
-    }
-
-    fn cors(&mut self, plugin: &Plugin<'d>, access: &mut Access) -> Result<(), String> {
-        let config = &plugin.config;
-        let mut origins: Vec<String> = Vec::new();
-        for own in config.texts("origins").iter().map(|own| as_browsers_write(own)) {
-            if !origins.contains(&own) {
-                origins.push(own);
-            }
-        }
-        if origins.is_empty() {
-            origins.push("*".to_owned());
-        }
-        let is_any = origins.iter().any(|origin| origin == "*");
-        let is_origin = |own: &String| {
-            let host = own.split_once("://").map_or("", |(_, host)| host);
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
-            !host.is_empty() && host.bytes().all(is_name)
-        };
-        let credentials = config.is_true("credentials");
-        let words = plugin.words(self.file);
-        if is_any == credentials && is_any || !(is_any || origins.iter().all(is_origin)) {
-            let here = "its origins have no counterpart (expressions, or all with credentials): the \
-                        upstream decides who may read responses, and preflights are requests";
-            self.report.left_out(plugin.section.place(), words, here);
-            return Ok(());
-        }
-        let preflight = if config.is_true("preflight_continue") { "check" } else { "answer" };
-        let origins = if is_any { vec!["*".to_owned()] } else { origins };
-        let mut cors =
-            Flow::fields([("origins", Flow::list(origins)), ("preflight", preflight.into())]);
-        if credentials {
-            cors = cors.with("credentials", true);
-        }
-        if preflight == "answer" {
-            let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-            let is_served = |own: &&str| {
-                !own.is_empty() && own.bytes().all(is_name) && !["TRACE", "CONNECT"].contains(own)
-            };
-            for name in ["methods", "headers"] {
-                let texts = config.texts(name).join(",");
-                let list: Vec<&str> = texts.split(',').map(str::trim).filter(is_served).collect();
-                if !list.is_empty() {
-                    cors = cors.with(name, Flow::list(list));
-                }
-            }
-            let age = config.text("max_age").and_then(|age| age.parse::<u64>().ok());
-            if let Some(age) = age {
-                cors = cors.with("max_age", format!("{}s", age.min(86_400)));
-            }
-        }
-        let here = "cors of its routes; without exposed_headers beyond those of limits";
-        self.report.nearly(plugin.section.place(), words, here);
-        access.cors = Some(cors);
-        Ok(())
-    }
-
-    /// What is taken out of requests; the rest of a transformer is only named.
-    fn remove(&mut self, plugin: &Plugin<'d>, access: &mut Access) -> Result<(), String> {
-        let replace = plugin.config.section("replace");
-        if plugin.config.has("http_method") || replace.is_some_and(|own| own.node("uri").is_some())
-        {
-            return Err("requests go to other paths or methods".to_owned());
-        }
-        let removed = plugin.config.section("remove").map(|own| own.texts("headers"));
-        for name in removed.unwrap_or_default() {
-            let name = name.to_ascii_lowercase();
-            if !access.remove.contains(&name) && name != "host" {
-                access.remove.push(name);
-            }
-        }
-        let here = "`request_headers` of its routes removes what it removes; what it adds, renames or \
-                    replaces is not here, so write it into `set`";
-        self.report.left_out(plugin.section.place(), plugin.words(self.file), here);
-        Ok(())
     }
 
     fn other(&mut self, plugin: &Plugin<'d>) -> Result<(), String> {
@@ -359,13 +251,6 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
     }
 }
 
-/// An origin without the port that browsers leave out.
-fn as_browsers_write(origin: &str) -> String {
-    let origin = origin.to_ascii_lowercase();
-    let usual = if origin.starts_with("https:") { ":443" } else { ":80" };
-    origin.strip_suffix(usual).unwrap_or(&origin).to_owned()
-}
-
 /// Whether a consumer passes the groups of an acl.
 fn is_in(consumer: Option<&Consumer<'_>>, acl: &Plugin<'_>) -> bool {
     let list = |names: [&str; 2]| names.map(|name| acl.config.texts(name)).concat();
@@ -373,13 +258,4 @@ fn is_in(consumer: Option<&Consumer<'_>>, acl: &Plugin<'_>) -> bool {
     let acls = consumer.map(|own| own.acls.as_slice()).unwrap_or_default();
     let is_one = |groups: &[String]| acls.iter().any(|group| groups.contains(group));
     if deny.is_empty() { is_one(&allow) } else { !is_one(&deny) }
-}
-
-/// An address or a network as a route has it.
-fn network(text: &str) -> Option<String> {
-    let network: ipnet::IpNet = match text.parse::<std::net::IpAddr>() {
-        Ok(address) => address.into(),
-        Err(_) => text.parse().ok()?,
-    };
-    Some(canonical_network(network.trunc()).to_string())
 }

@@ -187,7 +187,8 @@ impl Identity {
             flow = flow.with("max_lifetime", format!("{seconds}s"));
         }
         let here = format!("issuer {name}, with its key from `{value}`");
-        report.nearly(section.place(), there, format!("{here}: a caller for each credential"));
+        let here = format!("{here}: a caller, so a consumer with N credentials has N counters");
+        report.nearly(section.place(), there, here);
         Some(Issuer { name, consumer: at, key, flow })
     }
 

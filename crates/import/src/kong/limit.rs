@@ -72,7 +72,7 @@ impl Limits {
         for kind in KINDS {
             let classes = self.classes(kind, (file, asked, auth), tiers, report)?;
             for class in classes {
-                charged.extend(self.take(&class, file, auth, tiers, report));
+                charged.extend(self.take(&class, file, tiers, report));
             }
         }
         match charged.len() > MAX_LIMITS {
@@ -158,7 +158,6 @@ impl Limits {
         &mut self,
         class: &Class,
         file: &File<'d>,
-        auth: &Auth,
         tiers: &Tiers,
         report: &mut Report,
     ) -> Vec<Charged> {
@@ -177,7 +176,7 @@ impl Limits {
                 continue;
             }
             for key in &keys {
-                let mut flow = key.flow(auth).with("rate", tiers.rate(&rates));
+                let mut flow = key.flow(file).with("rate", tiers.rate(&rates));
                 flow = match (class.place.is_sliding, is_calendar) {
                     (true, _) => flow.with("algorithm", "sliding_window"),
                     (_, true) => flow.with("align", "calendar"),
@@ -195,7 +194,7 @@ impl Limits {
                     (_, true) => "-calendar",
                     _ => "",
                 };
-                charged.push(self.named(place, (flow, rates), (file, suffix)));
+                charged.push(self.named(place, (flow, rates), (file, suffix), report));
             }
         }
         let names: Vec<&str> = charged.iter().map(|own| own.name.as_str()).collect();
@@ -211,6 +210,7 @@ impl Limits {
         place: Place,
         (flow, rates): (Flow, Vec<(u64, Duration)>),
         (file, suffix): (&File<'_>, &str),
+        report: &mut Report,
     ) -> Charged {
         let known = self.all.iter().find(|(own, _, written)| *own == place && *written == flow);
         if let Some((_, charged, _)) = known {
@@ -225,6 +225,14 @@ impl Limits {
             (None, false) => "all".to_owned(),
         };
         let name = self.names.take(&format!("{name}{suffix}"));
+        if let Some((_, other, _)) = self.all.iter().find(|(own, ..)| *own == place) {
+            let there = format!("limit {}: one counter for all its routes", other.name);
+            let here = format!(
+                "{name} on routes where other consumers have plugins of their own: its counters are \
+                 apart, which is looser by what one of them lets through"
+            );
+            report.left_out("all limits", there, here);
+        }
         let charged = Charged { name, key: place.key.clone(), rates };
         self.all.push((place, charged.clone(), flow));
         charged

@@ -320,6 +320,10 @@ fn files_are_yaml_json_or_in_config_maps() {
     for text in [json, &map] {
         assert_eq!(section(&import(text), "routes").len(), 1, "{text}");
     }
+    let secret = "consumers: [{ username: a, keyauth_credentials: [{ key: hunter2 }}\n";
+    let problems = kong(&[input(secret)], &Options::default()).unwrap_err();
+    let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
+    assert!(shown[0].starts_with("kong.yml:1") && !shown.concat().contains("hunter2"), "{shown:?}");
     for (text, message) in [
         ("a: b\n", "no configuration of Kong"),
         ("kind: KongPlugin\n", "objects of Kubernetes"),

@@ -127,6 +127,11 @@ impl Tiers {
 }
 
 impl File<'_> {
+    /// Whether requests without credentials may be those of a consumer.
+    pub(super) fn has_anonymous(&self) -> bool {
+        (0..self.consumers.len()).any(|at| self.is_anonymous(at))
+    }
+
     /// Whether an authentication lets requests without credentials pass as this consumer.
     pub(super) fn is_anonymous(&self, consumer: usize) -> bool {
         self.plugins.iter().any(|own| {

@@ -64,11 +64,11 @@ impl Key {
         }
     }
 
-    pub(super) fn flow(&self, auth: &Auth) -> Flow {
+    pub(super) fn flow(&self, file: &File<'_>) -> Flow {
         let per = |key: &str| Flow::fields([("per", key.into())]);
         match self {
             // Those without credentials are one consumer there.
-            Key::Caller if auth.is_optional() => per("caller").with("on_missing", "share"),
+            Key::Caller if file.has_anonymous() => per("caller").with("on_missing", "share"),
             Key::Caller => per("caller"),
             Key::Address => per("client.ip").with("ipv6_prefix", 128),
             Key::All => per("all"),
