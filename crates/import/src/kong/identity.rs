@@ -239,10 +239,14 @@ impl Identity {
                 0 => String::new(),
                 more => format!("\n    and so on for {more} more consumers"),
             };
+            let mut commands = commands.collect::<String>();
+            if commands.is_empty() {
+                commands =
+                    "\n    tollgate key --id NAME --owner NAME --append kong-keys.yaml".to_owned();
+            }
             report.ask(format!(
-                "make a key for each consumer, beside the policy, and give it to its client. Keys \
-                 of Kong do not have the form `ID.SECRET`, so they are not carried over:{}{more}",
-                commands.collect::<String>(),
+                "make a key for each consumer, beside the policy, and give it to its client. Keys of \
+                 Kong do not have the form `ID.SECRET`, so they are not carried over:{commands}{more}"
             ));
             callers.push(tiers.caller("consumer", "api_key.owner", &values));
         }

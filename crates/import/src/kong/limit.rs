@@ -41,6 +41,7 @@ struct Place {
     is_personal: bool,
     key: Key,
     is_sliding: bool,
+    is_calendar: bool,
 }
 
 /// A limit of a route.
@@ -105,6 +106,7 @@ impl Limits {
                 is_personal: plugin.is_personal(),
                 key,
                 is_sliding: measure.is_sliding,
+                is_calendar: false,
             };
             let known = classes.iter().position(|own| own.place == place);
             let known = known.unwrap_or_else(|| {
@@ -188,7 +190,7 @@ impl Limits {
                 }
                 let standard = class.measures.first().and_then(Option::as_ref);
                 let rates = standard.map(|own| own.lengths(is_calendar)).unwrap_or_default();
-                let place = Place { key: key.clone(), ..class.place.clone() };
+                let place = Place { key: key.clone(), is_calendar, ..class.place.clone() };
                 let suffix = match (key != &class.place.key, is_calendar) {
                     (true, _) => "-address",
                     (_, true) => "-calendar",

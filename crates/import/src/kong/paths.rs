@@ -57,7 +57,7 @@ pub(super) fn exact(path: &str) -> Option<Pattern> {
 fn begins(path: &str) -> Option<Pattern> {
     let trimmed = path.trim_end_matches('/');
     let text = literal(trimmed)?;
-    let prefix = Some(trimmed.to_owned());
+    let prefix = taken_off(&text);
     let (text, difference) = match (trimmed.is_empty(), path.ends_with('/')) {
         (true, _) => ("/**".to_owned(), None),
         (_, true) => {
@@ -88,13 +88,9 @@ fn expression(text: &str) -> Option<Pattern> {
     let optional = stem.strip_suffix("/?").or(stem.strip_suffix("(/)?"));
     let stem = optional.unwrap_or(stem).trim_end_matches('/');
     let mut pattern = String::new();
-    let mut plain = String::new();
     for segment in stem.split('/').skip(1) {
         match unescaped(segment) {
-            Some(own) => {
-                pattern = format!("{pattern}/{}", literal(&own)?);
-                plain = format!("{plain}/{own}");
-            }
+            Some(own) => pattern = format!("{pattern}/{}", literal(&own)?),
             None => pattern = format!("{pattern}/{}", any_segment(segment).then_some("*")?),
         }
     }
@@ -102,7 +98,7 @@ fn expression(text: &str) -> Option<Pattern> {
     let is_plain = ending(&BELOW).or(nothing).or(ending(&ANYTHING)).is_none();
     // A segment that is anything, and anything behind it.
     let behind = if pattern.ends_with('*') && behind == "*/**" { "/**" } else { behind };
-    let has_all = pattern.matches('/').count() == plain.matches('/').count();
+    let prefix = taken_off(&pattern).filter(|_| is_plain);
     let text = match pattern.is_empty() {
         true if behind.is_empty() => "/".to_owned(),
         true => "/**".to_owned(),
@@ -110,7 +106,13 @@ fn expression(text: &str) -> Option<Pattern> {
     };
     let is_begun = stem.is_empty() || stem.starts_with('/');
     let difference = Some("a slash at the end of a path makes no difference here");
-    is_begun.then_some(Pattern { text, prefix: (has_all && is_plain).then_some(plain), difference })
+    is_begun.then_some(Pattern { text, prefix, difference })
+}
+
+/// What is taken off the paths of a pattern without its end, if it is the same for all of them.
+fn taken_off(stem: &str) -> Option<String> {
+    let is_same = !["*", "%2A", "%7B", "%7D"].iter().any(|own| stem.contains(own));
+    is_same.then(|| stem.to_owned())
 }
 
 /// Whether a segment of an expression is any text.

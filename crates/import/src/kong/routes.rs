@@ -166,7 +166,7 @@ fn written(planned: &[Planned<'_, '_>], report: &mut Report) -> (Vec<Flow>, Vec<
         let place = route.own.section.place();
         let there = format!("route {}: {}", route.own.name, conditions(matching));
         let behind = planned.get(at + 1..).unwrap_or_default();
-        let mut closed = !access.closed.is_empty();
+        let mut reasons = access.closed.clone();
         if !matching.unwritten.is_empty() {
             let why = format!("{} has no counterpart", matching.unwritten.join(" and "));
             if let Some(falls) = falls(own, behind) {
@@ -179,23 +179,23 @@ fn written(planned: &[Planned<'_, '_>], report: &mut Report) -> (Vec<Flow>, Vec<
                 matching.flow()
             );
             report.left_out(place.clone(), there.clone(), here);
-            closed = true;
+            reasons.push(format!("route {}: {why}", route.own.name));
         }
         let is_stripped = route.own.section.text("strip_path").as_deref() != Some("false");
         if is_stripped && matching.path.prefix.is_none() {
-            let here = "strip_path takes off what the expression takes, which nothing here does: the \
-                        route is closed (deny)";
-            report.left_out(place.clone(), there.clone(), here);
-            closed = true;
+            let why = "strip_path takes off what the expression takes, which nothing here does";
+            report.left_out(place.clone(), there.clone(), format!("{why}: it is closed (deny)"));
+            reasons.push(format!("route {}: {why}", route.own.name));
         }
-        for why in &access.closed {
+        for why in &reasons {
             report.ask(format!(
                 "routes are closed with `deny`, because of {why}. Write what lets the right requests \
                  through, and remove `deny`."
             ));
         }
+        let closed = !reasons.is_empty();
         let mut differences = matching.differences.clone();
-        if is_stripped && matching.path.text.contains("*/**") {
+        if is_stripped && !closed && matching.path.text.ends_with("*/**") {
             differences.push("the prefix is taken off where it is whole segments".to_owned());
         }
         match (matching.unwritten.is_empty(), differences.is_empty()) {
