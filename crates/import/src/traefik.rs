@@ -28,6 +28,7 @@ mod trial;
 use tollgate_yaml::Problem;
 
 pub(crate) use self::matching::{literal, takes};
+pub(crate) use self::source::ADDRESS_HEADERS;
 use self::{
     files::{Configuration, Router},
     routes::Routes,

@@ -6,11 +6,16 @@ use crate::{flow::Flow, names::Names, report::Report, section::Section};
 /// A server that there is not, for an upstream that the reader has to write.
 const NOWHERE: &str = "http://127.0.0.1:9";
 const MAX_WEIGHT: u64 = 1000;
-const DAY: u64 = 86_400_000;
+const DAY: i64 = 86_400_000;
+const TIMEOUTS: [(&str, &str); 3] = [
+    ("connect_timeout", "connect_timeout"),
+    ("response_timeout", "read_timeout"),
+    ("idle_timeout", "read_timeout"),
+];
 /// Fields of services and upstreams that are read, or say nothing of requests.
-const KNOWN: &str = "name id tags created_at updated_at url protocol host port path enabled routes plugins \
-    filter_chains connect_timeout read_timeout write_timeout retries tls_verify targets \
-    algorithm slots hash_on hash_fallback hash_on_cookie_path host_header";
+const KNOWN: &str = "name id tags created_at updated_at url protocol host port path enabled \
+    routes plugins filter_chains connect_timeout read_timeout write_timeout retries tls_verify \
+    targets algorithm slots hash_on hash_fallback hash_on_cookie_path host_header _comment";
 
 /// All upstreams, by the services that they are of.
 #[derive(Default)]
@@ -103,12 +108,11 @@ fn written(
 ) -> Result<Flow, String> {
     let address = address(service)?;
     let path = address.path.trim_end_matches('/');
-    let is_plain =
-        path.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte));
-    match (path.is_empty(), is_plain) {
-        (true, _) => {}
-        (_, true) => backend.prefix = Some(path.to_owned()),
-        _ => backend.closed = Some("the path of its service is no plain path".to_owned()),
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
+    backend.prefix = Some(path.to_owned()).filter(|path| !path.is_empty());
+    if !path.bytes().all(is_plain) {
+        backend.closed = Some("the path of its service is no plain path".to_owned());
+        backend.prefix = None;
     }
     let upstream = file.upstreams.iter().position(|own| own.name == address.host);
     let upstream = upstream.and_then(|at| Some((at, file.upstreams.get(at)?)));
@@ -133,28 +137,15 @@ fn written(
     if address.is_h2 {
         flow = flow.with("protocol", "h2");
     }
-    for (field, names) in [
-        ("connect_timeout", &["connect_timeout"][..]),
-        ("read_timeout", &["response_timeout", "idle_timeout"]),
-    ] {
+    for (name, field) in TIMEOUTS {
         if let Ok(Some(millis @ 1..)) = service.number(field) {
-            let millis = (millis as u64).min(DAY);
-            for name in names {
-                flow = flow.with(
-                    name,
-                    match millis % 1000 {
-                        0 => format!("{}s", millis / 1000),
-                        _ => format!("{millis}ms"),
-                    },
-                );
-            }
+            flow = flow.with(name, format!("{}ms", millis.min(DAY)));
         }
     }
     if address.scheme == "https" && service.text("tls_verify").as_deref() != Some("true") {
-        let here = "their certificates are verified: stricter. `tls: { ca_file: ... }` of the upstream \
-                    names an authority of your own";
-        let there =
-            "servers with TLS, whose certificates Kong does not look at unless it is told to";
+        let here =
+            "verified: stricter. `tls: { ca_file: ... }` of the upstream names your authority";
+        let there = "certificates of servers, which Kong does not verify unless it is told to";
         report.nearly(service.place(), there, here);
     }
     tell_of_rest(service, "service", report);

@@ -2,12 +2,8 @@
 //!
 //! No secret is read: the policy says where its reader has to put it.
 
-use super::{
-    file::{Consumer, File},
-    plugins::Plugin,
-    tiers::Tiers,
-};
-use crate::{flow::Flow, names::Names, report::Report, section::Section};
+use super::{file::File, plugins::Plugin, tiers::Tiers};
+use crate::{flow::Flow, names::Names, report::Report};
 
 /// The file of API keys, beside the policy.
 const KEYS: &str = "kong-keys.yaml";
@@ -83,20 +79,20 @@ impl Identity {
         let parameters = config.texts("uri_param_names");
         let query = if config.has("uri_param_names") { parameters } else { vec!["jwt".to_owned()] };
         let headers = config.texts("header_names").into_iter();
-        let is_other = |name: &String| !name.eq_ignore_ascii_case("authorization");
+        let is_field = |name: &String| !name.eq_ignore_ascii_case("authorization");
         self.place("query", query, plugin, report);
         self.place("cookie", config.texts("cookie_names"), plugin, report);
-        self.place("header", headers.filter(is_other).collect(), plugin, report);
+        self.place("header", headers.filter(is_field).collect(), plugin, report);
+        let is_other = |own: &&Plugin<'d>| own.is_enabled && own.kind == plugin.kind;
+        let others = file.plugins.iter().filter(is_other);
+        let is_base64 = plugin.config.is_true("secret_is_base64");
+        if others.clone().any(|own| own.config.is_true("secret_is_base64") != is_base64) {
+            return Err("plugins differ in `secret_is_base64`: write its issuers".to_owned());
+        }
         if self.issuers.is_none() {
-            let mut issuers: Vec<Issuer> = Vec::new();
-            for (at, consumer) in file.consumers.iter().enumerate() {
-                for section in &consumer.tokens {
-                    let known = issuers.iter().map(|own| own.key.clone()).collect::<Vec<_>>();
-                    let own = self.issuer((at, consumer), *section, (plugin, &known), report);
-                    issuers.extend(own);
-                }
-            }
-            self.issuers = Some(issuers);
+            let seconds = others.filter_map(|own| own.config.text("maximum_expiration"));
+            let longest = seconds.filter_map(|text| text.parse().ok()).filter(|own| *own > 0).min();
+            self.issuers = Some(self.read(file, (is_base64, longest), report));
         }
         let issuers = self.issuers.iter().flatten();
         Ok(issuers.map(|own| (own.consumer, own.name.clone())).collect())
@@ -116,80 +112,61 @@ impl Identity {
                 Some((_, own)) if *own == name => {}
                 Some((_, own)) => {
                     let here = format!("not read: a policy has one {kind} of tokens, {own}");
-                    report.left_out(
-                        plugin.section.place(),
-                        format!("tokens in {kind} {name}"),
-                        here,
-                    );
+                    let there = format!("tokens in {kind} {name}");
+                    report.left_out(plugin.section.place(), there, here);
                 }
             }
         }
     }
 
-    fn issuer(
+    /// The issuers of all consumers. `longest`: the longest lifetime of a token that any plugin asks
+    /// for, in seconds.
+    fn read(
         &mut self,
-        (at, consumer): (usize, &Consumer<'_>),
-        section: Section<'_>,
-        (plugin, known): (&Plugin<'_>, &[String]),
+        file: &File<'_>,
+        (is_base64, longest): (bool, Option<u64>),
         report: &mut Report,
-    ) -> Option<Issuer> {
-        let there = format!("jwt_secret of consumer {}", consumer.own.name);
-        let key = section.text("key").filter(|key| !is_template(key) && !known.contains(key));
-        let algorithm = section.text("algorithm").unwrap_or_else(|| "HS256".to_owned());
-        let secret = SECRETS.iter().find(|(name, _)| *name == algorithm);
-        let is_known = secret.is_some() || PUBLIC.contains(&&*algorithm);
-        let Some(key) = key.filter(|_| is_known) else {
-            let here = format!(
-                "not an issuer here: its `key` is missing, made by a template or there already, or \
-                 {algorithm} is not known: its tokens are 401"
-            );
-            report.left_out(section.place(), there, here);
-            return None;
-        };
-        if self.issuers.is_none() && known.is_empty() {
-            // What routes call other sources.
-            for name in ["api_keys", "introspection", "any", "none"] {
-                self.names.take(name);
+    ) -> Vec<Issuer> {
+        // What routes call other sources.
+        for name in ["api_keys", "introspection", "any", "none"] {
+            self.names.take(name);
+        }
+        let mut issuers: Vec<Issuer> = Vec::new();
+        for (consumer, own) in file.consumers.iter().enumerate() {
+            for section in &own.tokens {
+                let there = format!("jwt_secret of consumer {}", own.own.name);
+                let algorithm = section.text("algorithm").unwrap_or_else(|| "HS256".to_owned());
+                let key = section.text("key").filter(|key| {
+                    !is_template(key) && !issuers.iter().any(|other| other.key == *key)
+                });
+                let name = self.names.take(&own.own.name);
+                let (Some(key), Some(source)) = (key, source(&name, &algorithm, is_base64)) else {
+                    let here = "no issuer here: its `key` is missing, filled in or there already, or \
+                                its algorithm is not known: its tokens are 401";
+                    report.left_out(section.place(), there, here);
+                    continue;
+                };
+                let (field, value, what) = source;
+                report.ask(format!("give {what} of {there} ({}).", section.place()));
+                let here = format!(
+                    "issuer {name}, with its key from `{value}`: a caller, so a consumer with N \
+                     credentials has N counters"
+                );
+                report.nearly(section.place(), there, here);
+                let mut flow = Flow::fields([
+                    ("name", name.as_str().into()),
+                    ("issuer", key.as_str().into()),
+                    (field, value.into()),
+                    ("algorithms", Flow::list([algorithm])),
+                    ("any_audience", true.into()),
+                ]);
+                if let Some(seconds) = longest {
+                    flow = flow.with("max_lifetime", format!("{seconds}s"));
+                }
+                issuers.push(Issuer { name, consumer, key, flow });
             }
         }
-        let name = self.names.take(&consumer.own.name);
-        let is_base64 = plugin.config.is_true("secret_is_base64");
-        let variable = format!("KONG_JWT_{}", name.to_ascii_uppercase().replace('-', "_"));
-        let (field, value, what) = match (secret, is_base64) {
-            (None, _) => {
-                ("public_key_file", format!("kong-{name}.pem"), "`rsa_public_key`".to_owned())
-            }
-            (Some(_), true) => {
-                ("secret_file", format!("kong-{name}.secret"), "decoded `secret`".to_owned())
-            }
-            (Some((_, bytes)), false) => {
-                ("secret_env", variable, format!("`secret`, of {bytes} bytes or more"))
-            }
-        };
-        let place = match field {
-            "secret_env" => "the environment variable",
-            _ => "the file, beside the policy,",
-        };
-        report.ask(format!(
-            "give {place} `{value}` the {what} of {} ({}).",
-            there,
-            section.place()
-        ));
-        let mut flow = Flow::fields([
-            ("name", name.as_str().into()),
-            ("issuer", key.as_str().into()),
-            (field, value.as_str().into()),
-            ("algorithms", Flow::list([algorithm.as_str()])),
-            ("any_audience", true.into()),
-        ]);
-        let longest = plugin.config.text("maximum_expiration").and_then(|text| text.parse().ok());
-        if let Some(seconds) = longest.filter(|seconds: &u64| *seconds > 0) {
-            flow = flow.with("max_lifetime", format!("{seconds}s"));
-        }
-        let here = format!("issuer {name}, with its key from `{value}`");
-        let here = format!("{here}: a caller, so a consumer with N credentials has N counters");
-        report.nearly(section.place(), there, here);
-        Some(Issuer { name, consumer: at, key, flow })
+        issuers
     }
 
     /// The source of a route with `key-auth`.
@@ -266,6 +243,30 @@ impl Identity {
         let is_usual = |own: &&Issuer| names.contains(&own.name) && tiers.is_standard(own.consumer);
         let own = self.issuers.iter().flatten().find(is_usual)?;
         Some(Flow::fields([("iss", own.key.as_str().into()), ("sub", "test".into())]))
+    }
+}
+
+/// Where the key of an issuer is: the field, its value, and what its reader has to put there.
+fn source(name: &str, algorithm: &str, is_base64: bool) -> Option<(&'static str, String, String)> {
+    let secret = SECRETS.iter().find(|(own, _)| *own == algorithm);
+    let variable = format!("KONG_JWT_{}", name.to_ascii_uppercase().replace('-', "_"));
+    let (pem, file) = (format!("kong-{name}.pem"), format!("kong-{name}.secret"));
+    let beside = |file: &str| format!("the file `{file}`, beside the policy,");
+    match (secret, is_base64) {
+        (Some(_), true) => {
+            let what = format!("{} the decoded `secret`", beside(&file));
+            Some(("secret_file", file, what))
+        }
+        (Some((_, bytes)), false) => {
+            let what = format!(
+                "the environment variable `{variable}` the `secret`, of {bytes} bytes or more,"
+            );
+            Some(("secret_env", variable, what))
+        }
+        (None, _) => PUBLIC.contains(&algorithm).then(|| {
+            let what = format!("{} the `rsa_public_key`", beside(&pem));
+            ("public_key_file", pem, what)
+        }),
     }
 }
 

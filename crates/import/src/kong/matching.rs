@@ -2,6 +2,8 @@
 
 use std::cmp::Reverse;
 
+use tollgate_yaml::Value;
+
 use super::{
     file::Route,
     identity::is_template,
@@ -28,68 +30,58 @@ pub(super) struct Matching {
 /// regular expressions before texts, their priority, the longest text. Larger is earlier.
 pub(super) type Rank = Reverse<(usize, bool, usize, bool, i64, usize)>;
 
-/// Kinds of conditions.
-const CONDITIONS: [&str; 7] =
-    ["methods", "hosts", "headers", "paths", "snis", "sources", "destinations"];
-/// Conditions that no match has.
-const UNWRITTEN: [&str; 4] = ["headers", "snis", "sources", "destinations"];
+/// Kinds of conditions, and which of them no match has.
+const CONDITIONS: [(&str, bool); 7] = [
+    ("methods", false),
+    ("hosts", false),
+    ("paths", false),
+    ("headers", true),
+    ("snis", true),
+    ("sources", true),
+    ("destinations", true),
+];
 
-/// All matches of a route; none if Kong does not take it, or if it is for no request of HTTP.
+/// All matches of a route; none if it has no condition, so that Kong does not take it.
 pub(super) fn matchings(route: &Route<'_>) -> Vec<Matching> {
     let section = route.own.section;
-    let (hosts, paths) = (section.texts("hosts"), section.texts("paths"));
-    let mut shared = Vec::new();
-    for name in UNWRITTEN.into_iter().filter(|name| section.node(name).is_some()) {
-        shared.push(format!("`{name}`"));
-    }
-    let expression = section.node("expression").is_some();
-    let kinds = CONDITIONS.iter().filter(|name| section.node(name).is_some()).count();
-    if kinds == 0 && !expression {
+    let number = |name: &str| section.number(name).ok().flatten().unwrap_or(0);
+    let expression = section.text("expression");
+    let is_said = |name: &str| match section.node(name).map(|node| &node.value) {
+        Some(Value::Sequence(items)) => !items.is_empty(),
+        node => node.is_some(),
+    };
+    let said: Vec<_> = CONDITIONS.iter().filter(|(name, _)| is_said(name)).collect();
+    if said.is_empty() && expression.is_none() {
         return Vec::new();
     }
-    let is_plain = !hosts.is_empty() && !hosts.iter().any(|host| host.contains('*'));
+    let unwritten = said.iter().filter(|(_, is_unwritten)| *is_unwritten);
+    let unwritten: Vec<String> = unwritten.map(|(name, _)| format!("`{name}`")).collect();
+    let (hosts, paths) = (section.texts("hosts"), section.texts("paths"));
+    let has_names = !hosts.is_empty() && !hosts.iter().any(|host| host.contains('*'));
     let headers = section.section("headers").map_or(0, |own| own.names().count());
-    let all_hosts = options(&hosts);
     let mut found = Vec::new();
     for path in options(&paths) {
-        let is_expression = path.is_some_and(|path| paths::is_expression(path, route.is_old));
-        let priority = section.number("regex_priority").ok().flatten().unwrap_or(0);
-        let rank = match expression {
-            true => (
-                usize::MAX,
-                false,
-                0,
-                false,
-                section.number("priority").ok().flatten().unwrap_or(0),
-                0,
-            ),
-            false => (
-                kinds,
-                is_plain,
-                headers,
-                is_expression,
-                if is_expression { priority } else { 0 },
-                if is_expression { 0 } else { path.map_or(0, str::len) },
-            ),
+        let rank = match (&expression, path.map_or(0, str::len)) {
+            (Some(_), _) => (usize::MAX, false, 0, false, number("priority"), 0),
+            (_, _) if path.is_some_and(|path| paths::is_expression(path, route.is_old)) => {
+                (said.len(), has_names, headers, true, number("regex_priority"), 0)
+            }
+            (_, length) => (said.len(), has_names, headers, false, 0, length),
         };
-        for host in &all_hosts {
+        for host in options(&hosts) {
             let mut own = Matching {
                 host: None,
-                path: Pattern {
-                    text: "/**".to_owned(),
-                    prefix: Some(String::new()),
-                    difference: None,
-                },
+                path: Pattern::all(),
                 methods: Vec::new(),
-                unwritten: shared.clone(),
+                unwritten: unwritten.clone(),
                 differences: Vec::new(),
                 rank: Reverse(rank),
             };
-            if let Some(expression) = section.text("expression") {
-                own.take_expression(&expression);
+            if let Some(expression) = &expression {
+                own.take_expression(expression);
             }
             own.take_path(path, route.is_old);
-            own.take_host(*host);
+            own.take_host(host);
             own.take_methods(section);
             found.push(own);
         }

@@ -13,6 +13,13 @@ pub(super) struct Pattern {
     pub(super) difference: Option<&'static str>,
 }
 
+impl Pattern {
+    /// All paths.
+    pub(super) fn all() -> Self {
+        Pattern { text: "/**".to_owned(), prefix: Some(String::new()), difference: None }
+    }
+}
+
 /// Ends of regular expressions that say: and all below; the last two only before a `$`.
 const BELOW: [&str; 6] = ["(/|$)(.*)", "(?:/|$)(.*)", "(/|$).*", "(?:/|$).*", "(/|$)", "(?:/|$)"];
 const BELOW_OR_NOTHING: [&str; 2] = ["(/.*)?", "(?:/.*)?"];

@@ -32,10 +32,10 @@ struct Planned<'f, 'd> {
 }
 
 /// Fields of routes that are read, or say nothing of requests.
-const KNOWN: &str = "name id tags created_at updated_at service plugins filter_chains protocols methods hosts \
-    paths headers snis sources destinations expression priority regex_priority strip_path \
-    preserve_host path_handling https_redirect_status_code request_buffering \
-    response_buffering ws_id";
+const KNOWN: &str = "name id tags created_at updated_at service plugins filter_chains protocols \
+    methods hosts paths headers snis sources destinations expression priority regex_priority \
+    strip_path preserve_host path_handling https_redirect_status_code request_buffering \
+    response_buffering ws_id _comment";
 
 /// The routes of a policy, with what its tests try.
 pub(super) fn routes<'d>(

@@ -4,7 +4,7 @@ use super::{headers::is_fixed, report::Report, section::Section};
 use crate::flow::Flow;
 
 /// Fields in which proxies write the client's address.
-const ADDRESS_HEADERS: [&str; 9] = [
+pub(crate) const ADDRESS_HEADERS: [&str; 9] = [
     "x-forwarded-for",
     "forwarded",
     "x-real-ip",

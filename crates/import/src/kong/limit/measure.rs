@@ -6,6 +6,7 @@ use super::super::{file::File, identity::Auth, plugins::Plugin};
 use crate::{
     flow::{Flow, window},
     report::Report,
+    traefik::ADDRESS_HEADERS,
 };
 
 /// The plugins that limit.
@@ -123,6 +124,53 @@ impl Measure {
         })
     }
 
+    /// How the limits differ from what a plugin counts.
+    fn differences(&self, plugin: &Plugin<'_>, (by, key): (&str, &Key)) -> Vec<&'static str> {
+        let config = &plugin.config;
+        let is_advanced = plugin.kind == KINDS[1];
+        let mut found = Vec::new();
+        found.extend(match (by, key) {
+            ("consumer" | "credential" | "service", Key::Address) => {
+                Some("by address where nobody is known, as there")
+            }
+            ("credential", _) => {
+                Some("the keys of one consumer share a counter, which is stricter")
+            }
+            ("header", Key::Header(_)) => Some(
+                "and one by address, to which Kong falls back without the header: an address that \
+                 sends several values shares its rate, which is stricter",
+            ),
+            ("header", _) => Some(
+                "by the client's address (`trusted_proxies`): there is no name of a header, or it is \
+                 one that proxies write",
+            ),
+            _ => None,
+        });
+        for (is_so, difference) in [
+            (
+                self.is_sliding && config.is_true("disable_penalty"),
+                "the estimate of a sliding window may differ by one request",
+            ),
+            (
+                self.is_sliding && !config.is_true("disable_penalty"),
+                "denied requests do not count: looser for clients that go on asking, who get the \
+                 rate, where Kong lets nothing through until they pause",
+            ),
+            (
+                is_advanced && config.has("namespace"),
+                "plugins of one `namespace` share counters there, and not here",
+            ),
+            (
+                is_advanced && config.has("throttling"),
+                "no request is held back: it is denied at once, which is stricter",
+            ),
+            (config.has("error_message"), "denials have a text of their own"),
+        ] {
+            found.extend(is_so.then_some(difference));
+        }
+        found
+    }
+
     fn chosen(&self, is_calendar: bool) -> &[(u64, u64, String)] {
         let (fixed, calendar) = self.windows.split_at(self.windows.len() - self.calendar);
         if is_calendar { calendar } else { fixed }
@@ -150,10 +198,8 @@ fn key(plugin: &Plugin<'_>, is_advanced: bool) -> Result<Key, String> {
         ("ip", _) => Ok(Key::Address),
         ("service", _) => Ok(Key::All),
         ("header", Some(name)) => match name.to_ascii_lowercase() {
-            name if name == "host"
-                || name == "authorization"
-                || name.starts_with("x-consumer-") =>
-            {
+            name if ADDRESS_HEADERS.contains(&name.as_str()) => Ok(Key::Address),
+            name if name == "host" || name.contains('_') || name.starts_with("x-consumer-") => {
                 Err(format!("`{name}` is no header that a limit here counts by"))
             }
             name => Ok(Key::Header(name)),
@@ -212,50 +258,14 @@ pub(super) fn tell<'d>(
     let by = by.unwrap_or_else(|| "consumer".to_owned());
     let words = plugin.words(file);
     let there = format!("{words}: {rates} by {by}");
-    let mut differences: Vec<String> = Vec::new();
-    match (by.as_str(), key) {
-        ("consumer" | "credential" | "service", Key::Address) => {
-            differences.push("by address where nobody is known, as there".to_owned());
-        }
-        ("credential", _) => differences.push(
-            "by consumer: the credentials of one consumer share a counter, which is stricter"
-                .to_owned(),
-        ),
-        ("header", Key::Header(_)) => differences.push(
-            "and one by address, to which Kong falls back without the header: an address that \
-             sends several values shares its rate, which is stricter"
-                .to_owned(),
-        ),
-        ("header", _) => differences.push("by address: the plugin names no header".to_owned()),
-        _ => {}
-    }
-    if is_advanced && measure.is_sliding {
-        differences.push(match config.is_true("disable_penalty") {
-            true => "the estimate of a sliding window may differ by one request".to_owned(),
-            false => format!(
-                "denied requests do not count here: looser for those who go on asking, who get {rates} \
-                 instead of nothing"
-            ),
-        });
-    }
-    if is_advanced && config.has("namespace") {
-        differences
-            .push("plugins of one `namespace` share counters there, and not here".to_owned());
-    }
-    if is_advanced && config.has("throttling") {
-        differences
-            .push("no request is held back: it is denied at once, which is stricter".to_owned());
-    }
-    if config.has("error_message") {
-        differences.push("denials have a text of their own".to_owned());
-    }
-    let here = match differences.is_empty() {
-        true => format!("limits: {names}"),
-        false => format!("limits: {names}: {}", differences.join("; ")),
-    };
+    let differences = measure.differences(plugin, (&by, key));
+    let here = format!("limits: {names}");
     match differences.is_empty() {
         true => report.same(plugin.section.place(), there, here),
-        false => report.nearly(plugin.section.place(), there, here),
+        false => {
+            let here = format!("{here}: {}", differences.join("; "));
+            report.nearly(plugin.section.place(), there, here);
+        }
     }
     let store = config.text(if is_advanced { "strategy" } else { "policy" });
     if store.is_some_and(|store| store != "local") {
