@@ -1,8 +1,9 @@
 //! Kong's declarative configuration: what DB-less nodes read, and what decK writes.
 //!
 //! Of several plugins of one kind the most specific one is in force for a request, and the others
-//! are not; so what holds on a route is looked up for each class of consumers ([`tiers`]). A counter
-//! belongs to what its plugin is for. What refuses there and has no counterpart closes its routes.
+//! are not; so what holds on a route is looked up for each class of consumers (`tiers`). A
+//! counter belongs to what its plugin is for. What refuses there and has no counterpart closes its
+//! routes.
 //!
 //! - `file`: what is in the files; `plugins`: which one of a kind is in force.
 //! - `matching`, `paths`: the order of routes, and what of their conditions a `match` can say.
@@ -53,8 +54,8 @@ pub fn kong(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
     let file = File::of(&roots, &mut report);
     let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
     if file.routes.is_empty() {
-        let help = "give the files that have `routes`, by themselves or in `services`, and those with \
-                    their plugins and consumers";
+        let help = "give the files that have `routes`, by themselves or in `services`, and those \
+                    with their plugins and consumers";
         let name = names.first().copied().unwrap_or_default();
         return Err(vec![Problem::whole_file(name, "there is no route in the files", help)]);
     }
@@ -137,6 +138,21 @@ fn has_word(words: &str, word: &str) -> bool {
     words.split_whitespace().any(|own| own == word)
 }
 
+/// Names the fields that are none of these.
+fn tell_of_rest(
+    section: Section<'_>,
+    (what, here): (&str, &str),
+    known: &str,
+    report: &mut Report,
+) {
+    const ALWAYS: &str = "id tags created_at updated_at ws_id _comment _ignore";
+    let is_rest = |name: &&str| !has_word(known, name) && !has_word(ALWAYS, name);
+    let names: Vec<&str> = section.names().filter(is_rest).collect();
+    if !names.is_empty() {
+        report.left_out(section.place(), format!("{what}: {}", names.join(", ")), here);
+    }
+}
+
 /// The texts of a ConfigMap that are configurations.
 fn texts(map: &Resource) -> impl Iterator<Item = (&str, &str)> {
     let data = match map.at(&["data"]).map(|data| &data.value) {
@@ -165,8 +181,8 @@ fn tell_of_limits(report: &mut Report) {
         "all limits",
         "each node counts on its own (`policy: local`), after it has decided: requests at once may \
          pass together",
-        "deciding and counting are one step. Several proxies on one Redis count together: for N nodes \
-         write N times the rate to let through what passes today",
+        "deciding and counting are one step. Several proxies on one Redis count together: for N \
+         nodes write N times the rate to let through what passes today",
     );
     report.nearly(
         "all limits",

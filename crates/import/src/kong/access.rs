@@ -189,8 +189,8 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
         let mut holders = self.file.consumers.iter().filter(|own| !own.keys.is_empty()).peekable();
         let is_known = holders.peek().is_some();
         if has_keys && !(is_known && holders.all(|own| is_in(Some(own), acl))) {
-            let why = "only some holders of keys pass: write tokens for these routes, or keep them in \
-                       another policy with a file of their keys";
+            let why = "only some holders of keys pass: write tokens for these routes, or keep \
+                       them in another policy with a file of their keys";
             return self.close(acl, why, access);
         }
         let here = match has_keys {

@@ -1,6 +1,6 @@
 //! Services and their upstreams as upstreams of a policy.
 
-use super::{file::File, has_word, identity::is_template};
+use super::{file::File, identity::is_template, tell_of_rest};
 use crate::{flow::Flow, names::Names, report::Report, section::Section};
 
 /// A server that there is not, for an upstream that the reader has to write.
@@ -12,6 +12,7 @@ const TIMEOUTS: [(&str, &str); 3] = [
     ("response_timeout", "read_timeout"),
     ("idle_timeout", "read_timeout"),
 ];
+const REST: &str = "not read: see `health_check`, `ejection`, `tls` of upstreams";
 /// Fields of services and upstreams that are read, or say nothing of requests.
 const KNOWN: &str = "name id tags created_at updated_at url protocol host port path enabled \
     routes plugins filter_chains connect_timeout read_timeout write_timeout retries tls_verify \
@@ -130,7 +131,8 @@ fn written(
             if !is_single {
                 flow = balanced(flow, own.section, report);
             }
-            tell_of_rest(own.section, &format!("upstream {}", own.name), report);
+            let what = format!("upstream {}", own.name);
+            tell_of_rest(own.section, (&what, REST), KNOWN, report);
             flow
         }
     };
@@ -148,7 +150,7 @@ fn written(
         let there = "certificates of servers, which Kong does not verify unless it is told to";
         report.nearly(service.place(), there, here);
     }
-    tell_of_rest(service, "service", report);
+    tell_of_rest(service, ("service", REST), KNOWN, report);
     Ok(flow)
 }
 
@@ -240,22 +242,15 @@ fn servers<'d>(
 
 fn balanced(flow: Flow, upstream: Section<'_>, report: &mut Report) -> Flow {
     let algorithm = upstream.text("algorithm").unwrap_or_else(|| "round-robin".to_owned());
-    match (algorithm.as_str(), upstream.text("hash_on").as_deref()) {
+    let hash = upstream.text("hash_on").filter(|own| own != "none");
+    match (algorithm.as_str(), hash.as_deref()) {
         ("least-connections" | "latency", _) => flow,
-        ("consistent-hashing", Some("consumer")) => flow.with("balance", "caller"),
-        ("round-robin", None | Some("none")) => flow.with("balance", "round_robin"),
+        (_, Some("consumer")) => flow.with("balance", "caller"),
+        ("round-robin", None) => flow.with("balance", "round_robin"),
         _ => {
             let here = "balance: least_loaded: a client may get another server each time";
             report.left_out(upstream.place(), format!("algorithm {algorithm} by a hash"), here);
             flow
         }
-    }
-}
-
-fn tell_of_rest(section: Section<'_>, what: &str, report: &mut Report) {
-    let names: Vec<&str> = section.names().filter(|name| !has_word(KNOWN, name)).collect();
-    if !names.is_empty() {
-        let here = "not read: see `health_check`, `ejection`, `tls` of upstreams";
-        report.left_out(section.place(), format!("{what}: {}", names.join(", ")), here);
     }
 }

@@ -1,5 +1,5 @@
-//! What single plugins do to a route: addresses, sizes, origins and header fields. An error says why
-//! its routes are closed.
+//! What single plugins do to a route: addresses, sizes, origins and header fields. An error says
+//! why its routes are closed.
 
 use tollgate_yaml::canonical_network;
 

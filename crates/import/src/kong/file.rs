@@ -1,8 +1,8 @@
 //! What is in the files: services, routes, plugins and consumers, nested or flat, with places.
 
 use super::{
-    has_word,
     plugins::{Plugin, Scope},
+    tell_of_rest,
 };
 use crate::{report::Report, section::Section};
 
@@ -47,7 +47,7 @@ pub(super) struct Consumer<'d> {
 }
 
 /// Top-level fields that are read, or say nothing of requests.
-const KNOWN: &str = "_format_version _transform _comment _ignore _info _workspace _konnect \
+const KNOWN: &str = "_format_version _transform _info _workspace _konnect \
     _plugin_configs services routes upstreams targets consumers consumer_groups \
     consumer_group_consumers consumer_group_plugins plugins filter_chains keyauth_credentials \
     jwt_secrets acls";
@@ -104,21 +104,23 @@ impl<'d> File<'d> {
             self.groups.push(Entity::of(section, "group", self.groups.len()));
         }
         for section in root.items("consumers") {
+            let own = Entity::of(section, "consumer", self.consumers.len());
+            let what = format!("consumer {}", own.name);
+            let known = "username custom_id keyauth_credentials jwt_secrets acls groups plugins";
+            let here = "not read: other credentials have no counterpart";
+            tell_of_rest(section, (&what, here), known, report);
             let acls = section.items("acls").filter_map(|own| own.text("group")).collect();
             self.consumers.push(Consumer {
-                own: Entity::of(section, "consumer", self.consumers.len()),
+                own,
                 keys: section.items("keyauth_credentials").collect(),
                 tokens: section.items("jwt_secrets").collect(),
                 acls,
                 groups: Vec::new(),
             });
         }
-        for name in root.names().filter(|name| !has_word(KNOWN, name)) {
-            let place = root.node(name).map(|node| root.place_of(node)).unwrap_or_default();
-            let here = "not read: listeners, TLS and stores are in the settings, and credentials \
-                        of other kinds have no counterpart";
-            report.left_out(place, name, here);
-        }
+        let here = "not read: listeners, TLS and stores are in the settings, and other \
+                    credentials have no counterpart";
+        tell_of_rest(root, ("the file", here), KNOWN, report);
     }
 
     fn take_flat(&mut self, root: Section<'d>, report: &mut Report) {
@@ -238,21 +240,15 @@ impl<'d> File<'d> {
 
     /// Names that two entities of a kind have: others mean the first one.
     fn tell_of_doubles(&self, report: &mut Report) {
-        let routes: Vec<&Entity<'d>> = self.routes.iter().map(|route| &route.own).collect();
+        let routes: Vec<&Entity<'d>> = self.routes.iter().map(|own| &own.own).collect();
         let consumers: Vec<&Entity<'d>> = self.consumers.iter().map(|own| &own.own).collect();
-        let (services, upstreams) =
-            (self.services.iter().collect(), self.upstreams.iter().collect());
-        let kinds: [(&str, Vec<&Entity<'d>>); 4] = [
-            ("service", services),
-            ("route", routes),
-            ("upstream", upstreams),
-            ("consumer", consumers),
-        ];
-        for (kind, all) in kinds {
+        let others = [&self.services, &self.upstreams, &self.groups];
+        let others = others.into_iter().map(|own| own.iter().collect());
+        for all in others.chain([routes, consumers]) {
             for (at, own) in all.iter().enumerate() {
                 if all.iter().take(at).any(|other| other.name == own.name) {
                     let here = "Kong refuses the file; here others that name it mean the first one";
-                    let there = format!("{kind} {}: another of this name", own.name);
+                    let there = format!("{}: another of this name", own.name);
                     report.left_out(own.section.place(), there, here);
                 }
             }

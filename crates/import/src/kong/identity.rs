@@ -72,8 +72,8 @@ impl Identity {
         let config = &plugin.config;
         if let Some(claim) = config.text("key_claim_name").filter(|claim| claim != "iss") {
             return Err(format!(
-                "tokens name their key by `{claim}` and not by `iss`: write an issuer, see \"Tokens \
-                 without iss\""
+                "tokens name their key by `{claim}` and not by `iss`: write an issuer, see \
+                 \"Tokens without iss\""
             ));
         }
         let parameters = config.texts("uri_param_names");
@@ -119,8 +119,8 @@ impl Identity {
         }
     }
 
-    /// The issuers of all consumers. `longest`: the longest lifetime of a token that any plugin asks
-    /// for, in seconds.
+    /// The issuers of all consumers. `longest`: the longest lifetime of a token that any plugin
+    /// asks for, in seconds.
     fn read(
         &mut self,
         file: &File<'_>,
@@ -141,8 +141,8 @@ impl Identity {
                 });
                 let name = self.names.take(&own.own.name);
                 let (Some(key), Some(source)) = (key, source(&name, &algorithm, is_base64)) else {
-                    let here = "no issuer here: its `key` is missing, filled in or there already, or \
-                                its algorithm is not known: its tokens are 401";
+                    let here = "no issuer here: its `key` is missing, filled in or there already, \
+                                or its algorithm is not known: its tokens are 401";
                     report.left_out(section.place(), there, here);
                     continue;
                 };
@@ -222,8 +222,9 @@ impl Identity {
                     "\n    tollgate key --id NAME --owner NAME --append kong-keys.yaml".to_owned();
             }
             report.ask(format!(
-                "make a key for each consumer, beside the policy, and give it to its client. Keys of \
-                 Kong do not have the form `ID.SECRET`, so they are not carried over:{commands}{more}"
+                "make a key for each consumer, beside the policy, and give it to its client. Keys \
+                 of Kong do not have the form `ID.SECRET`, so they are not carried \
+                 over:{commands}{more}"
             ));
             callers.push(tiers.caller("consumer", "api_key.owner", &values));
         }

@@ -230,8 +230,8 @@ impl Limits {
         if let Some((_, other, _)) = self.all.iter().find(|(own, ..)| *own == place) {
             let there = format!("limit {}: one counter for all its routes", other.name);
             let here = format!(
-                "{name} on routes where other consumers have plugins of their own: its counters are \
-                 apart, which is looser by what one of them lets through"
+                "{name} on routes where other consumers have plugins of their own: its counters \
+                 are apart, which is looser by what one of them lets through"
             );
             report.left_out("all limits", there, here);
         }

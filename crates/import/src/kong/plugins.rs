@@ -2,7 +2,7 @@
 
 use super::{
     file::{Consumer, File},
-    has_word,
+    has_word, tell_of_rest,
 };
 use crate::{report::Report, section::Section};
 
@@ -48,13 +48,11 @@ impl<'d> Plugin<'d> {
             section.text("_config").is_none_or(|name| shared.iter().any(|own| own.0 == name));
         let kind = section.text("name").filter(|_| is_named);
         let kind = kind.unwrap_or_else(|| "a plugin that is not in the files".to_owned());
-        let known = "id name instance_name config _config enabled protocols tags service route \
-                     consumer consumer_group created_at updated_at run_on _comment _ignore filters";
-        for name in section.names().filter(|name| !has_word(known, name)) {
-            let here = "not read: the plugin is in force for all requests that it is for, and at its \
-                        usual place among the others";
-            report.left_out(section.place(), format!("{kind}: {name}"), here);
-        }
+        let here = "not read: the plugin is in force for all requests that it is for, and at its \
+                    usual place among the others";
+        let known = "name instance_name config _config enabled protocols service route consumer \
+                     consumer_group run_on filters";
+        tell_of_rest(section, (&kind, here), known, report);
         let is_enabled = section.text("enabled").as_deref() != Some("false");
         if !is_enabled {
             report.same(section.place(), format!("{kind}: enabled: false"), "not in force");

@@ -4,11 +4,11 @@ use super::{
     access::{Access, Reader},
     backends::{Backend, Backends},
     file::{File, Route},
-    has_word,
     identity::{Auth, Identity},
     limit::{Charged, KINDS, Limits},
     matching::{Matching, matchings},
     plugins::Asked,
+    tell_of_rest,
     tiers::Tiers,
     trial::Trial,
 };
@@ -70,7 +70,12 @@ pub(super) fn routes<'d>(
         } else if let Some(why) = &backend.closed {
             close(route, why, &mut access, report);
         }
-        tell_of_rest(route, report);
+        let what = format!("route {}", route.own.name);
+        tell_of_rest(route.own.section, (&what, "these fields are not known"), KNOWN, report);
+        if route.own.section.text("path_handling").as_deref() == Some("v1") {
+            let here = "slashes between the two paths are those of v0";
+            report.nearly(route.own.section.place(), format!("{what}: path_handling v1"), here);
+        }
         let charged = &charged;
         planned.extend(matchings.into_iter().map(|matching| Planned {
             route,
@@ -113,19 +118,6 @@ fn close(route: &Route<'_>, why: &str, access: &mut Access, report: &mut Report)
     let here = format!("{why}: its routes are closed (deny)");
     report.left_out(route.own.section.place(), there.clone(), here);
     access.closed.push(format!("{there}: {why}"));
-}
-
-fn tell_of_rest(route: &Route<'_>, report: &mut Report) {
-    let section = route.own.section;
-    let names: Vec<&str> = section.names().filter(|name| !has_word(KNOWN, name)).collect();
-    if !names.is_empty() {
-        let there = format!("route {}: {}", route.own.name, names.join(", "));
-        report.left_out(section.place(), there, "these fields are not known");
-    }
-    if section.text("path_handling").as_deref() == Some("v1") {
-        let there = format!("route {}: path_handling v1", route.own.name);
-        report.nearly(section.place(), there, "slashes between the two paths are those of v0");
-    }
 }
 
 /// Notes the plugins that are in force on a route for some of those who ask.
@@ -174,8 +166,8 @@ fn written(planned: &[Planned<'_, '_>], report: &mut Report) -> (Vec<Flow>, Vec<
                 continue;
             }
             let here = format!(
-                "{why}: the route is for all of `{}`, and closed (deny), as the routes below it may \
-                 have neither its limits nor what refuses",
+                "{why}: the route is for all of `{}`, and closed (deny), as the routes below it \
+                 may have neither its limits nor what refuses",
                 matching.flow()
             );
             report.left_out(place.clone(), there.clone(), here);
@@ -189,8 +181,8 @@ fn written(planned: &[Planned<'_, '_>], report: &mut Report) -> (Vec<Flow>, Vec<
         }
         for why in &reasons {
             report.ask(format!(
-                "routes are closed with `deny`, because of {why}. Write what lets the right requests \
-                 through, and remove `deny`."
+                "routes are closed with `deny`, because of {why}. Write what lets the right \
+                 requests through, and remove `deny`."
             ));
         }
         let closed = !reasons.is_empty();

@@ -76,7 +76,8 @@ fn limits_say_what_plugins_count() {
         (
             "{ name: rate-limiting-advanced, config: { limit: [5, 9], window_size: [60, 90], \
              identifier: ip } }",
-            "{ per: client.ip, ipv6_prefix: 128, rate: [5/minute, 9/90s], algorithm: sliding_window }",
+            "{ per: client.ip, ipv6_prefix: 128, rate: [5/minute, 9/90s], algorithm: \
+             sliding_window }",
         ),
         (
             "{ name: rate-limiting-advanced, config: { limit: 5, window_size: 30, \
@@ -160,7 +161,8 @@ services:
   routes:
   - { name: a, paths: [/a] }
   - { name: b, paths: [/b], plugins: [{ name: rate-limiting, config: { minute: 20 } }] }
-  - { name: c, paths: [/c], plugins: [{ name: rate-limiting, enabled: false, config: { minute: 1 } }] }
+  - { name: c, paths: [/c], plugins: [{ name: rate-limiting, enabled: false, config: { minute: 1 \
+} }] }
 plugins:
 - { name: rate-limiting, config: { minute: 30 } }
 - { name: rate-limiting, route: b, consumer: bob, config: { minute: 40 } }
@@ -287,16 +289,19 @@ fn conditions_without_a_counterpart_never_open_more() {
 #[test]
 fn services_are_upstreams_with_their_targets() {
     let text = "services:\n\
-        - { name: a, host: pool, protocol: https, path: /v1, connect_timeout: 1500, routes: [{ paths: [/a] }] }\n\
+        - { name: a, host: pool, protocol: https, path: /v1, connect_timeout: 1500, routes: [{ \
+        paths: [/a] }] }\n\
         - { name: b, url: \"grpc://10.0.0.1:9\", routes: [{ paths: [/b], preserve_host: true }] }\n\
         - { name: c, url: \"http://u:hunter2@c\", routes: [{ paths: [/c] }] }\n\
         - { name: d, url: \"http://d\", enabled: false, routes: [{ paths: [/d] }] }\n\
-        upstreams:\n- { name: pool, host_header: pool.example, targets: [{ target: \"10.0.0.2:80\", weight: 2 }, \
-        { target: \"10.0.0.3:80\", weight: 1 }, { target: \"10.0.0.4:80\", weight: 0 }] }\n";
+        upstreams:\n- { name: pool, host_header: pool.example, targets: [{ target: \
+        \"10.0.0.2:80\", weight: 2 }, { target: \"10.0.0.3:80\", weight: 1 }, { target: \
+        \"10.0.0.4:80\", weight: 0 }] }\n";
     let imported = import(text);
     let expected = [
-        "a: { servers: [{ url: \"https://10.0.0.2:80\", weight: 2 }, { url: \"https://10.0.0.3:80\", weight: 1 }], \
-         balance: round_robin, connect_timeout: 1500ms, paths: {} }",
+        "a: { servers: [{ url: \"https://10.0.0.2:80\", weight: 2 }, { url: \
+         \"https://10.0.0.3:80\", weight: 1 }], balance: round_robin, connect_timeout: 1500ms, \
+         paths: {} }",
         "b: { servers: [\"http://10.0.0.1:9\"], protocol: h2, paths: {} }",
         "c: { servers: [\"http://127.0.0.1:9\"], paths: {} }",
     ];
@@ -341,13 +346,12 @@ fn names_that_are_doubled_or_lost_are_said() {
     let imported = import(&file(
         "paths: [/a]",
         "",
-        "routes:\n- { name: r, service: shop, paths: [/b] }\nplugins:\n- { name: acl, route: missing }\n\
+        "routes:\n- { name: r, service: shop, paths: [/b] }\nplugins:\n- { name: acl, route: \
+         missing }\n\
          vaults:\n- { name: env }\nacls:\n- { consumer: missing, group: a }\n",
     ));
     let left_out = rows(&imported, Verdict::LeftOut);
-    for row in
-        ["route r: another of this name", "plugin of something", "vaults", "acls of something"]
-    {
+    for row in ["r: another of this name", "plugin of something", "vaults", "acls of something"] {
         assert!(left_out.contains(row), "{row}: {left_out}");
     }
 }

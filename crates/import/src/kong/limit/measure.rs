@@ -141,8 +141,8 @@ impl Measure {
                  sends several values shares its rate, which is stricter",
             ),
             ("header", _) => Some(
-                "by the client's address (`trusted_proxies`): there is no name of a header, or it is \
-                 one that proxies write",
+                "by the client's address (`trusted_proxies`): there is no name of a header, or it \
+                 is one that proxies write",
             ),
             _ => None,
         });
