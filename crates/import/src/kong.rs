@@ -26,7 +26,7 @@ mod routes;
 mod tiers;
 mod trial;
 
-use tollgate_yaml::{Document, Problem};
+use tollgate_yaml::Problem;
 
 use self::{
     file::File,
@@ -38,7 +38,7 @@ use crate::{
     Finding, Imported, Input, Options, Problems, Verdict,
     draft::Draft,
     flow::Flow,
-    manifest::{self, Resource, field, text},
+    manifest::{self, Resource, field},
     report::Report,
     section::Section,
 };
@@ -49,7 +49,8 @@ use crate::{
 /// What is wrong with the files, and that nothing in them is a route.
 pub fn kong(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
     let documents = documents(inputs)?;
-    let roots: Vec<Section<'_>> = documents.iter().map(Section::root).collect();
+    let roots = documents.iter().map(|own| Section::root(&own.document));
+    let roots: Vec<Section<'_>> = roots.collect();
     let mut report = Report::default();
     let file = File::of(&roots, &mut report);
     let names: Vec<&str> = inputs.iter().map(|input| input.name.as_str()).collect();
@@ -91,46 +92,25 @@ pub fn kong(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
     Ok(draft.finish(report.findings))
 }
 
-/// The configurations in files, or in ConfigMaps of Kubernetes.
-fn documents(inputs: &[Input]) -> Result<Vec<Document>, Problems> {
-    // Without the lines where they are, which may have secrets.
+/// The configurations in files. Problems do not show the lines where they are: these may have
+/// secrets.
+fn documents(inputs: &[Input]) -> Result<Vec<Resource>, Problems> {
     let bare = |own: &Problem| Problem::whole_file(&own.place(), own.message(), own.help());
-    let bared = |all: Problems| all.iter().map(bare).collect::<Problems>();
-    let (mut found, mut problems) = (Vec::new(), Vec::new());
-    for resource in manifest::resources(inputs).map_err(bared)? {
-        match resource.kind.as_str() {
-            "" if is_kong(&resource) => found.push(resource.document.as_ref().clone()),
-            "ConfigMap" => {
-                for (name, text) in texts(&resource) {
-                    let name = format!("{}, data.{name}", resource.document.name());
-                    match Document::parse(&name, text) {
-                        Ok(document) => found.push(document),
-                        Err(problem) => problems.push(bare(&problem)),
-                    }
-                }
-            }
-            kind => {
-                let (message, help) = match kind.starts_with("Kong") || kind == "Ingress" {
-                    true => (
-                        "objects of Kubernetes are not read",
-                        "give what `deck gateway dump` writes of the gateway that they configure",
-                    ),
-                    false => (
-                        "it is no configuration of Kong: it has none of `services`, `routes`, \
-                         `plugins`, `consumers` and `upstreams`",
-                        "give the file that DB-less nodes read, or that decK writes",
-                    ),
-                };
-                problems.push(Problem::whole_file(&resource.place(&resource.node), message, help));
-            }
+    let found = manifest::resources(inputs)
+        .map_err(|problems| problems.iter().map(bare).collect::<Problems>())?;
+    let names = ["_format_version", "services", "routes", "plugins", "consumers", "upstreams"];
+    let mut problems = Vec::new();
+    for own in &found {
+        let is_kong = names.iter().any(|name| field(&own.node, name).is_some());
+        if !own.kind.is_empty() || !is_kong {
+            let message = "it is no configuration of Kong: it has none of `services`, `routes`, \
+                           `plugins`, `consumers` and `upstreams`";
+            let help = "give the file that DB-less nodes read, or what `deck gateway dump` writes; \
+                        for objects of Kubernetes, that of the gateway that they configure";
+            problems.push(Problem::whole_file(&own.place(&own.node), message, help));
         }
     }
     if problems.is_empty() { Ok(found) } else { Err(problems) }
-}
-
-fn is_kong(resource: &Resource) -> bool {
-    let names = ["_format_version", "services", "routes", "plugins", "consumers", "upstreams"];
-    names.iter().any(|name| field(&resource.node, name).is_some())
 }
 
 /// Whether a list of words has this one.
@@ -151,16 +131,6 @@ fn tell_of_rest(
     if !names.is_empty() {
         report.left_out(section.place(), format!("{what}: {}", names.join(", ")), here);
     }
-}
-
-/// The texts of a ConfigMap that are configurations.
-fn texts(map: &Resource) -> impl Iterator<Item = (&str, &str)> {
-    let data = match map.at(&["data"]).map(|data| &data.value) {
-        Some(tollgate_yaml::Value::Mapping(entries)) => entries.as_slice(),
-        _ => &[],
-    };
-    let entries = data.iter().filter_map(|(name, node)| Some((name.value.as_str(), text(node)?)));
-    entries.filter(|(_, text)| text.contains("_format_version"))
 }
 
 fn responses(limits: &Limits, status: u64) -> Flow {

@@ -126,6 +126,11 @@ fn written(
             let targets = file.targets.iter().filter(|(own, _)| *own == at).map(|(_, own)| *own);
             let servers = servers(&address, targets)?;
             backend.host = own.section.text("host_header").filter(|host| !is_template(host));
+            if backend.host.is_none() {
+                let here = "the host that the client asks for, there the name of a target: set \
+                            `host`";
+                report.nearly(own.section.place(), format!("upstream {}: Host", own.name), here);
+            }
             let is_single = servers.len() == 1;
             let mut flow = Flow::fields([("servers", Flow::List(servers))]);
             if !is_single {
@@ -149,6 +154,10 @@ fn written(
             "verified: stricter. `tls: { ca_file: ... }` of the upstream names your authority";
         let there = "certificates of servers, which Kong does not verify unless it is told to";
         report.nearly(service.place(), there, here);
+    }
+    if ["retries", "write_timeout"].iter().any(|name| service.node(name).is_some()) {
+        let here = "one more try, and `idle_timeout`: see `retries` of upstreams";
+        report.nearly("services", "retries, write_timeout", here);
     }
     tell_of_rest(service, ("service", REST), KNOWN, report);
     Ok(flow)

@@ -107,8 +107,15 @@ impl Identity {
         report: &mut Report,
     ) {
         for name in names {
+            let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+            let is_name = name.bytes().all(is_plain) && (kind != "header" || !name.contains('_'));
             match self.places.iter().find(|(own, _)| *own == kind) {
-                None => self.places.push((kind, name)),
+                None if is_name => self.places.push((kind, name)),
+                None => {
+                    let there = format!("tokens in {kind} {name}");
+                    let here = "not read: no name that a policy can have";
+                    report.left_out(plugin.section.place(), there, here);
+                }
                 Some((_, own)) if *own == name => {}
                 Some((_, own)) => {
                     let here = format!("not read: a policy has one {kind} of tokens, {own}");
@@ -172,13 +179,14 @@ impl Identity {
     /// The source of a route with `key-auth`.
     pub(super) fn keys(&mut self, plugin: &Plugin<'_>, report: &mut Report) -> &'static str {
         let names = plugin.config.texts("key_names");
-        let usable = names.iter().map(|name| name.to_ascii_lowercase());
+        // Fields with an underscore never get through here.
+        let usable = names.iter().map(|name| name.to_ascii_lowercase().replace('_', "-"));
         let header = usable.into_iter().find(|name| name != "authorization" && !is_template(name));
         let header = header.unwrap_or_else(|| "apikey".to_owned());
         let own = self.header.get_or_insert_with(|| header.clone());
-        if *own != header || names.len() > 1 {
+        if *own != header || names.iter().any(|name| !name.eq_ignore_ascii_case(own)) {
             let there = format!("key-auth: key_names {}", names.join(", "));
-            let here = format!("`{own}` alone: keys in other headers are not read: stricter");
+            let here = format!("header `{own}` alone: keys elsewhere are not read: stricter");
             report.nearly(plugin.section.place(), there, here);
         }
         "api_keys"

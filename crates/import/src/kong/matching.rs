@@ -48,6 +48,7 @@ pub(super) fn matchings(route: &Route<'_>) -> Vec<Matching> {
     let expression = section.text("expression");
     let is_said = |name: &str| match section.node(name).map(|node| &node.value) {
         Some(Value::Sequence(items)) => !items.is_empty(),
+        Some(Value::Mapping(fields)) => !fields.is_empty(),
         node => node.is_some(),
     };
     let said: Vec<_> = CONDITIONS.iter().filter(|(name, _)| is_said(name)).collect();

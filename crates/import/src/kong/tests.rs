@@ -316,22 +316,16 @@ fn services_are_upstreams_with_their_targets() {
 }
 
 #[test]
-fn files_are_yaml_json_or_in_config_maps() {
+fn files_are_yaml_or_json() {
     let json = r#"{ "services": [{ "url": "http://a", "routes": [{ "paths": ["/a"] }] }] }"#;
-    let map = format!(
-        "kind: ConfigMap\ndata:\n  kong.yml: |\n    _format_version: \"3.0\"\n    {}\n",
-        "routes: [{ paths: [/a] }]"
-    );
-    for text in [json, &map] {
-        assert_eq!(section(&import(text), "routes").len(), 1, "{text}");
-    }
+    assert_eq!(section(&import(json), "routes").len(), 1);
     let secret = "consumers: [{ username: a, keyauth_credentials: [{ key: hunter2 }}\n";
     let problems = kong(&[input(secret)], &Options::default()).unwrap_err();
     let shown: Vec<String> = problems.iter().map(ToString::to_string).collect();
     assert!(shown[0].starts_with("kong.yml:1") && !shown.concat().contains("hunter2"), "{shown:?}");
     for (text, message) in [
         ("a: b\n", "no configuration of Kong"),
-        ("kind: KongPlugin\n", "objects of Kubernetes"),
+        ("kind: KongPlugin\nplugins: []\n", "no configuration of Kong"),
         ("_format_version: \"3.0\"\n", "no route"),
         ("routes: [\n", ""),
         ("routes: [{ name: a, protocols: [tcp] }]\n", "route a"),
