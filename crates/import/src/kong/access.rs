@@ -3,7 +3,7 @@
 use super::{
     effects,
     file::{Consumer, File},
-    identity::{Auth, Identity},
+    identity::{Auth, Identity, is_template},
     limit::KINDS,
     others,
     plugins::{Asked, Plugin},
@@ -185,6 +185,11 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
         names: &[(Option<usize>, String)],
         access: &mut Access,
     ) {
+        let texts = ["allow", "deny", "whitelist", "blacklist"].map(|name| acl.config.texts(name));
+        let groups = self.file.consumers.iter().flat_map(|own| &own.acls);
+        if texts.iter().flatten().chain(groups).any(|group| is_template(group)) {
+            return self.close(acl, "a group is filled in by a program", access);
+        }
         let has_keys = names.iter().any(|(at, _)| at.is_none());
         let mut holders = self.file.consumers.iter().filter(|own| !own.keys.is_empty()).peekable();
         let is_known = holders.peek().is_some();

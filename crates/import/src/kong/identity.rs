@@ -91,7 +91,11 @@ impl Identity {
         }
         if self.issuers.is_none() {
             let seconds = others.filter_map(|own| own.config.text("maximum_expiration"));
-            let longest = seconds.filter_map(|text| text.parse().ok()).filter(|own| *own > 0).min();
+            let longest =
+                seconds.map(|text| text.parse().map_err(|_| text)).filter(|own| *own != Ok(0));
+            let longest: Result<Vec<u64>, String> = longest.collect();
+            let longest = longest.map_err(|_| "`maximum_expiration` is no whole number")?;
+            let longest = longest.into_iter().min();
             self.issuers = Some(self.read(file, (is_base64, longest), report));
         }
         let issuers = self.issuers.iter().flatten();
@@ -226,8 +230,7 @@ impl Identity {
             };
             let mut commands = commands.collect::<String>();
             if commands.is_empty() {
-                commands =
-                    "\n    tollgate key --id NAME --owner NAME --append kong-keys.yaml".to_owned();
+                commands = format!("\n    tollgate key --id NAME --owner NAME --append {KEYS}");
             }
             report.ask(format!(
                 "make a key for each consumer, beside the policy, and give it to its client. Keys \

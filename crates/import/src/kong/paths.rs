@@ -41,16 +41,24 @@ pub(super) fn pattern(path: &str, is_old: bool) -> Option<Pattern> {
     }
 }
 
-/// What is in force for all paths that may be those of an expression, for a route that is closed.
+/// A pattern for all paths that may be those of an expression, for a route that is closed.
 pub(super) fn wider(path: &str, is_old: bool) -> String {
-    let text = path.strip_prefix('~').unwrap_or(path).trim_start_matches('^');
+    let text = path.strip_prefix('~').unwrap_or(path).replace("\\/", "/");
+    let text = text.trim_start_matches('^');
     let special = |letter: char| !(letter.is_ascii_alphanumeric() || "-_/".contains(letter));
-    let text = match is_expression(path, is_old) {
-        true => text.split(special).next().unwrap_or_default(),
-        false => "",
-    };
-    let whole = text.rsplit_once('/').map_or("", |(whole, _)| whole);
-    format!("{whole}/**")
+    let end = text.find(special).unwrap_or(text.len());
+    let (begin, rest) = text.split_at(end);
+    // What stands before a quantifier need not be there.
+    let is_sure = !rest.starts_with(['?', '*', '{']);
+    let begin = if is_sure { begin } else { begin.trim_end_matches(|letter| letter != '/') };
+    let begin = if is_sure { begin } else { begin.trim_end_matches('/') };
+    let depth = |text: &str| text.matches('(').count() == text.matches(')').count();
+    let has_others = rest.match_indices('|').any(|(at, _)| depth(rest.get(..at).unwrap_or("")));
+    let whole = begin.rsplit_once('/').map_or("", |(whole, _)| whole);
+    match is_expression(path, is_old) && !has_others {
+        true => format!("{whole}/**"),
+        false => "/**".to_owned(),
+    }
 }
 
 /// This path alone, of which nothing is taken off.
@@ -76,7 +84,7 @@ fn begins(path: &str) -> Option<Pattern> {
 }
 
 fn expression(text: &str) -> Option<Pattern> {
-    let text = text.replace("[^\\/]", "[^/]").replace("[^/]", &NO_SLASH.to_string());
+    let text = text.replace("\\/", "/").replace("[^/]", &NO_SLASH.to_string());
     let text = text.strip_prefix('^').unwrap_or(&text);
     let (text, is_end) = match text.strip_suffix('$') {
         Some(text) => (text, true),
@@ -162,6 +170,7 @@ mod tests {
             ("~^/api/.*", Some("/api/**")),
             ("~/api/?(.*)", Some("/api*/**")),
             ("~/api(/.*)?$", Some("/api/**")),
+            ("~\\/api\\/[^\\/]+$", Some("/api/*")),
             ("~/api(/|$)(.*)", Some("/api/**")),
             ("~/v1\\.0/x", Some("/v1.0/x*/**")),
             ("~/users/(?<id>[^/]+)$", Some("/users/*")),
@@ -187,6 +196,10 @@ mod tests {
             ("~/users/\\d+$", "/users/**"),
             ("~/us(a|b)", "/**"),
             ("~/a/b[0-9]", "/a/**"),
+            ("~/a/b/?x", "/a/**"),
+            ("~/a/b*", "/**"),
+            ("~/a/(b|c)\\d", "/a/**"),
+            ("~/a/\\d|/c", "/**"),
             ("/a%20b", "/**"),
         ] {
             assert_eq!(wider(path, false), expected, "{path}");

@@ -115,6 +115,8 @@ fn what_refuses_and_has_no_counterpart_closes_its_routes() {
         ("{ name: request-termination, config: { trigger: x-a } }", "some requests"),
         ("{ name: acl, config: { allow: [staff] } }", "nobody is known"),
         ("{ name: jwt, config: { key_claim_name: kid } }", "`kid`"),
+        ("{ name: jwt, config: { maximum_expiration: \"${{ x }}\" } }", "maximum_expiration"),
+        ("{ name: jwt }, { name: acl, config: { deny: [\"${{ x }}\"] } }", "filled in"),
         ("{ name: jwt, config: { keys: x } }", "`keys` is no option"),
         ("{ name: jwt }, { name: key-auth }", "both"),
         ("{ name: key-auth }, { name: acl, config: { allow: [nobody] } }", "only some holders"),
