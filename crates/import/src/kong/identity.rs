@@ -246,8 +246,13 @@ impl Identity {
             }
             fields = fields.with("token", token);
         }
-        let is_empty = callers.is_empty();
-        (!is_empty).then(|| fields.with("callers", Flow::List(callers)))
+        let is_some = !callers.is_empty();
+        fields = fields.with("callers", Flow::List(callers));
+        // Issuers differ in `iss`, so one name is one consumer.
+        if issuers.len() > 1 || (!issuers.is_empty() && self.header.is_some()) {
+            fields = fields.with("shared_subjects", true);
+        }
+        is_some.then_some(fields)
     }
 
     /// A token for tests, of a consumer without limits of its own.

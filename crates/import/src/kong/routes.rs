@@ -187,6 +187,16 @@ fn written(planned: &[Planned<'_, '_>], report: &mut Report) -> (Vec<Flow>, Vec<
         }
         let closed = !reasons.is_empty();
         let mut differences = matching.differences.clone();
+        let is_tie = |other: &Planned<'_, '_>| {
+            other.matching.rank == matching.rank && other.matching.flow() == matching.flow()
+        };
+        if planned.iter().take(at).any(is_tie) {
+            differences.push(
+                "another route has the same conditions; which one is first there is \
+                              not certain, here the one that comes first in the files"
+                    .to_owned(),
+            );
+        }
         if is_stripped && !closed && matching.path.text.ends_with("*/**") {
             differences.push("the prefix is taken off where it is whole segments".to_owned());
         }

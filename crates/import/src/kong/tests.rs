@@ -251,6 +251,8 @@ fn routes_are_tried_in_the_order_of_the_router() {
         .iter()
         .map(|line| line.split([',', ':']).nth(1).unwrap().trim().to_owned())
         .collect();
+    let tie = "services: [{ url: 'http://a', routes: [{ paths: [/a] }, { paths: [/a] }] }]";
+    assert!(rows(&import(tie), Verdict::Nearly).contains("which one is first"));
     assert_eq!(names, ["two", "host", "star", "expression", "long", "short"]);
 }
 
