@@ -116,30 +116,12 @@ fn written(
         backend.prefix = None;
     }
     let upstream = file.upstreams.iter().position(|own| own.name == address.host);
-    let upstream = upstream.and_then(|at| Some((at, file.upstreams.get(at)?)));
     let mut flow = match upstream {
         None => {
             backend.host = Some(address.authority());
             Flow::fields([("servers", Flow::list([address.url()]))])
         }
-        Some((at, own)) => {
-            let targets = file.targets.iter().filter(|(own, _)| *own == at).map(|(_, own)| *own);
-            let servers = servers(&address, targets)?;
-            backend.host = own.section.text("host_header").filter(|host| !is_template(host));
-            if backend.host.is_none() {
-                let here = "the host that the client asks for, there the name of a target: set \
-                            `host`";
-                report.nearly(own.section.place(), format!("upstream {}: Host", own.name), here);
-            }
-            let is_single = servers.len() == 1;
-            let mut flow = Flow::fields([("servers", Flow::List(servers))]);
-            if !is_single {
-                flow = balanced(flow, own.section, report);
-            }
-            let what = format!("upstream {}", own.name);
-            tell_of_rest(own.section, (&what, REST), KNOWN, report);
-            flow
-        }
+        Some(at) => pool(&address, (file, at), backend, report)?,
     };
     if address.is_h2 {
         flow = flow.with("protocol", "h2");
@@ -216,6 +198,28 @@ fn address(service: Section<'_>) -> Result<Address, String> {
 fn is_host(host: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
     !host.is_empty() && host.bytes().all(is_plain)
+}
+
+/// An upstream of several servers, with its host.
+fn pool(
+    address: &Address,
+    (file, at): (&File<'_>, usize),
+    backend: &mut Backend,
+    report: &mut Report,
+) -> Result<Flow, String> {
+    let own = file.upstreams.get(at).ok_or("it has no upstream")?;
+    let targets = file.targets.iter().filter(|(own, _)| *own == at).map(|(_, own)| *own);
+    let servers = servers(address, targets)?;
+    backend.host = own.section.text("host_header").filter(|host| !is_template(host));
+    let what = format!("upstream {}", own.name);
+    if backend.host.is_none() {
+        let here = "the host that the client asks for, there the name of a target: set `host`";
+        report.nearly(own.section.place(), format!("{what}: Host"), here);
+    }
+    tell_of_rest(own.section, (&what, REST), KNOWN, report);
+    let is_single = servers.len() == 1;
+    let flow = Flow::fields([("servers", Flow::List(servers))]);
+    Ok(if is_single { flow } else { balanced(flow, own.section, report) })
 }
 
 /// The servers of an upstream.

@@ -186,20 +186,8 @@ fn written(planned: &[Planned<'_, '_>], report: &mut Report) -> (Vec<Flow>, Vec<
             ));
         }
         let closed = !reasons.is_empty();
-        let mut differences = matching.differences.clone();
-        let is_tie = |other: &Planned<'_, '_>| {
-            other.matching.rank == matching.rank && other.matching.flow() == matching.flow()
-        };
-        if planned.iter().take(at).any(is_tie) {
-            differences.push(
-                "another route has the same conditions; which one is first there is \
-                              not certain, here the one that comes first in the files"
-                    .to_owned(),
-            );
-        }
-        if is_stripped && !closed && matching.path.text.ends_with("*/**") {
-            differences.push("the prefix is taken off where it is whole segments".to_owned());
-        }
+        let above = planned.get(..at).unwrap_or_default();
+        let differences = differences(own, above, is_stripped && !closed);
         match (matching.unwritten.is_empty(), differences.is_empty()) {
             (false, _) => {}
             (_, true) => report.same(place, there, format!("match: {}", matching.flow())),
@@ -213,6 +201,22 @@ fn written(planned: &[Planned<'_, '_>], report: &mut Report) -> (Vec<Flow>, Vec<
         routes.push(flow(own, (&name, closed), is_stripped));
     }
     (routes, trials)
+}
+
+/// How a route differs from what is written there.
+fn differences(own: &Planned<'_, '_>, above: &[Planned<'_, '_>], is_stripped: bool) -> Vec<String> {
+    let matching = &own.matching;
+    let mut found = matching.differences.clone();
+    if above.iter().any(|other| {
+        other.matching.rank == matching.rank && other.matching.flow() == matching.flow()
+    }) {
+        let tie = "another route has the same conditions; which one is first there is not certain";
+        found.push(format!("{tie}, here the one that comes first in the files"));
+    }
+    if is_stripped && matching.path.text.ends_with("*/**") {
+        found.push("the prefix is taken off where it is whole segments".to_owned());
+    }
+    found
 }
 
 /// Why its requests may go to the routes behind it, if they may.

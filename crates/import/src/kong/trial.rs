@@ -9,7 +9,7 @@ use super::{
     matching::Matching,
     tiers::Tiers,
 };
-use crate::{flow::Flow, traefik::takes};
+use crate::{flow::Flow, gateway::pattern::host_contains, traefik::takes};
 
 /// The largest number of requests of a test, and the most routes that are tried.
 const MAX_COUNT: u64 = 1000;
@@ -104,13 +104,7 @@ impl Matching {
 
     /// Whether it takes requests with this host and path, or may take some.
     fn may_take(&self, host: Option<&str>, path: &str) -> bool {
-        let is_host = match (&self.host, host) {
-            (None, _) | (_, None) => true,
-            (Some(own), Some(host)) => match own.strip_prefix('*') {
-                Some(suffix) => host.ends_with(suffix),
-                None => own == host,
-            },
-        };
+        let is_host = host.is_none() || host_contains(self.host.as_deref(), host);
         is_host && takes(&self.path.text, path)
     }
 }
