@@ -7,8 +7,8 @@ use std::{
 
 use anyhow::{Context, anyhow};
 use tollgate_import::{
-    Finding, Imported, Input, Options, Verdict, envoy, envoy_gateway, ingress_nginx, kuadrant,
-    nginx, traefik,
+    Finding, Imported, Input, Options, Verdict, envoy, envoy_gateway, ingress_nginx, kong,
+    kuadrant, nginx, traefik,
 };
 use tollgate_yaml::Sources;
 
@@ -56,6 +56,8 @@ enum Format {
     Kuadrant,
     /// The files of nginx, or the output of `nginx -T`
     Nginx,
+    /// Kong's declarative configuration: what DB-less nodes read, or what decK writes
+    Kong,
 }
 
 pub(super) fn run(
@@ -73,6 +75,7 @@ pub(super) fn run(
         Format::EnvoyGateway => envoy_gateway(&inputs, &options),
         Format::Kuadrant => kuadrant(&inputs, &options),
         Format::Nginx => nginx(&inputs, &options),
+        Format::Kong => kong(&inputs, &options),
     }?;
     write_table(notes, &findings)?;
     output.write_all(policy.as_bytes())?;

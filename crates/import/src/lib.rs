@@ -14,6 +14,7 @@
 //! - `envoy`: the descriptors of envoyproxy/ratelimit.
 //! - `ingress_nginx`: Ingresses of Kubernetes with the annotations of ingress-nginx.
 //! - `traefik`: Traefik's files and objects.
+//! - `kong`: Kong's declarative configuration.
 //! - `gateway`: routes of the Gateway API of Kubernetes, with limits; `envoy_gateway`,
 //!   `kuadrant`: the policies for them.
 //! - `nginx`: servers and locations of nginx.
@@ -25,6 +26,7 @@ mod finding;
 mod flow;
 mod gateway;
 mod ingress_nginx;
+mod kong;
 mod kuadrant;
 mod manifest;
 mod names;
@@ -43,6 +45,7 @@ pub use self::envoy::envoy;
 pub use self::envoy_gateway::envoy_gateway;
 pub use self::finding::{Finding, Verdict};
 pub use self::ingress_nginx::ingress_nginx;
+pub use self::kong::kong;
 pub use self::kuadrant::kuadrant;
 pub use self::nginx::nginx;
 pub use self::traefik::traefik;

@@ -4,6 +4,11 @@ use std::net::IpAddr;
 
 use ipnet::IpNet;
 
+/// Fields in which proxies write the client's address.
+pub(crate) const ADDRESS_HEADERS: &str = "\
+    cf-connecting-ip fastly-client-ip fly-client-ip forwarded true-client-ip x-client-ip \
+    x-forwarded-for x-original-forwarded-for x-real-ip";
+
 /// A network, or an address as one; its bits behind the length are kept.
 pub(crate) fn network(text: &str) -> Option<IpNet> {
     match text.split_once('/') {

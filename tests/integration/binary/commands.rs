@@ -183,6 +183,16 @@ const NAMED: &[(&str, &str)] = &[
          servers: [{ url: \"http://127.0.0.1:9\" }] } } } }\\nentryPoints: { web: {} }\\n' > traefik.yml && \
          tollgate import traefik traefik.yml",
     ),
+    (
+        "tollgate import kong FILE… > policy.yaml",
+        "printf 'services: [{ url: \"http://127.0.0.1:9\", routes: [{ paths: [/a] }] }]\\n' > kong.yml && \
+         tollgate import kong kong.yml > policy.yaml",
+    ),
+    (
+        "tollgate import kong FILE…",
+        "printf 'services: [{ url: \"http://127.0.0.1:9\", routes: [{ paths: [/a] }] }]\\n' > kong.yml && \
+         tollgate import kong kong.yml",
+    ),
     ("tollgate import", "tollgate import --help"),
     ("tollgate import envoy", "tollgate import --help"),
     ("tollgate import envoy-gateway", "tollgate import --help"),

@@ -55,6 +55,8 @@ fn sources() -> Sources {
     let revoked = signer.revocation_list(&[], (20, 2090));
     Sources::system()
         .with_variable("SECRET", SECRET)
+        .with_variable("KONG_JWT_ALICE", SECRET)
+        .with_variable("KONG_JWT_BOB", SECRET)
         .with_variable("TOLLGATE_KEY_SECRET", SECRET)
         .with_variable("CREDENTIALS_DIRECTORY", "/run/credentials")
         .with_file("policies/../keys/internal.pem", read("ca.pem"))

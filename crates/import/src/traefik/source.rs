@@ -1,12 +1,7 @@
 //! What a limit counts by: addresses, hosts and header fields.
 
 use super::headers::is_fixed;
-use crate::{flow::Flow, report::Report, section::Section, words};
-
-/// Fields in which proxies write the client's address.
-const ADDRESS_HEADERS: &str = "\
-    cf-connecting-ip fastly-client-ip fly-client-ip forwarded true-client-ip x-client-ip \
-    x-forwarded-for x-original-forwarded-for x-real-ip";
+use crate::{flow::Flow, network::ADDRESS_HEADERS, report::Report, section::Section, words};
 
 /// What a limit counts by.
 #[derive(Clone, Debug, PartialEq, Eq)]
