@@ -5,23 +5,22 @@
 //! counter belongs to what its plugin is for. What refuses there and has no counterpart closes its
 //! routes.
 //!
-//! - `file`: what is in the files; `plugins`: which one of a kind is in force.
+//! - `file`: what is in the files, and which plugin of a kind is in force.
 //! - `matching`, `paths`: the order of routes, and what of their conditions a `match` can say.
 //! - `limit`: limits; `tiers`: consumers with limits of their own.
-//! - `identity`: credentials; `access`: who may use a route, with `effects` of single plugins;
+//! - `identity`: credentials; `auth`, `access`: who may use a route, and what plugins do to it;
 //!   `others`: plugins without a counterpart.
 //! - `backends`: upstreams; `routes`: all of it together; `trial`: the policy's tests.
 
 mod access;
+mod auth;
 mod backends;
-mod effects;
 mod file;
 mod identity;
 mod limit;
 mod matching;
 mod others;
 mod paths;
-mod plugins;
 mod routes;
 mod tiers;
 mod trial;

@@ -1,12 +1,13 @@
 //! Who may use a route: authentication, groups, addresses, and whatever else refuses.
 
+mod effects;
+
 use super::{
-    effects,
-    file::{Consumer, File},
-    identity::{Auth, Identity, is_template},
+    auth::Auth,
+    file::{Asked, Consumer, File, Plugin},
+    identity::{Identity, is_template},
     limit::KINDS,
     others,
-    plugins::{Asked, Plugin},
 };
 use crate::{flow::Flow, report::Report};
 

@@ -1,9 +1,10 @@
-//! What is in the files: services, routes, plugins and consumers, nested or flat, with places.
+//! What is in the files: services, routes, plugins and consumers, nested or flat, with places; in
+//! `plugins`, which of several plugins of one kind is in force.
 
-use super::{
-    plugins::{Plugin, Scope},
-    tell_of_rest,
-};
+mod plugins;
+
+pub(super) use self::plugins::{Asked, Plugin, Scope};
+use super::tell_of_rest;
 use crate::{report::Report, section::Section};
 
 /// All files together. Entities refer to each other by their positions here.

@@ -2,7 +2,10 @@
 //!
 //! No secret is read: the policy says where its reader has to put it.
 
-use super::{file::File, plugins::Plugin, tiers::Tiers};
+use super::{
+    file::{File, Plugin},
+    tiers::Tiers,
+};
 use crate::{flow::Flow, names::Names, report::Report};
 
 /// The file of API keys, beside the policy.
@@ -13,14 +16,6 @@ const PUBLIC: [&str; 9] =
     ["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "EdDSA"];
 /// How many consumers a paragraph names.
 const SHOWN: usize = 20;
-
-/// Which credentials a route takes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Auth {
-    /// The sources; empty: it looks at none.
-    pub(super) names: Vec<String>,
-    pub(super) is_optional: bool,
-}
 
 /// All credentials that are in force on some route.
 #[derive(Default)]
@@ -41,24 +36,6 @@ struct Issuer {
     /// What its tokens have as `iss`.
     key: String,
     flow: Flow,
-}
-
-impl Auth {
-    pub(super) fn is_some(&self) -> bool {
-        !self.names.is_empty()
-    }
-
-    pub(super) fn is_optional(&self) -> bool {
-        self.is_some() && self.is_optional
-    }
-
-    pub(super) fn flow(&self) -> Flow {
-        let field = if self.is_optional { "optional" } else { "required" };
-        match self.is_some() {
-            true => Flow::fields([(field, Flow::list(self.names.iter().cloned()))]),
-            false => "none".into(),
-        }
-    }
 }
 
 impl Identity {

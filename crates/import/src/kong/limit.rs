@@ -11,9 +11,8 @@ use std::time::Duration;
 use self::measure::Measure;
 pub(super) use self::measure::{KINDS, Key};
 use super::{
-    file::File,
-    identity::Auth,
-    plugins::{Asked, Plugin},
+    auth::Auth,
+    file::{Asked, File, Plugin},
     tiers::Tiers,
 };
 use crate::{flow::Flow, names::Names, report::Report};

@@ -2,12 +2,12 @@
 
 use super::{
     access::{Access, Reader},
+    auth::Auth,
     backends::{Backend, Backends},
-    file::{File, Route},
-    identity::{Auth, Identity},
+    file::{Asked, File, Route},
+    identity::Identity,
     limit::{Charged, KINDS, Limits},
     matching::{Matching, matchings},
-    plugins::Asked,
     tell_of_rest,
     tiers::Tiers,
     trial::Trial,

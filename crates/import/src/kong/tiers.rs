@@ -1,6 +1,6 @@
 //! Tiers: classes of consumers that have limits of their own, or of their groups.
 
-use super::{file::File, identity::Auth, limit::KINDS};
+use super::{auth::Auth, file::File, limit::KINDS};
 use crate::{flow::Flow, names::Names, report::Report};
 
 /// All tiers; the first one is that of consumers without limits of their own.

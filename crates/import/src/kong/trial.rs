@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use super::{
     access::Access,
-    identity::{Auth, Identity},
+    auth::Auth,
+    identity::Identity,
     limit::{Charged, Key},
     matching::Matching,
     tiers::Tiers,

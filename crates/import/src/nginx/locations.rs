@@ -14,7 +14,7 @@ use super::{
     server::{Location, Server},
     times,
     upstreams::Target,
-    zones::Use,
+    uses::Use,
 };
 use crate::{Finding, Verdict, draft::EVERYBODY, flow::Flow};
 

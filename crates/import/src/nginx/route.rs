@@ -1,10 +1,6 @@
 //! A location's routes in the policy: one for each pattern and group of methods.
 
-use super::{
-    keys::Condition,
-    lexer::Place,
-    zones::{Use, Zones},
-};
+use super::{keys::Condition, lexer::Place, uses::Use, zones::Zones};
 use crate::{draft::EVERYBODY, flow::Flow};
 
 /// What a location says, from which its routes are written.

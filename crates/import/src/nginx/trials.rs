@@ -2,9 +2,7 @@
 
 use std::{collections::BTreeSet, net::IpAddr};
 
-use super::{
-    Importer, hosts::HostRoutes, keys::Condition, maps::network, route::Route, zones::Use,
-};
+use super::{Importer, hosts::HostRoutes, keys::Condition, maps::network, route::Route, uses::Use};
 use crate::{flow::Flow, paths::takes};
 
 /// The most requests of a test, and tests of one kind.

@@ -2,7 +2,7 @@
 
 use tollgate_yaml::Problem;
 
-use super::{Importer, directive::Directive, rates::rate_in_words, zones::Use};
+use super::{Importer, directive::Directive, rates::rate_in_words};
 use crate::Finding;
 
 impl Importer<'_> {
@@ -60,6 +60,17 @@ impl Importer<'_> {
         self.zones.rows.push(UseRow { used: used.clone(), place, there, rate, held });
         Some(used)
     }
+}
+
+/// What a place uses of a zone.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Use {
+    pub(super) zone: usize,
+    /// Which counter of it, if each server has its own.
+    pub(super) server: Option<String>,
+    pub(super) is_dry: bool,
+    /// How many more than one at once; or how many in flight.
+    pub(super) room: u64,
 }
 
 /// What is said of a place that uses a zone.

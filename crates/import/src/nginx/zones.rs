@@ -8,7 +8,7 @@ use super::{
     keys::{Condition, Key, Per},
     maps::Maps,
     rates::{rate, rate_in_words},
-    uses::UseRow,
+    uses::{Use, UseRow},
 };
 use crate::{
     Finding, Problems,
@@ -25,17 +25,6 @@ pub(super) struct Zone<'c> {
     /// Thousandths of a request a second; None: it is for requests in flight.
     pub(super) rate: Option<u64>,
     directive: &'c Directive,
-}
-
-/// What a place uses of a zone.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Use {
-    pub(super) zone: usize,
-    /// Which counter of it, if each server has its own.
-    pub(super) server: Option<String>,
-    pub(super) is_dry: bool,
-    /// How many more than one at once; or how many in flight.
-    pub(super) room: u64,
 }
 
 /// All zones, and what of them is used.

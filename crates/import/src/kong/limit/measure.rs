@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::super::{file::File, identity::Auth, plugins::Plugin};
+use super::super::{
+    auth::Auth,
+    file::{File, Plugin},
+};
 use crate::{
     flow::{Flow, window},
     network::ADDRESS_HEADERS,

@@ -1,43 +1,40 @@
 //! Plugins, and which of several of one kind is in force: the most specific one.
 
-use super::{
-    file::{Consumer, File},
-    tell_of_rest,
-};
+use super::{super::tell_of_rest, Consumer, File};
 use crate::{report::Report, section::Section, words};
 
 /// A plugin and what it is for: all that is said must hold.
-pub(super) struct Plugin<'d> {
-    pub(super) kind: String,
-    pub(super) section: Section<'d>,
-    pub(super) config: Config<'d>,
-    pub(super) scope: Scope,
-    pub(super) is_enabled: bool,
+pub(in super::super) struct Plugin<'d> {
+    pub(in super::super) kind: String,
+    pub(in super::super) section: Section<'d>,
+    pub(in super::super) config: Config<'d>,
+    pub(in super::super) scope: Scope,
+    pub(in super::super) is_enabled: bool,
 }
 
 /// What a plugin is for, by positions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Scope {
-    pub(super) service: Option<usize>,
-    pub(super) route: Option<usize>,
-    pub(super) consumer: Option<usize>,
-    pub(super) group: Option<usize>,
+pub(in super::super) struct Scope {
+    pub(in super::super) service: Option<usize>,
+    pub(in super::super) route: Option<usize>,
+    pub(in super::super) consumer: Option<usize>,
+    pub(in super::super) group: Option<usize>,
 }
 
 /// The configuration of a plugin: its own fields, then those of the one that it names.
-pub(super) struct Config<'d>(pub(super) Vec<Section<'d>>);
+pub(in super::super) struct Config<'d>(pub(in super::super) Vec<Section<'d>>);
 
 /// Who asks, and for what.
 #[derive(Clone, Copy)]
-pub(super) struct Asked<'f, 'd> {
-    pub(super) route: usize,
-    pub(super) service: Option<usize>,
+pub(in super::super) struct Asked<'f, 'd> {
+    pub(in super::super) route: usize,
+    pub(in super::super) service: Option<usize>,
     /// None: nobody is known.
-    pub(super) consumer: Option<(usize, &'f Consumer<'d>)>,
+    pub(in super::super) consumer: Option<(usize, &'f Consumer<'d>)>,
 }
 
 impl<'d> Plugin<'d> {
-    pub(super) fn of(
+    pub(in super::super) fn of(
         section: Section<'d>,
         scope: Scope,
         shared: &[(&str, Section<'d>)],
@@ -61,12 +58,12 @@ impl<'d> Plugin<'d> {
     }
 
     /// Whether it is only for some of those who ask.
-    pub(super) fn is_personal(&self) -> bool {
+    pub(in super::super) fn is_personal(&self) -> bool {
         self.scope.consumer.is_some() || self.scope.group.is_some()
     }
 
     /// How it is called in rows: its kind and what it is for.
-    pub(super) fn words(&self, file: &File<'d>) -> String {
+    pub(in super::super) fn words(&self, file: &File<'d>) -> String {
         let Scope { service, route, consumer, group } = self.scope;
         let mut words = self.kind.clone();
         for (kind, name) in [
@@ -113,14 +110,14 @@ impl Scope {
     }
 
     /// Whether it is for the route, for whoever asks.
-    pub(super) fn is_on(self, asked: Asked<'_, '_>) -> bool {
+    pub(in super::super) fn is_on(self, asked: Asked<'_, '_>) -> bool {
         Scope { consumer: None, group: None, ..self }.is_for(asked)
     }
 }
 
 impl<'d> File<'d> {
     /// The plugin of a kind that is in force, and its position. Of two groups the first by name is.
-    pub(super) fn effective(
+    pub(in super::super) fn effective(
         &self,
         kind: &str,
         asked: Asked<'_, 'd>,
@@ -135,14 +132,14 @@ impl<'d> File<'d> {
     }
 
     /// Those who ask, by position.
-    pub(super) fn consumer(&self, at: usize) -> Option<(usize, &Consumer<'d>)> {
+    pub(in super::super) fn consumer(&self, at: usize) -> Option<(usize, &Consumer<'d>)> {
         self.consumers.get(at).map(|own| (at, own))
     }
 }
 
 impl<'d> Config<'d> {
     /// That of a plugin, with the fields of the shared one that it names.
-    pub(super) fn of(section: Section<'d>, shared: &[(&str, Section<'d>)]) -> Self {
+    pub(in super::super) fn of(section: Section<'d>, shared: &[(&str, Section<'d>)]) -> Self {
         let name = section.text("_config");
         let own = shared.iter().find(|(own, _)| name.as_deref() == Some(own));
         Config(section.section("config").into_iter().chain(own.map(|(_, own)| *own)).collect())
@@ -152,32 +149,32 @@ impl<'d> Config<'d> {
         self.0.iter().copied().find(|own| own.node(name).is_some())
     }
 
-    pub(super) fn has(&self, name: &str) -> bool {
+    pub(in super::super) fn has(&self, name: &str) -> bool {
         self.at(name).is_some()
     }
 
-    pub(super) fn text(&self, name: &str) -> Option<String> {
+    pub(in super::super) fn text(&self, name: &str) -> Option<String> {
         self.at(name)?.text(name)
     }
 
-    pub(super) fn texts(&self, name: &str) -> Vec<String> {
+    pub(in super::super) fn texts(&self, name: &str) -> Vec<String> {
         self.at(name).map(|own| own.texts(name)).unwrap_or_default()
     }
 
-    pub(super) fn section(&self, name: &str) -> Option<Section<'d>> {
+    pub(in super::super) fn section(&self, name: &str) -> Option<Section<'d>> {
         self.at(name)?.section(name)
     }
 
-    pub(super) fn is_true(&self, name: &str) -> bool {
+    pub(in super::super) fn is_true(&self, name: &str) -> bool {
         self.at(name).is_some_and(|own| own.is_true(name))
     }
 
-    pub(super) fn is_false(&self, name: &str) -> bool {
+    pub(in super::super) fn is_false(&self, name: &str) -> bool {
         self.text(name).as_deref() == Some("false")
     }
 
     /// Its fields that are none of these.
-    pub(super) fn unknown(&self, known: &str) -> Vec<&'d str> {
+    pub(in super::super) fn unknown(&self, known: &str) -> Vec<&'d str> {
         let names = self.0.iter().flat_map(Section::names);
         names.filter(|name| !words::has(known, name) && !name.starts_with("redis")).collect()
     }

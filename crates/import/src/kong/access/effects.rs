@@ -3,7 +3,10 @@
 
 use tollgate_yaml::canonical_network;
 
-use super::{access::Access, file::File, plugins::Plugin};
+use super::{
+    super::file::{File, Plugin},
+    Access,
+};
 use crate::{flow::Flow, report::Report};
 
 pub(super) fn addresses(
