@@ -233,6 +233,8 @@ def try_second_process(site):
         proxy.start()
         other = Proxy(site.binary, proxy.folder / "other", LIMITS, **FLUSH)
         other.disk["path"] = str(proxy.counters)
+        # A start writes, too.
+        wait_until_written(proxy)
         before = digest(proxy.counters)
         code, log = other.refusal()
         problems = [] if code == 1 else [f"exit code {code}"]
