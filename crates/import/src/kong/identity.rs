@@ -162,7 +162,8 @@ impl Identity {
                 let there = format!("jwt_secret of consumer {}", own.own.name);
                 let algorithm = section.text("algorithm").unwrap_or_else(|| "HS256".to_owned());
                 let key = section.text("key").filter(|key| {
-                    !is_template(key) && !issuers.iter().any(|other| other.key == *key)
+                    let is_known = !key.is_empty() && !is_template(key);
+                    is_known && !issuers.iter().any(|other| other.key == *key)
                 });
                 let name = self.names.take(&own.own.name);
                 let (Some(key), Some(source)) = (key, source(&name, &algorithm, is_base64)) else {
@@ -227,28 +228,11 @@ impl Identity {
         if let Some(header) = &self.header {
             let keys = Flow::fields([("file", KEYS.into()), ("header", header.as_str().into())]);
             fields = fields.with("api_keys", keys);
-            let own = file.consumers.iter().enumerate().filter(|(_, own)| !own.keys.is_empty());
+            let own = file.consumers.iter().enumerate();
+            let own = own.filter(|(_, own)| !own.keys.is_empty() && !own.own.name.is_empty());
             let values: Vec<(usize, String)> =
                 own.map(|(at, own)| (at, own.own.name.clone())).collect();
-            let mut ids = Names::default();
-            let commands = values.iter().take(SHOWN).map(|(_, name)| {
-                let (id, owner) = (ids.take(name), shell_quoted(name));
-                let owner = owner.unwrap_or_else(|| "NAME".to_owned());
-                format!("\n    tollgate key --id {id} --owner {owner} --append {KEYS}")
-            });
-            let more = match values.len().saturating_sub(SHOWN) {
-                0 => String::new(),
-                more => format!("\n    and so on for {more} more consumers"),
-            };
-            let mut commands = commands.collect::<String>();
-            if commands.is_empty() {
-                commands = format!("\n    tollgate key --id NAME --owner NAME --append {KEYS}");
-            }
-            report.ask(format!(
-                "make a key for each consumer, beside the policy, and give it to its client. Keys \
-                 of Kong do not have the form `ID.SECRET`, so they are not carried \
-                 over:{commands}{more}"
-            ));
+            ask_for_keys(&values, report);
             callers.push(tiers.caller("consumer", "api_key.owner", &values));
         }
         if !issuers.is_empty() {
@@ -304,6 +288,28 @@ fn source(name: &str, algorithm: &str, is_base64: bool) -> Option<(&'static str,
             ("public_key_file", pem, what)
         }),
     }
+}
+
+/// Says how to make keys for consumers.
+fn ask_for_keys(consumers: &[(usize, String)], report: &mut Report) {
+    let mut ids = Names::default();
+    let commands = consumers.iter().take(SHOWN).map(|(_, name)| {
+        let (id, owner) = (ids.take(name), shell_quoted(name));
+        let owner = owner.unwrap_or_else(|| "NAME".to_owned());
+        format!("\n    tollgate key --id {id} --owner {owner} --append {KEYS}")
+    });
+    let more = match consumers.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("\n    and so on for {more} more consumers"),
+    };
+    let mut commands = commands.collect::<String>();
+    if commands.is_empty() {
+        commands = format!("\n    tollgate key --id NAME --owner NAME --append {KEYS}");
+    }
+    report.ask(format!(
+        "make a key for each consumer, beside the policy, and give it to its client. Keys of Kong \
+         do not have the form `ID.SECRET`, so they are not carried over:{commands}{more}"
+    ));
 }
 
 /// A name in the quotes of a shell; none if it has what a comment of one line has not.

@@ -78,7 +78,7 @@ impl Tiers {
     fn add_nobody(&mut self, limited: &[&Consumer<'_>], mut names: Names, report: &mut Report) {
         let name = match limited {
             [] => return,
-            [only] if !has_credentials(only) => only.own.name.as_str(),
+            [only] if !has_credentials(only) && self.anonymous.len() == 1 => &only.own.name,
             _ => "anonymous",
         };
         self.nobody = Some(self.all.len());

@@ -93,11 +93,6 @@ pub(super) fn cors(
         origins.push("*".to_owned());
     }
     let is_any = origins.iter().any(|origin| origin == "*");
-    let is_origin = |own: &String| {
-        let host = own.split_once("://").map_or("", |(_, host)| host);
-        let is_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-.:".contains(&byte);
-        !host.is_empty() && host.bytes().all(is_name)
-    };
     let credentials = config.is_true("credentials");
     for name in config.unknown(CORS_OPTIONS) {
         let there = format!("{}: {name}", plugin.words(file));
@@ -105,7 +100,7 @@ pub(super) fn cors(
     }
     tell_of_templates(plugin, file, &CORS_TAKEN, report);
     let words = plugin.words(file);
-    if is_any == credentials && is_any || !(is_any || origins.iter().all(is_origin)) {
+    if is_any == credentials && is_any || !(is_any || origins.iter().all(|own| is_origin(own))) {
         let here = "its origins have no counterpart (expressions, or all with credentials): the \
                     upstream decides who may read responses, and preflights are requests";
         report.left_out(plugin.section.place(), words, here);
@@ -137,6 +132,18 @@ pub(super) fn cors(
     report.nearly(plugin.section.place(), words, here);
     access.cors = Some(cors);
     Ok(())
+}
+
+/// Whether it is an origin as browsers write it: a scheme, a host and perhaps a port.
+fn is_origin(text: &str) -> bool {
+    let host = text.split_once("://").map_or("", |(_, host)| host);
+    let (host, is_port) = match host.split_once(':') {
+        Some((host, port)) => (host, port.parse::<u16>().is_ok()),
+        None => (host, true),
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_label = |label: &str| !label.is_empty() && label.bytes().all(is_plain);
+    is_port && host.split('.').all(is_label)
 }
 
 /// What a preflight may ask for, each once; empty: whatever it asks for. None: some of it is no

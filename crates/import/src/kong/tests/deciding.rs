@@ -187,6 +187,9 @@ fn names_of_tiers_and_owners_are_safe() {
         imported.policy.lines().filter(|line| line.contains("--owner")).collect();
     assert!(commands[0].contains("--owner 'a'\\''; rm -rf /; '\\''' --append"), "{commands:?}");
     assert!(commands[1].contains("--owner NAME --append"), "{commands:?}");
+    let empty = "consumers:\n- { username: \"\", jwt_secrets: [{ key: \"\" }] }\n";
+    let imported = import(&file("paths: [/a]", TOKENS, empty));
+    assert!(is_closed(&imported) && !imported.policy.contains("issuer:"), "{}", imported.policy);
 }
 
 #[test]
@@ -255,6 +258,10 @@ fn methods_are_names_and_each_is_there_once() {
         let imported = import(&file("paths: [/a]", &cors(config), ""));
         assert!(!section(&imported, "routes")[0].contains("cors"), "{config}");
         assert!(rows(&imported, Verdict::LeftOut).contains("not all of its methods"), "{config}");
+    }
+    for origin in ["https://a.", "https://a..b", "https://a:"] {
+        let imported = import(&file("paths: [/a]", &cors("").replace('*', origin), ""));
+        assert!(!section(&imported, "routes")[0].contains("cors"), "{origin}");
     }
     let unknown = import(&file("paths: [/a]", &cors("other: 1"), ""));
     assert!(rows(&unknown, Verdict::LeftOut).contains("cors of service shop: other"));
