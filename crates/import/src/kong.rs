@@ -9,7 +9,7 @@
 //! - `matching`, `paths`: the order of routes, and what of their conditions a `match` can say.
 //! - `limit`: limits; `tiers`: consumers with limits of their own.
 //! - `identity`: credentials; `auth`, `access`: who may use a route, and what plugins do to it;
-//!   `others`: plugins without a counterpart.
+//!   `others`: plugins without a counterpart; `values`: values of options.
 //! - `backends`: upstreams; `routes`: all of it together; `trial`: the policy's tests.
 
 mod access;
@@ -24,6 +24,7 @@ mod paths;
 mod routes;
 mod tiers;
 mod trial;
+mod values;
 
 use tollgate_yaml::Problem;
 

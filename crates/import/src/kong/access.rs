@@ -5,9 +5,11 @@ mod effects;
 use super::{
     auth::Auth,
     file::{Asked, Consumer, File, Plugin},
-    identity::{Identity, is_template},
+    identity::Identity,
     limit::KINDS,
     others,
+    tiers::has_credentials,
+    values::{is_flat, is_template},
 };
 use crate::{flow::Flow, report::Report};
 
@@ -37,6 +39,7 @@ const TOLD: [&str; 7] = [
 ];
 const JWT: &str = "jwt";
 const KEYS: &str = "key-auth";
+const ACL: &str = "acl";
 const TERMINATION: &str = "request-termination";
 
 /// What a plugin that asks who it is lets pass.
@@ -74,12 +77,14 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
                 kinds.push(&plugin.kind);
             }
         }
-        for kind in kinds {
-            if ![JWT, KEYS, "acl"].contains(&kind) && !KINDS.contains(&kind) {
+        for kind in kinds.into_iter().filter(|kind| !KINDS.contains(kind)) {
+            self.take_personal(kind, &mut access);
+            if ![JWT, KEYS, ACL].contains(&kind) {
                 self.take(kind, &mut access);
             }
         }
         if access.auth.is_some() {
+            access.remove.retain(|name| !TOLD.contains(&name.as_str()));
             access.remove.extend(TOLD.map(str::to_owned));
         }
         access
@@ -94,7 +99,7 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
 
     fn authenticate(&mut self, access: &mut Access) {
         let file = self.file;
-        let acl = file.effective("acl", self.asked).map(|(_, own)| own);
+        let acl = file.effective(ACL, self.asked).map(|(_, own)| own);
         let mut ways: Vec<Way> = Vec::new();
         let mut last = None;
         for kind in [JWT, KEYS] {
@@ -119,7 +124,7 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
         let anonymous: Vec<Option<usize>> = ways.iter().map(|way| way.anonymous).collect();
         let mut names: Vec<(Option<usize>, String)> =
             ways.into_iter().flat_map(|way| way.names).collect();
-        let may = |at: usize| acl.is_none_or(|acl| is_in(file.consumers.get(at), acl));
+        let may = |at: usize| acl.is_none_or(|acl| is_in(file.consumers.get(at), (acl, file)));
         if let Some(acl) = acl {
             self.tell_of_groups(acl, &names, access);
             names.retain(|(at, _)| at.is_none_or(may));
@@ -128,9 +133,11 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
             self.close(plugin, "no consumer in the files has a credential that passes", access);
         }
         let is_open = |at: &Option<usize>| at.is_some_and(|at| may(at) && !self.is_terminated(at));
-        let is_optional = !anonymous.is_empty() && anonymous.iter().all(is_open);
+        // The last one that finds no credentials says who it is.
+        let last = anonymous.last().copied().flatten();
+        let anonymous = last.filter(|_| anonymous.iter().all(is_open));
         let names = names.into_iter().map(|(_, name)| name).collect();
-        access.auth = Auth { names, is_optional };
+        access.auth = Auth { names, anonymous };
     }
 
     /// Whether requests of this consumer are answered by Kong itself.
@@ -186,7 +193,10 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
         names: &[(Option<usize>, String)],
         access: &mut Access,
     ) {
-        let texts = ["allow", "deny", "whitelist", "blacklist"].map(|name| acl.config.texts(name));
+        if let Some(why) = unread(acl) {
+            return self.close(acl, &why, access);
+        }
+        let texts = LISTS.map(|name| acl.config.texts(name));
         let groups = self.file.consumers.iter().flat_map(|own| &own.acls);
         if texts.iter().flatten().chain(groups).any(|group| is_template(group)) {
             return self.close(acl, "a group is filled in by a program", access);
@@ -194,7 +204,7 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
         let has_keys = names.iter().any(|(at, _)| at.is_none());
         let mut holders = self.file.consumers.iter().filter(|own| !own.keys.is_empty()).peekable();
         let is_known = holders.peek().is_some();
-        if has_keys && !(is_known && holders.all(|own| is_in(Some(own), acl))) {
+        if has_keys && !(is_known && holders.all(|own| is_in(Some(own), (acl, self.file)))) {
             let why = "only some holders of keys pass: write tokens for these routes, or keep \
                        them in another policy with a file of their keys";
             return self.close(acl, why, access);
@@ -208,25 +218,40 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
         self.report.nearly(acl.section.place(), acl.words(self.file), here);
     }
 
-    /// Takes what the plugins of one kind do.
-    fn take(&mut self, kind: &str, access: &mut Access) {
+    /// What the plugins of one kind do for some consumers only, where these are known.
+    fn take_personal(&mut self, kind: &str, access: &mut Access) {
         let file = self.file;
-        let all = file.plugins.iter();
+        let all = file.plugins.iter().filter(|_| access.auth.is_some());
         let on =
             |own: &&Plugin<'d>| own.is_enabled && own.kind == kind && own.scope.is_on(self.asked);
         let personal: Vec<&Plugin<'d>> = all.filter(on).filter(|own| own.is_personal()).collect();
-        let is_asked = access.auth.is_some() && others::refuses(kind);
-        for plugin in personal.into_iter().filter(|_| is_asked) {
-            let is_way = |at: usize| file.is_anonymous(at) && self.is_terminated(at);
-            match kind == TERMINATION && plugin.scope.consumer.is_some_and(is_way) {
-                true => self.report.same(
-                    plugin.section.place(),
-                    plugin.words(file),
-                    "`auth: required` of the routes",
-                ),
-                false => self.close(plugin, "it refuses some consumers only", access),
+        for plugin in personal {
+            // Nobody can be it by credentials, and without them it is refused.
+            let is_nobody = |at: usize| {
+                let own = file.consumers.get(at);
+                own.is_some_and(|own| !has_credentials(own)) && self.is_terminated(at)
+            };
+            let (place, there) = (plugin.section.place(), plugin.words(file));
+            if kind == TERMINATION && plugin.scope.consumer.is_some_and(is_nobody) {
+                self.report.same(place, there, "`auth: required` of the routes");
+            } else if others::refuses(kind) {
+                self.close(plugin, "it refuses some consumers only", access);
+            } else if effects::moves(plugin) {
+                let why = "requests of some consumers go to other paths or methods";
+                self.close(plugin, why, access);
+            } else {
+                let here = match others::words(kind) {
+                    (here, false) => here,
+                    _ => "what it does for some consumers only is not here",
+                };
+                self.report.left_out(place, there, here);
             }
         }
+    }
+
+    /// Takes what the plugins of one kind do for all.
+    fn take(&mut self, kind: &str, access: &mut Access) {
+        let file = self.file;
         let Some((_, plugin)) = file.effective(kind, self.asked) else { return };
         let taken = match kind {
             "ip-restriction" => effects::addresses(plugin, (file, access), self.report),
@@ -257,11 +282,36 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
     }
 }
 
+/// The lists of an acl.
+const LISTS: [&str; 4] = ["allow", "deny", "whitelist", "blacklist"];
+
+/// Why what an acl says is not known, if it is not.
+fn unread(acl: &Plugin<'_>) -> Option<String> {
+    let config = &acl.config;
+    if let Some(name) = config.unknown(others::ACL_OPTIONS).first() {
+        return Some(format!("`{name}` is no option that is known"));
+    }
+    let is_said = |name: &str| config.has(name) && !config.is_false(name);
+    if is_said("always_use_authenticated_groups") {
+        return Some("groups that other plugins find are not known here".to_owned());
+    }
+    if is_said("include_consumer_groups") && !config.is_true("include_consumer_groups") {
+        return Some("`include_consumer_groups` is neither true nor false".to_owned());
+    }
+    let is_read = LISTS.iter().all(|name| is_flat(acl, name));
+    (!is_read).then(|| "not all of it are names of groups".to_owned())
+}
+
 /// Whether a consumer passes the groups of an acl.
-fn is_in(consumer: Option<&Consumer<'_>>, acl: &Plugin<'_>) -> bool {
+fn is_in(consumer: Option<&Consumer<'_>>, (acl, file): (&Plugin<'_>, &File<'_>)) -> bool {
     let list = |names: [&str; 2]| names.map(|name| acl.config.texts(name)).concat();
     let (allow, deny) = (list(["allow", "whitelist"]), list(["deny", "blacklist"]));
-    let acls = consumer.map(|own| own.acls.as_slice()).unwrap_or_default();
-    let is_one = |groups: &[String]| acls.iter().any(|group| groups.contains(group));
-    if deny.is_empty() { is_one(&allow) } else { !is_one(&deny) }
+    let Some(consumer) = consumer else { return false };
+    let joined = consumer.groups.iter().filter_map(|at| file.groups.get(*at));
+    let joined = joined.filter(|_| acl.config.is_true("include_consumer_groups"));
+    let groups: Vec<&String> =
+        consumer.acls.iter().chain(joined.map(|group| &group.name)).collect();
+    let is_one = |list: &[String]| groups.iter().any(|group| list.contains(group));
+    let is_allowed = if allow.is_empty() { !deny.is_empty() } else { is_one(&allow) };
+    is_allowed && !is_one(&deny)
 }

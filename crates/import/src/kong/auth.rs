@@ -7,7 +7,8 @@ use crate::flow::Flow;
 pub(super) struct Auth {
     /// The sources; empty: it looks at none.
     pub(super) names: Vec<String>,
-    pub(super) is_optional: bool,
+    /// The consumer that requests without credentials are, by position. None: they are refused.
+    pub(super) anonymous: Option<usize>,
 }
 
 impl Auth {
@@ -16,11 +17,11 @@ impl Auth {
     }
 
     pub(super) fn is_optional(&self) -> bool {
-        self.is_some() && self.is_optional
+        self.is_some() && self.anonymous.is_some()
     }
 
     pub(super) fn flow(&self) -> Flow {
-        let field = if self.is_optional { "optional" } else { "required" };
+        let field = if self.anonymous.is_some() { "optional" } else { "required" };
         match self.is_some() {
             true => Flow::fields([(field, Flow::list(self.names.iter().cloned()))]),
             false => "none".into(),

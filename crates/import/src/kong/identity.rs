@@ -2,9 +2,11 @@
 //!
 //! No secret is read: the policy says where its reader has to put it.
 
+pub(super) use super::values::is_template;
 use super::{
     file::{File, Plugin},
     tiers::Tiers,
+    values::{is_free_field, tell_of_templates},
 };
 use crate::{flow::Flow, names::Names, report::Report};
 
@@ -38,7 +40,33 @@ struct Issuer {
     flow: Flow,
 }
 
+/// What any plugin demands of tokens.
+struct Demands {
+    /// The longest lifetime of a token, in seconds.
+    longest: Option<u64>,
+    needs_nbf: bool,
+}
+
+impl Demands {
+    /// An issuer with them.
+    fn add_to(&self, issuer: Flow) -> Flow {
+        let lifetime = self.longest.map(|seconds| format!("{seconds}s"));
+        // Without a value: whatever it is.
+        let claims = Flow::fields([("nbf", Flow::Word("null".to_owned()))]);
+        issuer
+            .with_some("max_lifetime", lifetime)
+            .with_some("required_claims", self.needs_nbf.then_some(claims))
+    }
+}
+
 impl Identity {
+    /// Whether credentials come in a header field, in lower case; then no route may remove it.
+    pub(super) fn has_field(&self, name: &str) -> bool {
+        let mut places = self.places.iter();
+        self.header.as_deref() == Some(name)
+            || places.any(|(kind, own)| *kind == "header" && own.eq_ignore_ascii_case(name))
+    }
+
     /// The issuers of a route with `jwt`, by their consumers. The error says why it is closed.
     pub(super) fn tokens<'d>(
         &mut self,
@@ -66,14 +94,21 @@ impl Identity {
         if others.clone().any(|own| own.config.is_true("secret_is_base64") != is_base64) {
             return Err("plugins differ in `secret_is_base64`: write its issuers".to_owned());
         }
+        let mut verified = others.clone().flat_map(|own| own.config.texts("claims_to_verify"));
+        let needs_nbf = verified.any(|claim| claim != "exp");
+        if needs_nbf && !config.texts("claims_to_verify").iter().any(|claim| claim != "exp") {
+            let here = "tokens need `nbf`, as other plugins verify it: stricter";
+            report.nearly(plugin.section.place(), plugin.words(file), here);
+        }
+        tell_of_templates(plugin, file, &[("secret_is_base64", "`false`")], report);
         if self.issuers.is_none() {
             let seconds = others.filter_map(|own| own.config.text("maximum_expiration"));
             let longest =
                 seconds.map(|text| text.parse().map_err(|_| text)).filter(|own| *own != Ok(0));
             let longest: Result<Vec<u64>, String> = longest.collect();
             let longest = longest.map_err(|_| "`maximum_expiration` is no whole number")?;
-            let longest = longest.into_iter().min();
-            self.issuers = Some(self.read(file, (is_base64, longest), report));
+            let own = Demands { longest: longest.into_iter().min(), needs_nbf };
+            self.issuers = Some(self.read(file, (is_base64, &own), report));
         }
         let issuers = self.issuers.iter().flatten();
         Ok(issuers.map(|own| (own.consumer, own.name.clone())).collect())
@@ -89,7 +124,10 @@ impl Identity {
     ) {
         for name in names {
             let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
-            let is_name = name.bytes().all(is_plain) && (kind != "header" || !name.contains('_'));
+            let is_name = match kind {
+                "header" => is_free_field(&name.to_ascii_lowercase()),
+                _ => !name.is_empty() && name.bytes().all(is_plain),
+            };
             match self.places.iter().find(|(own, _)| *own == kind) {
                 None if is_name => self.places.push((kind, name)),
                 None => {
@@ -107,12 +145,11 @@ impl Identity {
         }
     }
 
-    /// The issuers of all consumers. `longest`: the longest lifetime of a token that any plugin
-    /// asks for, in seconds.
+    /// The issuers of all consumers.
     fn read(
         &mut self,
         file: &File<'_>,
-        (is_base64, longest): (bool, Option<u64>),
+        (is_base64, demands): (bool, &Demands),
         report: &mut Report,
     ) -> Vec<Issuer> {
         // What routes call other sources.
@@ -125,7 +162,8 @@ impl Identity {
                 let there = format!("jwt_secret of consumer {}", own.own.name);
                 let algorithm = section.text("algorithm").unwrap_or_else(|| "HS256".to_owned());
                 let key = section.text("key").filter(|key| {
-                    !is_template(key) && !issuers.iter().any(|other| other.key == *key)
+                    let is_known = !key.is_empty() && !is_template(key);
+                    is_known && !issuers.iter().any(|other| other.key == *key)
                 });
                 let name = self.names.take(&own.own.name);
                 let (Some(key), Some(source)) = (key, source(&name, &algorithm, is_base64)) else {
@@ -141,16 +179,13 @@ impl Identity {
                      credentials has N counters"
                 );
                 report.nearly(section.place(), there, here);
-                let mut flow = Flow::fields([
+                let flow = demands.add_to(Flow::fields([
                     ("name", name.as_str().into()),
                     ("issuer", key.as_str().into()),
                     (field, value.into()),
                     ("algorithms", Flow::list([algorithm])),
                     ("any_audience", true.into()),
-                ]);
-                if let Some(seconds) = longest {
-                    flow = flow.with("max_lifetime", format!("{seconds}s"));
-                }
+                ]));
                 issuers.push(Issuer { name, consumer, key, flow });
             }
         }
@@ -162,7 +197,7 @@ impl Identity {
         let names = plugin.config.texts("key_names");
         // Fields with an underscore never get through here.
         let usable = names.iter().map(|name| name.to_ascii_lowercase().replace('_', "-"));
-        let header = usable.into_iter().find(|name| name != "authorization" && !is_template(name));
+        let header = usable.into_iter().find(|name| is_free_field(name));
         let header = header.unwrap_or_else(|| "apikey".to_owned());
         let own = self.header.get_or_insert_with(|| header.clone());
         if *own != header || names.iter().any(|name| !name.eq_ignore_ascii_case(own)) {
@@ -193,32 +228,23 @@ impl Identity {
         if let Some(header) = &self.header {
             let keys = Flow::fields([("file", KEYS.into()), ("header", header.as_str().into())]);
             fields = fields.with("api_keys", keys);
-            let own = file.consumers.iter().enumerate().filter(|(_, own)| !own.keys.is_empty());
+            let own = file.consumers.iter().enumerate();
+            let own = own.filter(|(_, own)| !own.keys.is_empty() && !own.own.name.is_empty());
             let values: Vec<(usize, String)> =
                 own.map(|(at, own)| (at, own.own.name.clone())).collect();
-            let mut ids = Names::default();
-            let commands = values.iter().take(SHOWN).map(|(_, name)| {
-                let id = ids.take(name);
-                format!("\n    tollgate key --id {id} --owner '{name}' --append {KEYS}")
-            });
-            let more = match values.len().saturating_sub(SHOWN) {
-                0 => String::new(),
-                more => format!("\n    and so on for {more} more consumers"),
-            };
-            let mut commands = commands.collect::<String>();
-            if commands.is_empty() {
-                commands = format!("\n    tollgate key --id NAME --owner NAME --append {KEYS}");
-            }
-            report.ask(format!(
-                "make a key for each consumer, beside the policy, and give it to its client. Keys \
-                 of Kong do not have the form `ID.SECRET`, so they are not carried \
-                 over:{commands}{more}"
-            ));
+            ask_for_keys(&values, report);
             callers.push(tiers.caller("consumer", "api_key.owner", &values));
         }
         if !issuers.is_empty() {
             let mut token = Flow::fields([("forward", true.into())]);
             for (kind, name) in &self.places {
+                let is_for_keys = *kind == "header"
+                    && self.header.as_ref().is_some_and(|own| own.eq_ignore_ascii_case(name));
+                if is_for_keys {
+                    let here = "not read: API keys come in this header";
+                    report.left_out("all authentication", format!("tokens in header {name}"), here);
+                    continue;
+                }
                 token = token.with(kind, name.as_str());
             }
             fields = fields.with("token", token);
@@ -264,10 +290,30 @@ fn source(name: &str, algorithm: &str, is_base64: bool) -> Option<(&'static str,
     }
 }
 
-/// Whether a value is filled in by a program before Kong reads it, or by Kong itself.
-pub(super) fn is_template(text: &str) -> bool {
-    text.contains("{{") || text.contains("${") || text.starts_with("{vault://") || {
-        let variable = text.strip_prefix('$').unwrap_or_default();
-        variable.starts_with(|letter: char| letter.is_ascii_uppercase())
+/// Says how to make keys for consumers.
+fn ask_for_keys(consumers: &[(usize, String)], report: &mut Report) {
+    let mut ids = Names::default();
+    let commands = consumers.iter().take(SHOWN).map(|(_, name)| {
+        let (id, owner) = (ids.take(name), shell_quoted(name));
+        let owner = owner.unwrap_or_else(|| "NAME".to_owned());
+        format!("\n    tollgate key --id {id} --owner {owner} --append {KEYS}")
+    });
+    let more = match consumers.len().saturating_sub(SHOWN) {
+        0 => String::new(),
+        more => format!("\n    and so on for {more} more consumers"),
+    };
+    let mut commands = commands.collect::<String>();
+    if commands.is_empty() {
+        commands = format!("\n    tollgate key --id NAME --owner NAME --append {KEYS}");
     }
+    report.ask(format!(
+        "make a key for each consumer, beside the policy, and give it to its client. Keys of Kong \
+         do not have the form `ID.SECRET`, so they are not carried over:{commands}{more}"
+    ));
+}
+
+/// A name in the quotes of a shell; none if it has what a comment of one line has not.
+fn shell_quoted(name: &str) -> Option<String> {
+    let is_plain = !name.contains(char::is_control);
+    is_plain.then(|| format!("'{}'", name.replace('\'', "'\\''")))
 }

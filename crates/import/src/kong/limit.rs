@@ -6,7 +6,7 @@
 
 mod measure;
 
-use std::time::Duration;
+use std::{collections::BTreeSet, time::Duration};
 
 use self::measure::Measure;
 pub(super) use self::measure::{KINDS, Key};
@@ -39,6 +39,8 @@ struct Place {
     route: Option<usize>,
     is_personal: bool,
     key: Key,
+    /// Who requests without credentials are, if they are others on other routes.
+    nobody: Option<usize>,
     is_sliding: bool,
     is_calendar: bool,
 }
@@ -48,6 +50,7 @@ struct Place {
 pub(super) struct Charged {
     pub(super) name: String,
     pub(super) key: Key,
+    pub(super) is_sliding: bool,
     /// The rates of those who have no tier of their own; empty: unlimited.
     pub(super) rates: Vec<(u64, Duration)>,
 }
@@ -57,7 +60,7 @@ struct Class {
     place: Place,
     measures: Vec<Option<Measure>>,
     /// Positions of plugins.
-    plugins: Vec<usize>,
+    plugins: BTreeSet<usize>,
 }
 
 impl Limits {
@@ -89,6 +92,10 @@ impl Limits {
         report: &mut Report,
     ) -> Result<Vec<Class>, String> {
         let mut classes: Vec<Class> = Vec::new();
+        let is_on = |own: &Plugin<'d>| own.kind == kind && own.scope.is_on(asked);
+        if !file.plugins.iter().any(is_on) {
+            return Ok(classes);
+        }
         for (at, consumer) in tiers.consumers(auth).enumerate() {
             let consumer = consumer.and_then(|at| file.consumer(at));
             let Some((number, plugin)) = file.effective(kind, Asked { consumer, ..asked }) else {
@@ -104,20 +111,21 @@ impl Limits {
                 route: plugin.scope.route,
                 is_personal: plugin.is_personal(),
                 key,
+                nobody: tiers.changing(at, auth).filter(|_| plugin.is_personal()),
                 is_sliding: measure.is_sliding,
                 is_calendar: false,
             };
             let known = classes.iter().position(|own| own.place == place);
             let known = known.unwrap_or_else(|| {
                 let measures = vec![None; tiers.len()];
-                classes.push(Class { place, measures, plugins: Vec::new() });
+                classes.push(Class { place, measures, plugins: BTreeSet::new() });
                 classes.len() - 1
             });
             let Some(class) = classes.get_mut(known) else { continue };
             if let Some(own) = class.measures.get_mut(at) {
                 *own = Some(measure);
             }
-            class.plugins.push(number);
+            class.plugins.insert(number);
         }
         if !auth.is_some() {
             // Nobody is known here; elsewhere others may charge the same limit.
@@ -177,16 +185,13 @@ impl Limits {
                 continue;
             }
             for key in &keys {
-                let mut flow = key.flow(file).with("rate", tiers.rate(&rates));
+                let mut flow = key.flow(tiers.has_anonymous()).with("rate", tiers.rate(&rates));
                 flow = match (class.place.is_sliding, is_calendar) {
                     (true, _) => flow.with("algorithm", "sliding_window"),
                     (_, true) => flow.with("align", "calendar"),
                     (_, false) => flow.with("align", "epoch"),
                 };
-                let error = class.measures.iter().flatten().find_map(|own| own.on_store_error);
-                if let Some(error) = error {
-                    flow = flow.with("on_store_error", error);
-                }
+                flow = flow.with_some("on_store_error", class.on_store_error());
                 let standard = class.measures.first().and_then(Option::as_ref);
                 let rates = standard.map(|own| own.lengths(is_calendar)).unwrap_or_default();
                 let place = Place { key: key.clone(), is_calendar, ..class.place.clone() };
@@ -201,6 +206,7 @@ impl Limits {
         let names: Vec<&str> = charged.iter().map(|own| own.name.as_str()).collect();
         for plugin in class.plugins.iter().filter_map(|at| file.plugins.get(*at)) {
             measure::tell(plugin, file, (&names.join(", "), &class.place.key), report);
+            class.tell_of_store(plugin, file, report);
         }
         charged
     }
@@ -219,7 +225,9 @@ impl Limits {
         }
         let service = place.service.and_then(|at| file.services.get(at)).map(|own| &own.name);
         let route = place.route.and_then(|at| file.routes.get(at)).map(|own| &own.own.name);
-        let name = match (route.or(service), place.is_personal) {
+        let nobody = place.nobody.and_then(|at| file.consumers.get(at)).map(|own| &own.own.name);
+        let name = match (nobody.or(route).or(service), place.is_personal) {
+            (Some(name), _) if nobody.is_some() => name.clone(),
             (Some(name), true) => format!("{name}-consumers"),
             (Some(name), false) => name.clone(),
             (None, true) => "consumers".to_owned(),
@@ -234,7 +242,8 @@ impl Limits {
             );
             report.left_out("all limits", there, here);
         }
-        let charged = Charged { name, key: place.key.clone(), rates };
+        let (key, is_sliding) = (place.key.clone(), place.is_sliding);
+        let charged = Charged { name, key, is_sliding, rates };
         self.all.push((place, charged.clone(), flow));
         charged
     }
@@ -242,5 +251,23 @@ impl Limits {
     /// The section of the policy.
     pub(super) fn section(self) -> Vec<(String, Flow)> {
         self.all.into_iter().map(|(_, charged, flow)| (charged.name, flow)).collect()
+    }
+}
+
+impl Class {
+    /// What happens without the store: of several plugins, the strictest decides.
+    fn on_store_error(&self) -> Option<&'static str> {
+        let all = self.measures.iter().flatten().filter_map(|own| own.on_store_error);
+        // `closed` is before `open`.
+        all.min()
+    }
+
+    fn tell_of_store<'d>(&self, plugin: &Plugin<'d>, file: &File<'d>, report: &mut Report) {
+        let own = Measure::of(plugin, file, report).ok().and_then(|own| own.on_store_error);
+        if own == Some("open") && self.on_store_error() == Some("closed") {
+            let there = format!("{}: fault_tolerant", plugin.words(file));
+            let here = "on_store_error: closed, as other consumers of this limit have it: stricter";
+            report.nearly(plugin.section.place(), there, here);
+        }
     }
 }

@@ -2,11 +2,14 @@
 
 use crate::words;
 
-/// Options of `jwt` and `key-auth`.
+/// Options of `jwt`, `key-auth` and `acl`.
 pub(super) const JWT_OPTIONS: &str = "uri_param_names cookie_names header_names key_claim_name \
     secret_is_base64 claims_to_verify anonymous run_on_preflight maximum_expiration realm";
 pub(super) const KEY_OPTIONS: &str = "key_names key_in_header key_in_query key_in_body \
     hide_credentials anonymous run_on_preflight realm";
+
+pub(super) const ACL_OPTIONS: &str = "allow deny whitelist blacklist hide_groups_header \
+    include_consumer_groups always_use_authenticated_groups";
 
 /// What refuses, and is not here: its routes are closed.
 const GUARDS: [(&str, &str); 6] = [

@@ -1,10 +1,12 @@
 //! Routes with their limits, guards and upstreams, in the order in which Kong tries them.
 
+use std::collections::BTreeSet;
+
 use super::{
     access::{Access, Reader},
     auth::Auth,
     backends::{Backend, Backends},
-    file::{Asked, File, Route},
+    file::{Asked, File, Plugin, Route},
     identity::Identity,
     limit::{Charged, KINDS, Limits},
     matching::{Matching, matchings},
@@ -50,7 +52,8 @@ pub(super) fn routes<'d>(
         let Some(route) = file.routes.get(at).filter(|route| is_served(route, file, report)) else {
             continue;
         };
-        let matchings = matchings(route);
+        let mut matchings = matchings(route);
+        matchings.iter_mut().for_each(check_methods);
         if matchings.is_empty() {
             let here = "no route: it has no condition, so Kong refuses it";
             report.left_out(route.own.section.place(), format!("route {}", route.own.name), here);
@@ -85,6 +88,7 @@ pub(super) fn routes<'d>(
             backend: backend.clone(),
         }));
     }
+    keep_fields(&mut planned, &parts.identity, report);
     planned.sort_by_key(|own| own.matching.rank);
     tell_of_unused(file, &used, report);
     written(&planned, report)
@@ -110,7 +114,41 @@ fn is_served(route: &Route<'_>, file: &File<'_>, report: &mut Report) -> bool {
             "taken at all listeners: serve it by TLS alone, see `tls` and `redirect` of listeners";
         report.left_out(route.own.section.place(), format!("{there}: only https"), here);
     }
+    let is_any = |own: &String| own == "http" || own == "https";
+    if !protocols.is_empty() && !protocols.iter().any(is_any) {
+        let here = "looser: any request takes it, and not only gRPC or WebSocket";
+        let there = format!("{there}: protocols {}", protocols.join(", "));
+        report.left_out(route.own.section.place(), there, here);
+    }
     true
+}
+
+/// Of methods that are no names, nothing is known.
+fn check_methods(matching: &mut Matching) {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    let is_name = |own: &String| !own.is_empty() && own.bytes().all(is_plain);
+    if !matching.methods.iter().all(is_name) {
+        matching.methods.clear();
+        matching.unwritten.push("`methods`".to_owned());
+    }
+    let mut seen = BTreeSet::new();
+    matching.methods.retain(|own| seen.insert(own.clone()));
+}
+
+/// Takes the fields of credentials out of those that are removed: keys never go on.
+fn keep_fields(planned: &mut [Planned<'_, '_>], identity: &Identity, report: &mut Report) {
+    for own in planned {
+        let Planned { route, access, .. } = own;
+        access.remove.retain(|name| {
+            let is_kept = identity.has_field(name);
+            if is_kept {
+                let there = format!("route {}: {name} is removed", route.own.name);
+                let here = "not removed: it is for credentials; a key never goes on, a token does";
+                report.left_out(route.own.section.place(), there, here);
+            }
+            !is_kept
+        });
+    }
 }
 
 fn close(route: &Route<'_>, why: &str, access: &mut Access, report: &mut Report) {
@@ -126,18 +164,23 @@ fn note_used<'d>(
     (file, asked, auth): (&File<'d>, Asked<'_, 'd>, &Auth),
     tiers: &Tiers,
 ) {
-    let consumers: Vec<_> = tiers.consumers(auth).map(|at| file.consumer(at?)).collect();
-    for (at, is_used) in used.iter_mut().enumerate() {
-        let Some(own) = file.plugins.get(at).filter(|own| own.scope.is_on(asked)) else { continue };
-        let is_in_force = |consumer: &Option<_>| {
-            let asked = Asked { consumer: *consumer, ..asked };
-            file.effective(&own.kind, asked).is_some_and(|(number, _)| number == at)
-        };
-        let is_limit = KINDS.contains(&own.kind.as_str());
-        *is_used |= match own.is_personal() && !is_limit {
-            true => auth.is_some(),
-            false => consumers.iter().any(is_in_force),
-        };
+    let mut mark = |kind: &str, consumer| {
+        let number = file.effective(kind, Asked { consumer, ..asked }).map(|(number, _)| number);
+        if let Some(own) = number.and_then(|number| used.get_mut(number)) {
+            *own = true;
+        }
+    };
+    for kind in KINDS {
+        let known = tiers.consumers(auth).filter(|_| auth.is_some());
+        known.chain([None]).for_each(|at| mark(kind, at.and_then(|at| file.consumer(at))));
+    }
+    let is_other = |own: &&Plugin<'d>| !KINDS.contains(&own.kind.as_str());
+    let on = |own: &&Plugin<'d>| own.scope.is_on(asked);
+    for own in file.plugins.iter().filter(is_other).filter(on).filter(|own| !own.is_personal()) {
+        mark(&own.kind, None);
+    }
+    for (own, is_used) in file.plugins.iter().zip(used.iter_mut()) {
+        *is_used |= auth.is_some() && own.is_personal() && is_other(&own) && on(&own);
     }
 }
 

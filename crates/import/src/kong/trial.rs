@@ -10,14 +10,16 @@ use super::{
     matching::Matching,
     tiers::Tiers,
 };
-use crate::{flow::Flow, gateway::pattern::host_contains, paths::takes};
+use crate::{flow::Flow, gateway::pattern::host_contains, network::network_has, paths::takes};
 
 /// The largest number of requests of a test, and the most routes that are tried.
 const MAX_COUNT: u64 = 1000;
 const MAX_TRIALS: usize = 50;
 const DAY: Duration = Duration::from_secs(86_400);
-/// An address of documentation.
+/// The address of tests that say none, and those that they may say.
+const USUAL: &str = "192.0.2.1";
 const OTHER: &str = "192.0.2.2";
+const MORE: [&str; 4] = ["198.51.100.1", "203.0.113.1", "10.0.0.1", "2001:db8::1"];
 
 /// A request that takes a route, and what becomes of it.
 pub(super) struct Trial {
@@ -43,10 +45,9 @@ impl Trial {
         let is_taken =
             |path: &String| above.iter().any(|own| own.matching.may_take(host.as_deref(), path));
         let path = matching.samples().into_iter().find(|path| !is_taken(path));
-        let address = access.allow.first().map(|own| own.split('/').next().unwrap_or_default());
-        // Of two lists the same address may not be in both.
-        let is_sure = access.allow.is_empty() || access.deny.is_empty();
-        let request = path.filter(|_| is_sure).map(|path| {
+        let found = address(access);
+        let address = found.filter(|own| *own != USUAL);
+        let request = path.filter(|_| found.is_some() || is_closed).map(|path| {
             let mut request = vec![("path".to_owned(), Flow::Text(path))];
             let host = host.map(Flow::Text);
             let method = matching.methods.first().cloned().map(Flow::Text);
@@ -61,7 +62,7 @@ impl Trial {
             matching: matching.clone(),
             request,
             is_closed,
-            has_address: address.is_some(),
+            has_address: address.is_some() || !may(access, OTHER),
             auth: access.auth.clone(),
             charged: charged.to_vec(),
         }
@@ -73,7 +74,9 @@ impl Trial {
         let counted = self.charged.iter().filter(|own| !matches!(own.key, Key::Header(_)));
         let rates = counted.flat_map(|own| own.rates.iter().map(move |rate| (own, rate)));
         let (own, (number, _)) = rates.clone().min_by_key(|(_, (number, _))| *number)?;
-        let longest = rates.map(|(_, (_, length))| *length).max()?;
+        // A sliding window still weighs what came in the one before it.
+        let over = |own: &Charged, length: Duration| length * if own.is_sliding { 2 } else { 1 };
+        let longest = rates.map(|(own, (_, length))| over(own, *length)).max()?;
         (*number <= MAX_COUNT).then_some((own, *number, longest))
     }
 
@@ -85,6 +88,20 @@ impl Trial {
         request.extend(more.iter().map(|(name, value)| ((*name).to_owned(), value.clone())));
         Some(Flow::Fields(request))
     }
+}
+
+/// Whether requests from an address may use a route.
+fn may(access: &Access, address: &str) -> bool {
+    let is_in = |list: &[String]| {
+        address.parse().is_ok_and(|own| list.iter().any(|network| network_has(network, own)))
+    };
+    (access.allow.is_empty() || is_in(&access.allow)) && !is_in(&access.deny)
+}
+
+/// An address that may use a route.
+fn address(access: &Access) -> Option<&str> {
+    let allowed = access.allow.iter().map(|own| own.split('/').next().unwrap_or_default());
+    [USUAL, OTHER].into_iter().chain(allowed).chain(MORE).find(|own| may(access, own))
 }
 
 impl Matching {

@@ -5,6 +5,7 @@ use std::time::Duration;
 use super::super::{
     auth::Auth,
     file::{File, Plugin},
+    values::{is_field, is_flat, is_template, tell_of_templates},
 };
 use crate::{
     flow::{Flow, window},
@@ -26,6 +27,8 @@ const PERIODS: [(&str, u64); 6] = [
     ("year", 366 * 86_400),
 ];
 const LONGEST: u64 = 86_400;
+/// The longest window of a policy.
+const LONGEST_WINDOW: u64 = 366 * 86_400;
 const PLAIN: &str = "second minute hour day month year limit_by header_name path policy \
     fault_tolerant hide_client_headers error_code error_message sync_rate";
 const ADVANCED: &str = "limit window_size window_type identifier header_name path strategy \
@@ -35,6 +38,15 @@ const ADVANCED: &str = "limit window_size window_type identifier header_name pat
 /// The most rates of a limit, and the largest number of one.
 const MAX_RATES: usize = 4;
 const MAX_COUNT: u64 = (1 << 31) - 1;
+/// Options that decide something, with what is taken where a program fills them in.
+const TAKEN: [(&str, &str); 6] = [
+    ("policy", "`local`"),
+    ("strategy", "`local`"),
+    ("fault_tolerant", "`false`, so `on_store_error: closed` with a store,"),
+    ("window_type", "`sliding`"),
+    ("hide_client_headers", "`false`"),
+    ("retry_after_jitter_max", "0"),
+];
 
 /// What a limit counts by.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,11 +81,11 @@ impl Key {
         }
     }
 
-    pub(super) fn flow(&self, file: &File<'_>) -> Flow {
+    /// `has_anonymous`: those without credentials are one consumer there.
+    pub(super) fn flow(&self, has_anonymous: bool) -> Flow {
         let per = |key: &str| Flow::fields([("per", key.into())]);
         match self {
-            // Those without credentials are one consumer there.
-            Key::Caller if file.has_anonymous() => per("caller").with("on_missing", "share"),
+            Key::Caller if has_anonymous => per("caller").with("on_missing", "share"),
             Key::Caller => per("caller"),
             Key::Address => per("client.ip").with("ipv6_prefix", 128),
             Key::All => per("all"),
@@ -106,16 +118,15 @@ impl Measure {
         };
         let policy = config.text("policy");
         let has_store = !is_advanced && policy.is_some_and(|policy| policy != "local");
-        let on_store_error = has_store.then(|| match config.is_false("fault_tolerant") {
-            true => "closed",
-            false => "open",
-        });
-        let status = config.text("error_code").and_then(|code| code.parse().ok()).unwrap_or(429);
-        if !(matches!(status, 400..=499) || status == 503) {
-            let there = format!("{}: error_code {status}", plugin.words(file));
+        let is_open = !config.has("fault_tolerant") || config.is_true("fault_tolerant");
+        let on_store_error = has_store.then_some(if is_open { "open" } else { "closed" });
+        let code = config.text("error_code").unwrap_or_else(|| "429".to_owned());
+        let status: Option<u64> = code.parse().ok();
+        let status = status.filter(|status| matches!(status, 400..=499 | 503));
+        if status.is_none() {
+            let there = format!("{}: error_code {code}", plugin.words(file));
             report.nearly(plugin.section.place(), there, "429: a denial is 4xx or 503 here");
         }
-        let status = if matches!(status, 400..=499) || status == 503 { status } else { 429 };
         let jitter = config.text("retry_after_jitter_max").and_then(|text| text.parse().ok());
         Ok(Measure {
             key: key(plugin, is_advanced)?,
@@ -123,7 +134,7 @@ impl Measure {
             calendar,
             is_sliding,
             on_store_error,
-            status,
+            status: status.unwrap_or(429),
             jitter: jitter.unwrap_or(0),
         })
     }
@@ -203,10 +214,10 @@ fn key(plugin: &Plugin<'_>, is_advanced: bool) -> Result<Key, String> {
         ("service", _) => Ok(Key::All),
         ("header", Some(name)) => match name.to_ascii_lowercase() {
             name if words::has(ADDRESS_HEADERS, &name) => Ok(Key::Address),
-            name if name == "host" || name.contains('_') || name.starts_with("x-consumer-") => {
-                Err(format!("`{name}` is no header that a limit here counts by"))
+            name if name != "host" && is_field(&name) && !name.starts_with("x-consumer-") => {
+                Ok(Key::Header(name))
             }
-            name => Ok(Key::Header(name)),
+            _ => Err("`header_name` is no header that a limit here counts by".to_owned()),
         },
         // The header is never there.
         ("header", None) => Ok(Key::Address),
@@ -235,16 +246,28 @@ fn plain(plugin: &Plugin<'_>) -> Result<Vec<(u64, u64, String)>, String> {
 }
 
 fn advanced(plugin: &Plugin<'_>) -> Result<Vec<(u64, u64, String)>, String> {
-    let (limits, sizes) = (plugin.config.texts("limit"), plugin.config.texts("window_size"));
-    if limits.len() != sizes.len() || limits.len() > MAX_RATES {
-        return Err(format!("it has not as many limits as windows, or more than {MAX_RATES}"));
+    let config = &plugin.config;
+    let (limits, sizes) = (config.texts("limit"), config.texts("window_size"));
+    let is_flat = ["limit", "window_size"].iter().all(|name| is_flat(plugin, name));
+    if !is_flat || limits.len() != sizes.len() {
+        return Err("it has not as many limits as windows".to_owned());
     }
-    let one = |(limit, size): (&String, &String)| {
-        let seconds = size.parse().ok().filter(|seconds| *seconds > 0);
-        let seconds = seconds.ok_or_else(|| "a window is no whole number of seconds".to_owned())?;
-        Ok((count(limit)?, seconds, window(Duration::from_secs(seconds))))
-    };
-    limits.iter().zip(&sizes).map(one).collect()
+    let mut windows: Vec<(u64, u64, String)> = Vec::new();
+    for (limit, size) in limits.iter().zip(&sizes) {
+        let seconds = size.parse().ok().filter(|seconds| (1..=LONGEST_WINDOW).contains(seconds));
+        let seconds = seconds.ok_or_else(|| {
+            "a window is no whole number of seconds, or longer than 366 days".to_owned()
+        })?;
+        let number = count(limit)?;
+        match windows.iter_mut().find(|(_, own, _)| *own == seconds) {
+            Some((least, ..)) => *least = number.min(*least),
+            None => windows.push((number, seconds, window(Duration::from_secs(seconds)))),
+        }
+    }
+    match windows.len() > MAX_RATES {
+        true => Err(format!("it has more than {MAX_RATES} windows")),
+        false => Ok(windows),
+    }
 }
 
 /// Rows of a plugin that is in force as these limits.
@@ -271,8 +294,9 @@ pub(super) fn tell<'d>(
             report.nearly(plugin.section.place(), there, here);
         }
     }
+    tell_of_templates(plugin, file, &TAKEN, report);
     let store = config.text(if is_advanced { "strategy" } else { "policy" });
-    if store.is_some_and(|store| store != "local") {
+    if store.is_some_and(|store| store != "local" && !is_template(&store)) {
         let there = format!("{words}: counters in a store of all nodes");
         let here = "counters of the process, until the settings have `store: { redis: ... }`";
         report.nearly(plugin.section.place(), there, here);
