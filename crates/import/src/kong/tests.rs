@@ -353,3 +353,4 @@ fn names_that_are_doubled_or_lost_are_said() {
         assert!(left_out.contains(row), "{row}: {left_out}");
     }
 }
+mod reading;
