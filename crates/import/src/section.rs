@@ -38,7 +38,12 @@ impl<'d> Section<'d> {
     }
 
     pub(crate) fn place_of(&self, span: impl Into<Span>) -> String {
-        self.document.problem(span.into(), "", "").place()
+        // As its problems have it, but without the line that they show, in which secrets are
+        // masked: a file may be one line, and each of its thousands of routes has a place.
+        let before = self.document.source(Span { start: 0, end: span.into().start });
+        let line = before.matches('\n').count() + 1;
+        let begun = before.rsplit('\n').next().unwrap_or_default();
+        format!("{}:{line}:{}", self.document.name(), begun.chars().count() + 1)
     }
 
     pub(crate) fn entries(&self) -> &'d [(Spanned<String>, Node)] {
@@ -213,6 +218,13 @@ mod tests {
         assert_eq!(limit.number("burst"), Ok(None));
         assert_eq!(limit.others("burst").next(), Some("AVERAGE"));
         assert_eq!(limit.place(), "a.yaml:1:12");
+        let document = Document::parse("a.yaml", "é: { x: 1 }\r\n日本: { é: { z: 1 } }\n").unwrap();
+        let root = Section::root(&document);
+        assert_eq!(root.place(), "a.yaml:1:1");
+        for (_, own) in root.entries().iter().chain(root.section("日本").unwrap().entries()) {
+            let problem = document.problem(own.span, "", "");
+            assert_eq!(root.place_of(own.span), problem.place());
+        }
     }
 
     #[test]
