@@ -2,7 +2,13 @@
 
 use std::fmt::Write;
 
-use crate::{Finding, Imported, Verdict, flow::Flow};
+use tollgate_printable::printable;
+use tollgate_yaml::Document;
+
+use crate::{
+    Finding, Imported, Verdict,
+    flow::{Flow, quoted},
+};
 
 /// The most limits that a route may charge.
 pub(crate) const MAX_LIMITS: usize = 8;
@@ -42,18 +48,28 @@ pub(crate) struct Draft {
 impl Draft {
     /// The policy, with the findings in the order of the table.
     pub(crate) fn finish(&self, mut findings: Vec<Finding>) -> Imported {
+        findings.iter_mut().for_each(keep_in_line);
         findings.sort_by_key(|finding| finding.verdict);
+        let policy = self.text(&findings);
+        // A file and its number of values are bounded.
+        let Err(problem) = Document::parse("policy", &policy) else {
+            return Imported { policy, findings };
+        };
+        let here = "no proxy reads it: give fewer of the files or routes at a time";
+        let there = format!("the policy that is made of it: {}", problem.message());
+        findings.insert(0, Finding::left_out("the whole", there, here));
         Imported { policy: self.text(&findings), findings }
     }
 
     fn text(&self, findings: &[Finding]) -> String {
-        let mut text = format!("# {}\n", self.title);
+        let mut text = format!("# {}\n", printable(&self.title));
         for finding in findings.iter().filter(|finding| finding.verdict == Verdict::LeftOut) {
             let Finding { place, there, here, .. } = finding;
             let _ = writeln!(text, "# Left out: {place}: {there}: {here}");
         }
         for paragraph in &self.to_do {
-            let _ = writeln!(text, "#\n# To do: {}", paragraph.replace('\n', "\n# "));
+            let lines: Vec<_> = paragraph.split('\n').map(printable).collect();
+            let _ = writeln!(text, "#\n# To do: {}", lines.join("\n# "));
         }
         text.push_str("version: 1\n");
         line(&mut text, "hosts", list(&self.hosts));
@@ -73,6 +89,13 @@ impl Draft {
     }
 }
 
+/// A row is one line, of the table and of the comments, whatever names there are in the files.
+fn keep_in_line(finding: &mut Finding) {
+    for text in [&mut finding.place, &mut finding.there, &mut finding.here] {
+        *text = printable(text).into_owned();
+    }
+}
+
 fn list(texts: &[String]) -> Option<Flow> {
     (!texts.is_empty()).then(|| Flow::list(texts.iter().cloned()))
 }
@@ -88,7 +111,7 @@ fn named(text: &mut String, name: &str, entries: &[(String, Flow)]) {
         let _ = writeln!(text, "\n{name}:");
     }
     for (name, value) in entries {
-        let _ = writeln!(text, "  {name}: {value}");
+        let _ = writeln!(text, "  {}: {value}", quoted(name));
     }
 }
 
@@ -143,5 +166,33 @@ routes:
   - { limits: [api] }
 ";
         assert_eq!(imported.policy, expected);
+    }
+
+    #[test]
+    fn names_of_the_files_write_nothing_into_the_policy() {
+        let name = "bob\nexempt: [0.0.0.0/0]\r#\u{2028}\u{85}";
+        let draft = Draft {
+            title: format!("From {name}"),
+            to_do: vec![format!("make a key of {name}")],
+            upstreams: vec![("null".to_owned(), Flow::fields([("servers", Flow::list(["a"]))]))],
+            ..Draft::default()
+        };
+        let imported = draft.finish(vec![Finding::left_out(name, name, name)]);
+        let document = Document::parse("a", &imported.policy).unwrap();
+        let tollgate_yaml::Value::Mapping(fields) = &document.root().value else { panic!() };
+        let names: Vec<&str> = fields.iter().map(|(name, _)| name.value.as_str()).collect();
+        assert_eq!(names, ["version", "upstreams"], "{}", imported.policy);
+        assert!(imported.policy.contains("  \"null\": {"));
+        let row = &imported.findings[0];
+        assert!(![&row.place, &row.there, &row.here].iter().any(|own| own.contains(['\n', '\r'])));
+    }
+
+    #[test]
+    fn policy_that_is_too_large_is_said() {
+        let route = Flow::fields([("limits", Flow::list(["api"; 1000]))]);
+        let draft = Draft { routes: vec![route; 120], ..Draft::default() };
+        let imported = draft.finish(vec![Finding::left_out("a:2", "x", "y")]);
+        assert!(imported.findings[0].here.contains("fewer of the files"));
+        assert!(imported.policy.contains("# Left out: the whole: the policy"));
     }
 }

@@ -10,6 +10,7 @@ pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
     pub(crate) to_do: Vec<String>,
     known: BTreeSet<Finding>,
+    asked: BTreeSet<String>,
 }
 
 impl Report {
@@ -50,13 +51,13 @@ impl Report {
     /// All that another report has.
     pub(crate) fn absorb(&mut self, other: Report) {
         other.findings.into_iter().for_each(|finding| self.add(finding));
-        self.to_do.extend(other.to_do);
+        other.to_do.into_iter().for_each(|text| self.ask(text));
     }
 
     /// Something that the reader has to do, once.
     pub(crate) fn ask(&mut self, text: impl Into<String>) {
         let text = text.into();
-        if !self.to_do.contains(&text) {
+        if self.asked.insert(text.clone()) {
             self.to_do.push(text);
         }
     }

@@ -12,11 +12,19 @@ pub(crate) struct Section<'d> {
     document: &'d Document,
     span: Span,
     fields: &'d [(Spanned<String>, Node)],
+    /// Whether words such as `no` and `On` are false and true, as in YAML 1.1.
+    has_old_words: bool,
 }
 
 impl<'d> Section<'d> {
     pub(crate) fn root(document: &'d Document) -> Self {
-        Section { document, span: Span::default(), fields: fields(document.root()) }
+        let fields = fields(document.root());
+        Section { document, span: Span::default(), fields, has_old_words: false }
+    }
+
+    /// The same, with all below it, for a program that reads YAML 1.1.
+    pub(crate) fn with_old_words(self) -> Self {
+        Section { has_old_words: true, ..self }
     }
 
     /// The mapping at a node; nothing, or something else, is one without fields.
@@ -30,7 +38,12 @@ impl<'d> Section<'d> {
     }
 
     pub(crate) fn place_of(&self, span: impl Into<Span>) -> String {
-        self.document.problem(span.into(), "", "").place()
+        // As its problems have it, but without the line that they show, in which secrets are
+        // masked: a file may be one line, and each of its thousands of routes has a place.
+        let before = self.document.source(Span { start: 0, end: span.into().start });
+        let line = before.matches('\n').count() + 1;
+        let begun = before.rsplit('\n').next().unwrap_or_default();
+        format!("{}:{line}:{}", self.document.name(), begun.chars().count() + 1)
     }
 
     pub(crate) fn entries(&self) -> &'d [(Spanned<String>, Node)] {
@@ -68,7 +81,11 @@ impl<'d> Section<'d> {
     }
 
     pub(crate) fn text(&self, name: &str) -> Option<String> {
-        self.node(name).and_then(|node| self.scalar(node))
+        let node = self.node(name)?;
+        let text = self.scalar(node)?;
+        // What is in quotes is a text.
+        let is_word = self.has_old_words && self.document.source(node.span) == text;
+        Some(old_word(&text).filter(|_| is_word).map_or(text, |word| word.to_string()))
     }
 
     /// The texts of a list, or the one that stands for a list.
@@ -124,6 +141,13 @@ fn fields(node: &Node) -> &[(Spanned<String>, Node)] {
         Value::Mapping(fields) => fields,
         _ => &[],
     }
+}
+
+/// True or false, as YAML 1.1 has them.
+fn old_word(text: &str) -> Option<bool> {
+    let is_one = |words: [&str; 4]| words.iter().any(|word| text.eq_ignore_ascii_case(word));
+    let is_true = is_one(["true", "yes", "on", "y"]);
+    (is_true || is_one(["false", "no", "off", "n"])).then_some(is_true)
 }
 
 /// A duration as Go writes them (`1m30s`, `0.5s`), or seconds. The inner one is none if it is
@@ -194,5 +218,33 @@ mod tests {
         assert_eq!(limit.number("burst"), Ok(None));
         assert_eq!(limit.others("burst").next(), Some("AVERAGE"));
         assert_eq!(limit.place(), "a.yaml:1:12");
+        let document = Document::parse("a.yaml", "é: { x: 1 }\r\n日本: { é: { z: 1 } }\n").unwrap();
+        let root = Section::root(&document);
+        assert_eq!(root.place(), "a.yaml:1:1");
+        for (_, own) in root.entries().iter().chain(root.section("日本").unwrap().entries()) {
+            let problem = document.problem(own.span, "", "");
+            assert_eq!(root.place_of(own.span), problem.place());
+        }
+    }
+
+    #[test]
+    fn words_of_yaml_1_1_are_true_and_false_for_whom_they_are() {
+        let text = "{ a: no, b: Off, c: FALSE, d: On, e: \"no\", f: \"${{ x }}\", g: never }\n";
+        let document = Document::parse("a.yaml", text).unwrap();
+        let new = Section::root(&document);
+        let old = new.with_old_words();
+        for (name, expected) in [
+            ("a", "false"),
+            ("b", "false"),
+            ("c", "false"),
+            ("d", "true"),
+            ("e", "no"),
+            ("f", "${{ x }}"),
+            ("g", "never"),
+        ] {
+            assert_eq!(old.text(name).as_deref(), Some(expected), "{name}");
+        }
+        assert_eq!(new.text("a").as_deref(), Some("no"));
+        assert!(old.is_true("d") && !new.is_true("d"));
     }
 }

@@ -1,11 +1,15 @@
 //! Services and their upstreams as upstreams of a policy.
 
+use std::net::Ipv6Addr;
+
 use super::{file::File, identity::is_template, tell_of_rest};
-use crate::{flow::Flow, names::Names, report::Report, section::Section};
+use crate::{flow::Flow, names::Names, paths::literal, report::Report, section::Section};
 
 /// A server that there is not, for an upstream that the reader has to write.
 const NOWHERE: &str = "http://127.0.0.1:9";
 const MAX_WEIGHT: u64 = 1000;
+/// The largest weight of a target there.
+const MOST: i64 = 65_535;
 const DAY: i64 = 86_400_000;
 const TIMEOUTS: [(&str, &str); 3] = [
     ("connect_timeout", "connect_timeout"),
@@ -111,7 +115,8 @@ fn written(
     let path = address.path.trim_end_matches('/');
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.~".contains(&byte);
     backend.prefix = Some(path.to_owned()).filter(|path| !path.is_empty());
-    if !path.bytes().all(is_plain) {
+    let is_path = path.is_empty() || (path.starts_with('/') && literal(path).is_some());
+    if !is_path || !path.bytes().all(is_plain) {
         backend.closed = Some("the path of its service is no plain path".to_owned());
         backend.prefix = None;
     }
@@ -195,9 +200,27 @@ fn address(service: Section<'_>) -> Result<Address, String> {
     }
 }
 
+/// Whether a text is an address or a name: labels with dots between them.
 fn is_host(host: &str) -> bool {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._:[]".contains(&byte);
-    !host.is_empty() && host.bytes().all(is_plain)
+    let address = host.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
+    if let Some(address) = address {
+        return address.parse::<Ipv6Addr>().is_ok();
+    }
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    let name = host.strip_suffix('.').unwrap_or(host);
+    name.split('.').all(|label| !label.is_empty() && label.bytes().all(is_plain))
+}
+
+/// A host and what is behind its last colon, if that is a port.
+fn split_port(text: &str) -> Option<(&str, u16)> {
+    let (host, port) = text.rsplit_once(':')?;
+    let port = Some(port).filter(|port| port.bytes().all(|byte| byte.is_ascii_digit()))?;
+    Some((host, port.parse().ok().filter(|port| *port > 0)?))
+}
+
+/// Whether a text is a host, with or without a port.
+fn is_authority(text: &str) -> bool {
+    is_host(split_port(text).map_or(text, |(host, _)| host))
 }
 
 /// An upstream of several servers, with its host.
@@ -211,6 +234,10 @@ fn pool(
     let targets = file.targets.iter().filter(|(own, _)| *own == at).map(|(_, own)| *own);
     let servers = servers(address, targets)?;
     backend.host = own.section.text("host_header").filter(|host| !is_template(host));
+    if backend.host.as_ref().is_some_and(|host| !is_authority(host)) {
+        backend.closed = Some("the `host_header` of its upstream is no host".to_owned());
+        backend.host = None;
+    }
     let what = format!("upstream {}", own.name);
     if backend.host.is_none() {
         let here = "the host that the client asks for, there the name of a target: set `host`";
@@ -230,14 +257,16 @@ fn servers<'d>(
     let mut found: Vec<(String, u64)> = Vec::new();
     for own in targets {
         let target = own.text("target").unwrap_or_default();
-        let named = target.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
-        let (host, port) = named.unwrap_or((&target, "8000"));
+        let (host, port) = split_port(&target).unwrap_or((&target, 8000));
         if !is_host(host) {
             return Err("a target has no plain host and port".to_owned());
         }
-        let weight = own.number("weight")?.unwrap_or(100).max(0) as u64;
-        if weight > 0 {
-            found.push((format!("{}://{host}:{port}", address.scheme), weight));
+        let weight = own.number("weight")?.unwrap_or(100).clamp(0, MOST) as u64;
+        let url = format!("{}://{host}:{port}", address.scheme);
+        match found.iter_mut().find(|(own, _)| own.eq_ignore_ascii_case(&url)) {
+            Some((_, all)) => *all += weight,
+            None if weight > 0 => found.push((url, weight)),
+            None => {}
         }
     }
     let most = found.iter().map(|(_, weight)| *weight).max().ok_or("it has no target")?;

@@ -1,7 +1,14 @@
-//! What is in the files: services, routes, plugins and consumers, nested or flat, with places; in
-//! `plugins`, which of several plugins of one kind is in force.
+//! What is in the files: services, routes, plugins and consumers, nested or flat, with places.
+//!
+//! - `members`: who is in which group of consumers.
+//! - `plugins`: which of several plugins of one kind is in force.
+//! - `rest`: what nobody uses, and values that a program fills in.
 
+mod members;
 mod plugins;
+mod rest;
+
+use std::collections::BTreeSet;
 
 pub(super) use self::plugins::{Asked, Plugin, Scope};
 use super::tell_of_rest;
@@ -53,11 +60,16 @@ const KNOWN: &str = "_format_version _transform _info _workspace _konnect \
     consumer_group_consumers consumer_group_plugins plugins filter_chains keyauth_credentials \
     jwt_secrets acls";
 
+/// What others refer to an entity by.
+const REFERENCES: [&str; 3] = ["name", "username", "id"];
+
 impl<'d> Entity<'d> {
     fn of(section: Section<'d>, kind: &str, number: usize) -> Self {
-        let fields = ["name", "username", "custom_id", "instance_name", "id"];
-        let names: Vec<String> = fields.iter().filter_map(|field| section.text(field)).collect();
-        let name = names.first().cloned().unwrap_or_else(|| format!("{kind}-{}", number + 1));
+        let text = |field: &&str| section.text(field).filter(|text| !text.is_empty());
+        let names: Vec<String> = REFERENCES.iter().filter_map(text).collect();
+        // Nothing refers to a `custom_id`: it may be the username of someone else.
+        let name = text(&"name").or(text(&"username")).or(text(&"custom_id")).or(text(&"id"));
+        let name = name.unwrap_or_else(|| format!("{kind}-{}", number + 1));
         Entity { name, names, section }
     }
 
@@ -70,19 +82,21 @@ impl<'d> File<'d> {
     /// What is in the roots of files.
     pub(super) fn of(roots: &[Section<'d>], report: &mut Report) -> Self {
         let mut file = File::default();
-        for root in roots {
+        let roots: Vec<Section<'d>> = roots.iter().map(|root| root.with_old_words()).collect();
+        for root in &roots {
             file.take_nested(*root, report);
         }
-        for root in roots {
+        for root in &roots {
             file.take_flat(*root, report);
         }
-        file.join_groups();
+        file.join_groups(&roots, report);
         let shared = roots.iter().flat_map(|root| root.each("_plugin_configs"));
         let shared: Vec<(&str, Section<'d>)> = shared.collect();
-        for (section, scope) in file.plugin_sections(roots, report) {
+        for (section, scope) in file.plugin_sections(&roots, report) {
             file.plugins.push(Plugin::of(section, scope, &shared, report));
         }
         file.tell_of_doubles(report);
+        file.tell_of_rest(report);
         file
     }
 
@@ -102,7 +116,10 @@ impl<'d> File<'d> {
             self.targets.extend(section.items("targets").map(|target| (at, target)));
         }
         for section in root.items("consumer_groups") {
-            self.groups.push(Entity::of(section, "group", self.groups.len()));
+            let own = Entity::of(section, "group", self.groups.len());
+            let what = format!("group {}", own.name);
+            tell_of_rest(section, (&what, "not read"), "name consumers plugins", report);
+            self.groups.push(own);
         }
         for section in root.items("consumers") {
             let own = Entity::of(section, "consumer", self.consumers.len());
@@ -139,36 +156,15 @@ impl<'d> File<'d> {
                 None => lost(section, "target", report),
             }
         }
-        for kind in ["keyauth_credentials", "jwt_secrets", "acls", "consumer_group_consumers"] {
+        for kind in ["keyauth_credentials", "jwt_secrets", "acls"] {
             for section in root.items(kind) {
                 let name = reference(section, "consumer").unwrap_or_default();
-                let group = find(&self.groups, reference(section, "consumer_group").as_deref());
                 match (self.consumers.iter_mut().find(|own| own.own.is(&name)), kind) {
                     (Some(own), "keyauth_credentials") => own.keys.push(section),
                     (Some(own), "jwt_secrets") => own.tokens.push(section),
-                    (Some(own), "acls") => own.acls.extend(section.text("group")),
-                    (Some(own), _) => own.groups.extend(group),
+                    (Some(own), _) => own.acls.extend(section.text("group")),
                     (None, _) => lost(section, kind, report),
                 }
-            }
-        }
-    }
-
-    /// Notes the groups of consumers, wherever they are said.
-    fn join_groups(&mut self) {
-        for (at, group) in self.groups.iter().enumerate() {
-            let names = group.section.texts("consumers").into_iter();
-            let own = group.section.items("consumers");
-            for name in names.chain(own.filter_map(|own| own.text("username").or(own.text("id")))) {
-                let known = self.consumers.iter_mut().find(|consumer| consumer.own.is(&name));
-                known.into_iter().for_each(|consumer| consumer.groups.push(at));
-            }
-        }
-        for consumer in &mut self.consumers {
-            let section = consumer.own.section;
-            let names = section.texts("groups").into_iter();
-            for name in names.chain(section.items("groups").filter_map(|own| own.text("name"))) {
-                consumer.groups.extend(find(&self.groups, Some(&name)));
             }
         }
     }
@@ -246,8 +242,9 @@ impl<'d> File<'d> {
         let others = [&self.services, &self.upstreams, &self.groups];
         let others = others.into_iter().map(|own| own.iter().collect());
         for all in others.chain([routes, consumers]) {
-            for (at, own) in all.iter().enumerate() {
-                if all.iter().take(at).any(|other| other.name == own.name) {
+            let mut known = BTreeSet::new();
+            for own in all {
+                if !known.insert(&own.name) {
                     let here = "Kong refuses the file; here others that name it mean the first one";
                     let there = format!("{}: another of this name", own.name);
                     report.left_out(own.section.place(), there, here);
@@ -257,13 +254,16 @@ impl<'d> File<'d> {
     }
 }
 
-/// The entity that a field names: `service: shop`, `service: { name: shop }`.
+/// The entity that a field names: `service: shop`, `service: { name: shop }`. Empty: the field says
+/// none that there can be.
 fn reference(section: Section<'_>, field: &str) -> Option<String> {
-    if let Some(name) = section.text(field) {
-        return Some(name);
-    }
-    let own = section.section(field)?;
-    ["name", "username", "custom_id", "id"].iter().find_map(|name| own.text(name))
+    let node = section.node(field)?;
+    Some(section.text(field).or(named(section.of(node))).unwrap_or_default())
+}
+
+/// What an entity is referred to by: `{ name: shop }`.
+fn named(section: Section<'_>) -> Option<String> {
+    REFERENCES.iter().find_map(|name| section.text(name))
 }
 
 fn find(entities: &[Entity<'_>], reference: Option<&str>) -> Option<usize> {

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 
-use tollgate_yaml::Value;
+use tollgate_yaml::{Node, Value};
 
 use super::{
     file::Route,
@@ -57,19 +57,21 @@ pub(super) fn matchings(route: &Route<'_>) -> Vec<Matching> {
     }
     let unwritten = said.iter().filter(|(_, is_unwritten)| *is_unwritten);
     let unwritten: Vec<String> = unwritten.map(|(name, _)| format!("`{name}`")).collect();
-    let (hosts, paths) = (section.texts("hosts"), section.texts("paths"));
-    let has_names = !hosts.is_empty() && !hosts.iter().any(|host| host.contains('*'));
+    let (hosts, paths) = (options(section, "hosts"), options(section, "paths"));
+    let is_name = |host: &Choice| matches!(host, Choice::Text(host) if !host.contains('*'));
+    let has_names = hosts.iter().all(is_name);
     let headers = section.section("headers").map_or(0, |own| own.names().count());
     let mut found = Vec::new();
-    for path in options(&paths) {
-        let rank = match (&expression, path.map_or(0, str::len)) {
+    for path in &paths {
+        let rank = match (&expression, path) {
             (Some(_), _) => (usize::MAX, false, 0, false, number("priority"), 0),
-            (_, _) if path.is_some_and(|path| paths::is_expression(path, route.is_old)) => {
+            (_, Choice::Text(path)) if paths::is_expression(path, route.is_old) => {
                 (said.len(), has_names, headers, true, number("regex_priority"), 0)
             }
-            (_, length) => (said.len(), has_names, headers, false, 0, length),
+            (_, Choice::Text(path)) => (said.len(), has_names, headers, false, 0, path.len()),
+            (_, _) => (said.len(), has_names, headers, false, 0, 0),
         };
-        for host in options(&hosts) {
+        for host in &hosts {
             let mut own = Matching {
                 host: None,
                 path: Pattern::all(),
@@ -90,17 +92,47 @@ pub(super) fn matchings(route: &Route<'_>) -> Vec<Matching> {
     found
 }
 
-/// Each of some, or any.
-fn options(texts: &[String]) -> Vec<Option<&str>> {
-    match texts {
-        [] => vec![None],
-        texts => texts.iter().map(|text| Some(text.as_str())).collect(),
+/// One of the values of a condition.
+enum Choice {
+    /// The condition is not said.
+    Any,
+    Text(String),
+    /// Something that is no text, for which Kong refuses the file: it is never any value.
+    Other,
+}
+
+/// Each of the values of a condition, or any.
+fn options(section: Section<'_>, name: &str) -> Vec<Choice> {
+    let choice = |node: &Node| section.scalar(node).map_or(Choice::Other, Choice::Text);
+    match section.node(name) {
+        None => vec![Choice::Any],
+        Some(node) => match &node.value {
+            Value::Sequence(items) if items.is_empty() => vec![Choice::Any],
+            Value::Mapping(fields) if fields.is_empty() => vec![Choice::Any],
+            Value::Sequence(items) => items.iter().map(choice).collect(),
+            _ => vec![choice(node)],
+        },
     }
 }
 
+/// A condition that is an item of a list and no text.
+fn no_text(name: &str) -> String {
+    format!("an item of `{name}` that is no text")
+}
+
+/// Whether a text may be a method.
+fn is_method(text: &str) -> bool {
+    !text.is_empty()
+        && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
+}
+
 impl Matching {
-    fn take_path(&mut self, path: Option<&str>, is_old: bool) {
-        let Some(path) = path else { return };
+    fn take_path(&mut self, path: &Choice, is_old: bool) {
+        let path = match path {
+            Choice::Any => return,
+            Choice::Text(path) => path,
+            Choice::Other => return self.unwritten.push(no_text("paths")),
+        };
         match paths::pattern(path, is_old).filter(|_| !is_template(path)) {
             Some(pattern) => {
                 self.differences.extend(pattern.difference.map(str::to_owned));
@@ -115,28 +147,40 @@ impl Matching {
 
     /// The comparisons of an expression, of which all must hold.
     fn take_expression(&mut self, expression: &str) {
+        let mut has_path = false;
         for comparison in expression.split("&&").map(str::trim) {
             let value = |start: &str| {
                 let rest = comparison.strip_prefix(start)?.trim_start();
                 rest.strip_prefix('"')?.strip_suffix('"').filter(|own| !own.contains(['"', '\\']))
             };
-            let path = value("http.path ==").and_then(paths::exact);
-            if let Some(path) =
-                path.or(value("http.path ^=").and_then(|own| paths::pattern(own, false)))
-            {
-                self.path = path;
-            } else if let Some(host) = value("http.host ==") {
-                self.take_host(Some(host));
-            } else if let Some(method) = value("http.method ==") {
-                self.methods.push(method.to_owned());
-            } else {
-                self.unwritten.push("`expression`".to_owned());
+            let path = |start: &str| value(start).filter(|path| path.starts_with('/'));
+            let path = path("http.path ==")
+                .and_then(paths::exact)
+                .or(path("http.path ^=").and_then(|own| paths::pattern(own, false)));
+            let (host, method) = (value("http.host =="), value("http.method =="));
+            // Of several comparisons of one field only the first is in the match.
+            match (path, host, method) {
+                (Some(path), ..) if !has_path => {
+                    self.path = path;
+                    has_path = true;
+                }
+                (_, Some(host), _) if self.host.is_none() => {
+                    self.take_host(&Choice::Text(host.to_owned()));
+                }
+                (.., Some(method)) if self.methods.is_empty() && is_method(method) => {
+                    self.methods.push(method.to_owned());
+                }
+                _ => self.unwritten.push("`expression`".to_owned()),
             }
         }
     }
 
-    fn take_host(&mut self, host: Option<&str>) {
-        let Some(written) = host else { return };
+    fn take_host(&mut self, host: &Choice) {
+        let written = match host {
+            Choice::Any => return,
+            Choice::Text(host) => host,
+            Choice::Other => return self.unwritten.push(no_text("hosts")),
+        };
         let host = written.to_ascii_lowercase();
         let named = host.rsplit_once(':').filter(|(_, port)| port.parse::<u16>().is_ok());
         let (name, has_port) = named.map_or((host.as_str(), false), |(name, _)| (name, true));
@@ -156,14 +200,28 @@ impl Matching {
     }
 
     fn take_methods(&mut self, section: Section<'_>) {
-        let methods =
-            section.texts("methods").into_iter().map(|method| method.to_ascii_uppercase());
-        let is_served = |method: &String| method != "TRACE" && method != "CONNECT";
-        let all: Vec<String> = methods.collect();
-        self.methods.extend(all.iter().filter(|method| is_served(method)).cloned());
+        let mut all = Vec::new();
+        for method in options(section, "methods") {
+            match method {
+                Choice::Any => return self.tell_of_head(),
+                Choice::Text(method) if is_method(&method) => all.push(method.to_ascii_uppercase()),
+                _ => {
+                    self.methods.clear();
+                    return self
+                        .unwritten
+                        .push("an item of `methods` that is no method".to_owned());
+                }
+            }
+        }
+        let is_served = |method: &&String| *method != "TRACE" && *method != "CONNECT";
+        self.methods.extend(all.iter().filter(is_served).cloned());
         if !all.is_empty() && self.methods.is_empty() {
             self.unwritten.push("`methods`".to_owned());
         }
+        self.tell_of_head();
+    }
+
+    fn tell_of_head(&mut self) {
         let has = |name: &str| self.methods.iter().any(|method| method == name);
         if has("GET") && !has("HEAD") {
             self.differences.push("GET is for HEAD, too".to_owned());

@@ -71,7 +71,8 @@ pub(super) fn exact(path: &str) -> Option<Pattern> {
 
 fn begins(path: &str) -> Option<Pattern> {
     let trimmed = path.trim_end_matches('/');
-    let text = literal(trimmed)?;
+    // Kong refuses others.
+    let text = literal(trimmed).filter(|_| path.starts_with('/'))?;
     let prefix = taken_off(&text);
     let (text, difference) = match (trimmed.is_empty(), path.ends_with('/')) {
         (true, _) => ("/**".to_owned(), None),
@@ -181,6 +182,8 @@ mod tests {
             ("~/v[12]/x", None),
             ("~.*", Some("/**")),
             ("/a%20b", None),
+            ("", None),
+            ("a", None),
             ("/a*", Some("/a%2A*/**")),
         ] {
             let own = pattern(path, false).map(|own| own.text);

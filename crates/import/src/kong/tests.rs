@@ -355,3 +355,4 @@ fn names_that_are_doubled_or_lost_are_said() {
 }
 
 mod deciding;
+mod reading;

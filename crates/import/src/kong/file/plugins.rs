@@ -1,7 +1,15 @@
 //! Plugins, and which of several of one kind is in force: the most specific one.
 
-use super::{super::tell_of_rest, Consumer, File};
+use super::{
+    super::{others, tell_of_rest},
+    Consumer, File,
+};
 use crate::{report::Report, section::Section, words};
+
+/// Whether a text is true or false.
+pub(super) fn is_bool(text: &str) -> bool {
+    text == "true" || text == "false"
+}
 
 /// A plugin and what it is for: all that is said must hold.
 pub(in super::super) struct Plugin<'d> {
@@ -44,15 +52,22 @@ impl<'d> Plugin<'d> {
         let is_named =
             section.text("_config").is_none_or(|name| shared.iter().any(|own| own.0 == name));
         let kind = section.text("name").filter(|_| is_named);
-        let kind = kind.unwrap_or_else(|| "a plugin that is not in the files".to_owned());
+        let mut kind = kind.unwrap_or_else(|| "a plugin that is not in the files".to_owned());
         let here = "not read: the plugin is in force for all requests that it is for, and at its \
                     usual place among the others";
         let known = "name instance_name config _config enabled protocols service route consumer \
                      consumer_group run_on filters";
         tell_of_rest(section, (&kind, here), known, report);
-        let is_enabled = section.text("enabled").as_deref() != Some("false");
+        let enabled = section.text("enabled");
+        let is_enabled = enabled.as_deref() != Some("false");
         if !is_enabled {
             report.same(section.place(), format!("{kind}: enabled: false"), "not in force");
+        }
+        // It may be that a less specific one is in force: as a kind of its own, that nothing here
+        // knows, it replaces none, and closes its routes.
+        let is_sure = section.node("enabled").is_none() || enabled.is_some_and(|own| is_bool(&own));
+        if !is_sure && others::words(&kind).1 {
+            kind = format!("{kind} (its `enabled` is filled in by a program)");
         }
         Plugin { kind, section, config, scope, is_enabled }
     }
@@ -124,7 +139,7 @@ impl<'d> File<'d> {
     ) -> Option<(usize, &Plugin<'d>)> {
         let all = self.plugins.iter().enumerate();
         let own =
-            all.filter(|(_, own)| own.is_enabled && own.kind == kind && own.scope.is_for(asked));
+            all.filter(|(_, own)| own.is_enabled && own.scope.is_for(asked) && own.kind == kind);
         let group = |own: &Plugin<'d>| own.scope.group.and_then(|at| self.groups.get(at));
         own.min_by_key(|(_, own)| {
             (std::cmp::Reverse(own.scope.rank()), group(own).map(|group| &group.name))
