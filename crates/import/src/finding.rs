@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use tollgate_printable::printable;
+
 /// What became of it. In the order of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Verdict {
@@ -50,7 +52,9 @@ impl Finding {
         there: impl Into<String>,
         here: impl Into<String>,
     ) -> Self {
-        let (place, there, here) = (place.into(), there.into(), here.into());
+        // A row is one line, whatever names there are in the files.
+        let line = |text: String| printable(&text).into_owned();
+        let (place, there, here) = (line(place.into()), line(there.into()), line(here.into()));
         Finding { verdict: Verdict::Same, place, there, here }
     }
 

@@ -9,7 +9,7 @@ use super::{
     identity::is_template,
     paths::{self, Pattern},
 };
-use crate::{flow::Flow, section::Section};
+use crate::{flow::Flow, gateway::pattern::host_contains, section::Section};
 
 /// One host and one path of a route.
 #[derive(Clone, Debug)]
@@ -200,11 +200,16 @@ impl Matching {
     }
 
     fn take_methods(&mut self, section: Section<'_>) {
-        let mut all = Vec::new();
+        let mut all: Vec<String> = Vec::new();
         for method in options(section, "methods") {
             match method {
                 Choice::Any => return self.tell_of_head(),
-                Choice::Text(method) if is_method(&method) => all.push(method.to_ascii_uppercase()),
+                Choice::Text(method) if is_method(&method) => {
+                    let method = method.to_ascii_uppercase();
+                    if !all.contains(&method) {
+                        all.push(method);
+                    }
+                }
                 _ => {
                     self.methods.clear();
                     return self
@@ -226,6 +231,27 @@ impl Matching {
         if has("GET") && !has("HEAD") {
             self.differences.push("GET is for HEAD, too".to_owned());
         }
+    }
+
+    /// Whether some request may be for both, as far as is known.
+    pub(super) fn may_meet(&self, other: &Matching) -> bool {
+        let (own, others) = (self.host.as_deref(), other.host.as_deref());
+        let is_host = host_contains(own, others) || host_contains(others, own);
+        let begin = |own: &Matching| {
+            own.path.text.split_once('*').map(|(begin, _)| begin.trim_end_matches('/').len())
+        };
+        let (one, two) = (self.path.text.as_str(), other.path.text.as_str());
+        let is_path = match (begin(self), begin(other)) {
+            (None, None) => one == two,
+            (one_end, two_end) => {
+                let one = one.get(..one_end.unwrap_or(one.len())).unwrap_or(one);
+                let two = two.get(..two_end.unwrap_or(two.len())).unwrap_or(two);
+                one.starts_with(two) || two.starts_with(one)
+            }
+        };
+        let has_one = |method: &String| other.methods.contains(method);
+        let is_any = self.methods.is_empty() || other.methods.is_empty();
+        is_host && is_path && (is_any || self.methods.iter().any(has_one))
     }
 
     /// The fields of `match`.

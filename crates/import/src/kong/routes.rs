@@ -1,7 +1,5 @@
 //! Routes with their limits, guards and upstreams, in the order in which Kong tries them.
 
-use std::collections::BTreeSet;
-
 use super::{
     access::{Access, Reader},
     auth::Auth,
@@ -52,8 +50,7 @@ pub(super) fn routes<'d>(
         let Some(route) = file.routes.get(at).filter(|route| is_served(route, file, report)) else {
             continue;
         };
-        let mut matchings = matchings(route);
-        matchings.iter_mut().for_each(check_methods);
+        let matchings = matchings(route);
         if matchings.is_empty() {
             let here = "no route: it has no condition, so Kong refuses it";
             report.left_out(route.own.section.place(), format!("route {}", route.own.name), here);
@@ -89,7 +86,8 @@ pub(super) fn routes<'d>(
         }));
     }
     keep_fields(&mut planned, &parts.identity, report);
-    planned.sort_by_key(|own| own.matching.rank);
+    // Which one of a rank is first is not certain there: here the stricter one is.
+    planned.sort_by_key(|own| (own.matching.rank, !own.access.refuses(), own.charged.is_empty()));
     tell_of_unused(file, &used, report);
     written(&planned, report)
 }
@@ -121,18 +119,6 @@ fn is_served(route: &Route<'_>, file: &File<'_>, report: &mut Report) -> bool {
         report.left_out(route.own.section.place(), there, here);
     }
     true
-}
-
-/// Of methods that are no names, nothing is known.
-fn check_methods(matching: &mut Matching) {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
-    let is_name = |own: &String| !own.is_empty() && own.bytes().all(is_plain);
-    if !matching.methods.iter().all(is_name) {
-        matching.methods.clear();
-        matching.unwritten.push("`methods`".to_owned());
-    }
-    let mut seen = BTreeSet::new();
-    matching.methods.retain(|own| seen.insert(own.clone()));
 }
 
 /// Takes the fields of credentials out of those that are removed: keys never go on.
@@ -250,11 +236,21 @@ fn written(planned: &[Planned<'_, '_>], report: &mut Report) -> (Vec<Flow>, Vec<
 fn differences(own: &Planned<'_, '_>, above: &[Planned<'_, '_>], is_stripped: bool) -> Vec<String> {
     let matching = &own.matching;
     let mut found = matching.differences.clone();
-    if above.iter().any(|other| {
-        other.matching.rank == matching.rank && other.matching.flow() == matching.flow()
-    }) {
-        let tie = "another route has the same conditions; which one is first there is not certain";
-        found.push(format!("{tie}, here the one that comes first in the files"));
+    let is_tie = |other: &&Planned<'_, '_>| {
+        other.matching.rank == matching.rank
+            && other.matching.may_meet(matching)
+            && !std::ptr::eq(other.route, own.route)
+    };
+    let differs = |other: &Planned<'_, '_>| {
+        (&other.access, &other.charged) != (&own.access, &own.charged)
+            || other.matching.flow() == matching.flow()
+    };
+    if let Some(other) = above.iter().filter(is_tie).find(|other| differs(other)) {
+        found.push(format!(
+            "requests may be for route {}, too; which one is first there is not certain, here the \
+             one that refuses or limits, or comes first in the files",
+            other.route.own.name
+        ));
     }
     if is_stripped && matching.path.text.ends_with("*/**") {
         found.push("the prefix is taken off where it is whole segments".to_owned());

@@ -44,7 +44,9 @@ impl Trial {
         let host = matching.host.as_ref().map(|host| host.replace('*', "any"));
         let is_taken =
             |path: &String| above.iter().any(|own| own.matching.may_take(host.as_deref(), path));
-        let path = matching.samples().into_iter().find(|path| !is_taken(path));
+        // More are not tried, and each is compared with all above it.
+        let is_tried = above.iter().filter(|own| own.request.is_some()).count() < MAX_TRIALS;
+        let path = matching.samples().into_iter().find(|path| is_tried && !is_taken(path));
         let found = address(access);
         let address = found.filter(|own| *own != USUAL);
         let request = path.filter(|_| found.is_some() || is_closed).map(|path| {
@@ -111,7 +113,7 @@ impl Matching {
             Some(stem) => (stem, true),
             None => (self.path.text.as_str(), false),
         };
-        let stem = stem.replace("%2A", "*").replace("/*", "/any");
+        let stem = stem.replace("/*", "/any");
         let stem = stem.trim_end_matches('*').trim_end_matches('/');
         let path = if stem.is_empty() { "/".to_owned() } else { stem.to_owned() };
         match is_open {

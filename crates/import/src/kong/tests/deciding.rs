@@ -247,7 +247,7 @@ fn methods_are_names_and_each_is_there_once() {
     let imported = import(&file(route, "{ name: basic-auth }", ""));
     let left_out = rows(&imported, Verdict::LeftOut);
     assert!(
-        is_closed(&imported) && left_out.contains("`methods` has no counterpart"),
+        is_closed(&imported) && left_out.contains("that is no method has no counterpart"),
         "{left_out}"
     );
     let cors = |config: &str| format!("{{ name: cors, config: {{ origins: [\"*\"], {config} }} }}");

@@ -205,3 +205,30 @@ fn what_nobody_uses_is_said() {
     }
     assert!(!same.contains("upstream 10.0.0.1"));
 }
+
+#[test]
+fn routes_of_one_rank_that_may_meet_are_said_and_the_stricter_is_first() {
+    for (open, limited, is_tie) in [
+        ("hosts: [\"*.a.b\"], paths: [/a]", "hosts: [\"*.c.a.b\"], paths: [/a]", true),
+        ("methods: [GET, PUT], paths: [/a]", "methods: [PUT], paths: [/a]", true),
+        ("paths: [\"~/api/.*\"], strip_path: false", "paths: [\"~/api/in.*\"]", true),
+        ("paths: [/a]", "paths: [/b]", false),
+        ("methods: [GET], paths: [/a]", "methods: [PUT], paths: [/a]", false),
+        ("hosts: [a.b], paths: [/a]", "hosts: [a.c], paths: [/a]", false),
+    ] {
+        let routes = format!("{open} }}, {{ name: lim, {limited}, plugins: [{LIMIT}]");
+        let imported = import(&file(&routes, "", ""));
+        assert!(section(&imported, "routes")[0].starts_with("{ name: lim"), "{open}");
+        let nearly = rows(&imported, Verdict::Nearly);
+        assert_eq!(nearly.contains("which one is first"), is_tie, "{open}: {nearly}");
+    }
+}
+
+#[test]
+fn star_of_a_path_is_no_pattern_in_tests() {
+    for path in ["/*", "/a/**", "/a/*/b", "/*a*"] {
+        let imported = import(&file(&format!("paths: [\"{path}\"]"), "{ name: basic-auth }", ""));
+        let test = &section(&imported, "tests")[0];
+        assert!(test.contains("path: /") && !test.contains("any"), "{path}: {test}");
+    }
+}
