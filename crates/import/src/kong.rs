@@ -35,7 +35,7 @@ use self::{
     tiers::Tiers,
 };
 use crate::{
-    Finding, Imported, Input, Options, Problems, Verdict,
+    Finding, Imported, Input, Options, Problems,
     draft::Draft,
     flow::Flow,
     manifest::{self, Resource, field},
@@ -66,9 +66,7 @@ pub fn kong(inputs: &[Input], options: &Options) -> Result<Imported, Problems> {
     let instead = options.upstream.as_deref();
     let (routes, trials) = routes((&file, instead), &tiers, &mut parts, &mut report);
     if routes.is_empty() {
-        let is_route =
-            |row: &&Finding| row.verdict == Verdict::LeftOut && row.there.starts_with("route");
-        let rows = report.findings.iter().filter(is_route);
+        let rows = report.findings.iter().filter(|row| row.there.starts_with("route"));
         let problem = |row: &Finding| Problem::whole_file(&row.place, &row.there, &row.here);
         return Err(rows.map(problem).collect());
     }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::Verdict;
 
 fn input(text: &str) -> Input {
     Input { name: "kong.yml".to_owned(), text: text.to_owned() }

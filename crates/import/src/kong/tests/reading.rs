@@ -232,3 +232,12 @@ fn star_of_a_path_is_no_pattern_in_tests() {
         assert!(test.contains("path: /") && !test.contains("any"), "{path}: {test}");
     }
 }
+
+#[test]
+fn files_without_a_route_in_force_are_refused_with_the_reason() {
+    let text = "services:\n- { name: s, url: \"http://10.0.0.1\", enabled: no, \
+                routes: [{ name: r, paths: [/a] }] }\n";
+    let problems = kong(&[input(text)], &Options::default()).unwrap_err();
+    assert_eq!(problems[0].message(), "route r");
+    assert!(problems[0].help().contains("its service is not enabled"), "{problems:?}");
+}
