@@ -26,6 +26,8 @@ mod finding;
 mod flow;
 mod gateway;
 mod ingress_nginx;
+#[cfg(test)]
+mod inspection;
 mod kong;
 mod kuadrant;
 mod manifest;

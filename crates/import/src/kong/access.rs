@@ -28,7 +28,7 @@ pub(super) struct Access {
 }
 
 /// Fields in which Kong tells the upstream who asks; a client's own never get there.
-const TOLD: [&str; 7] = [
+const CONSUMER_FIELDS: [&str; 7] = [
     "x-consumer-id",
     "x-consumer-custom-id",
     "x-consumer-username",
@@ -84,8 +84,8 @@ impl<'f, 'd> Reader<'_, 'f, 'd> {
             }
         }
         if access.auth.is_some() {
-            access.remove.retain(|name| !TOLD.contains(&name.as_str()));
-            access.remove.extend(TOLD.map(str::to_owned));
+            access.remove.retain(|name| !CONSUMER_FIELDS.contains(&name.as_str()));
+            access.remove.extend(CONSUMER_FIELDS.map(str::to_owned));
         }
         access
     }

@@ -1,5 +1,8 @@
 use super::*;
-use crate::Verdict;
+use crate::{
+    Verdict,
+    inspection::{is_closed, rows, section},
+};
 
 fn input(text: &str) -> Input {
     Input { name: "kong.yml".to_owned(), text: text.to_owned() }
@@ -22,22 +25,6 @@ const PEOPLE: &str = "consumers:\n\
         jwt_secrets: [{ key: alice-iss, secret: hunter2 }] }\n\
     - { username: bob, jwt_secrets: [{ key: bob-iss, secret: hunter2 }] }\n\
     - { username: nobody }\n";
-
-fn rows(imported: &Imported, verdict: Verdict) -> String {
-    let rows = imported.findings.iter().filter(|row| row.verdict == verdict);
-    rows.map(|row| format!("{}: {}\n", row.there, row.here)).collect()
-}
-
-/// The lines of a section of a policy.
-fn section(imported: &Imported, name: &str) -> Vec<String> {
-    let lines = imported.policy.lines().skip_while(|line| *line != format!("{name}:")).skip(1);
-    let lines = lines.take_while(|line| line.starts_with("  "));
-    lines.map(|line| line.trim().trim_start_matches("- ").to_owned()).collect()
-}
-
-fn is_closed(imported: &Imported) -> bool {
-    section(imported, "routes").iter().all(|route| route.contains("deny: [0.0.0.0/0"))
-}
 
 #[test]
 fn example_of_the_page_leaves_nothing_out() {

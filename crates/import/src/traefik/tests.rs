@@ -1,4 +1,5 @@
 use super::*;
+use crate::inspection::{is_closed, rows, section};
 
 const STATIC: &str = "entryPoints: { web: { address: \":80\" } }\n";
 
@@ -26,23 +27,6 @@ fn guarded(middleware: &str) -> String {
         "r: { rule: \"PathPrefix(`/`)\", service: app, middlewares: [m] }",
         &format!("m: {middleware}"),
     )
-}
-
-fn rows(imported: &Imported, verdict: Verdict) -> String {
-    let rows = imported.findings.iter().filter(|row| row.verdict == verdict);
-    rows.map(|row| format!("{}: {}\n", row.there, row.here)).collect()
-}
-
-/// The lines of a section of a policy.
-fn section(imported: &Imported, name: &str) -> Vec<String> {
-    let lines = imported.policy.lines().skip_while(|line| *line != format!("{name}:")).skip(1);
-    let lines = lines.take_while(|line| line.starts_with("  "));
-    lines.map(|line| line.trim().trim_start_matches("- ").to_owned()).collect()
-}
-
-fn is_closed(imported: &Imported) -> bool {
-    let routes = section(imported, "routes");
-    !routes.is_empty() && routes.iter().all(|route| route.contains("deny: [0.0.0.0/0"))
 }
 
 #[test]
