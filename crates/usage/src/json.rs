@@ -1,0 +1,415 @@
+//! Reads JSON that comes in pieces, and tells of the values at some paths.
+//!
+//! It holds one value at most, and of that a bounded part; everything else passes. It takes what
+//! RFC 8259 takes and nothing more: a document that another reader would read otherwise, or not at
+//! all, must not be half understood here. Only the encoding of texts is not looked at.
+
+mod number;
+mod text;
+
+use thiserror::Error;
+
+use self::{number::NumberState, text::TextToken};
+use crate::path::{Paths, Places};
+
+pub use self::number::Amount;
+
+/// Reads documents one after another. Of all that passed, it keeps what [`Scanner::read`] needs to
+/// go on with the next piece.
+#[derive(Debug)]
+pub struct Scanner {
+    /// Whether a document may follow another.
+    takes_several: bool,
+    /// The objects and arrays that are open.
+    stack: Vec<Frame>,
+    expected: Expected,
+    token: Token,
+    /// The places of the value that comes next.
+    places: Places,
+    /// What is kept of the token, for a name or a value that is wanted.
+    kept: Vec<u8>,
+}
+
+/// What a reader does with what it finds.
+pub trait Finder {
+    /// There is such a value at the end of the path of this number.
+    fn found(&mut self, path: usize, value: Found<'_>);
+
+    /// What was found at the path of this number is superseded, or is there twice.
+    fn lost(&mut self, path: usize, why: Lost);
+
+    /// A document has ended.
+    fn end_document(&mut self) {}
+}
+
+/// A value at the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Found<'v> {
+    /// `null`, which counts as not there.
+    Null,
+    /// `true` or `false`.
+    Bool(bool),
+    /// A number, as it is written.
+    Number(&'v str),
+    /// A text, without its escapes.
+    Text(FoundText<'v>),
+    /// An array or an object, which begins here.
+    Container,
+}
+
+/// A text at the end of a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FoundText<'v> {
+    /// The text; none: it is longer than what is kept, or is no Unicode.
+    pub text: Option<&'v str>,
+    /// How many bytes it has in UTF-8.
+    pub bytes: u64,
+}
+
+/// Why something that was found does not count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// There is a later element in an array of which the path takes the last.
+    Superseded,
+    /// An object has the member twice: two readers may see two values.
+    Repeated,
+}
+
+/// Why bytes are no JSON.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum Malformed {
+    /// Something stands where nothing of its kind may.
+    #[error("it is no JSON")]
+    Syntax,
+    /// It is nested too deeply.
+    #[error("its values are nested more than {MAX_DEPTH} deep")]
+    Depth,
+}
+
+/// The most objects and arrays within each other.
+const MAX_DEPTH: usize = 512;
+
+/// The longest text and number that is kept, in bytes.
+pub(crate) const MAX_KEPT: usize = 1024;
+
+/// An object or an array that is open.
+#[derive(Debug)]
+struct Frame {
+    /// The places of its own.
+    places: Places,
+    /// The places of the members that it had so far.
+    seen: Places,
+    /// How many elements it had so far.
+    elements: u32,
+    is_object: bool,
+}
+
+/// What may come next, between tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Expected {
+    /// The beginning of a document.
+    Document,
+    /// The document has ended.
+    Nothing,
+    Value,
+    /// The first element of an array, or its end.
+    ElementOrEnd,
+    /// The first member of an object, or its end.
+    NameOrEnd,
+    Name,
+    Colon,
+    CommaOrEnd,
+}
+
+/// What has begun and not ended yet.
+#[derive(Debug)]
+enum Token {
+    None,
+    Name(TextToken),
+    Text(TextToken),
+    Number(NumberState),
+    /// What is left of `true`, `false` or `null`, and its value.
+    Word(&'static [u8], Found<'static>),
+}
+
+impl Scanner {
+    /// Of a single document.
+    pub fn of_one() -> Self {
+        Scanner {
+            takes_several: false,
+            stack: Vec::new(),
+            expected: Expected::Document,
+            token: Token::None,
+            places: Places::ROOT,
+            kept: Vec::new(),
+        }
+    }
+
+    /// Of documents one after another, such as one a line.
+    pub fn of_several() -> Self {
+        Scanner { takes_several: true, ..Scanner::of_one() }
+    }
+
+    /// Reads the next piece of a document, or of several.
+    ///
+    /// # Errors
+    /// [`Malformed`], after which only [`Scanner::reset`] helps.
+    pub fn read(
+        &mut self,
+        paths: &Paths,
+        piece: &[u8],
+        finder: &mut impl Finder,
+    ) -> Result<(), Malformed> {
+        let mut rest = piece;
+        while !rest.is_empty() {
+            rest = match &mut self.token {
+                Token::None => self.begin(paths, rest, finder)?,
+                Token::Name(_) => self.name(paths, rest, finder)?,
+                Token::Text(_) => self.text(paths, rest, finder)?,
+                Token::Number(_) => self.number(paths, rest, finder)?,
+                Token::Word(..) => self.word(paths, rest, finder)?,
+            };
+        }
+        Ok(())
+    }
+
+    /// There are no further pieces. Says whether all documents that have begun have ended; of a
+    /// single one, whether it has.
+    pub fn finish(&mut self, paths: &Paths, finder: &mut impl Finder) -> bool {
+        // Only the end says where a number ends that is a document.
+        if let Token::Number(state) = self.token
+            && state.is_whole()
+            && self.stack.is_empty()
+        {
+            self.end_number(paths, finder);
+        }
+        let is_over = match self.takes_several {
+            true => matches!(self.expected, Expected::Document | Expected::Nothing),
+            false => self.expected == Expected::Nothing,
+        };
+        is_over && matches!(self.token, Token::None)
+    }
+
+    /// Forgets what has begun: another document comes next.
+    pub fn reset(&mut self) {
+        self.stack.clear();
+        self.expected = Expected::Document;
+        self.token = Token::None;
+        self.places = Places::ROOT;
+        self.kept.clear();
+    }
+
+    /// Takes what may stand between tokens, and the first byte of a token.
+    fn begin<'r>(
+        &mut self,
+        paths: &Paths,
+        rest: &'r [u8],
+        finder: &mut impl Finder,
+    ) -> Result<&'r [u8], Malformed> {
+        let Some((&byte, after)) = rest.split_first() else { return Ok(rest) };
+        match (byte, self.expected) {
+            (b' ' | b'\n' | b'\r' | b'\t', _) => {}
+            (b',', Expected::CommaOrEnd) => self.comma(),
+            (b':', Expected::Colon) => self.expected = Expected::Value,
+            (b'"', Expected::NameOrEnd | Expected::Name) => {
+                let is_kept = self.stack.last().is_some_and(|frame| !frame.places.is_empty());
+                self.kept.clear();
+                self.token = Token::Name(TextToken::new(is_kept));
+            }
+            (b'}', Expected::NameOrEnd | Expected::CommaOrEnd) => self.close(true, finder)?,
+            (b']', Expected::ElementOrEnd | Expected::CommaOrEnd) => self.close(false, finder)?,
+            (_, Expected::Document | Expected::Value | Expected::ElementOrEnd) => {
+                return self.begin_value(paths, rest, finder);
+            }
+            _ => return Err(Malformed::Syntax),
+        }
+        Ok(after)
+    }
+
+    fn begin_value<'r>(
+        &mut self,
+        paths: &Paths,
+        rest: &'r [u8],
+        finder: &mut impl Finder,
+    ) -> Result<&'r [u8], Malformed> {
+        let Some((&byte, after)) = rest.split_first() else { return Ok(rest) };
+        self.place_value(paths, finder);
+        let is_kept = paths.has_end(self.places);
+        self.kept.clear();
+        match byte {
+            b'{' => self.open(true, paths, finder)?,
+            b'[' => self.open(false, paths, finder)?,
+            b'"' => self.token = Token::Text(TextToken::new(is_kept)),
+            b't' => self.token = Token::Word(b"rue", Found::Bool(true)),
+            b'f' => self.token = Token::Word(b"alse", Found::Bool(false)),
+            b'n' => self.token = Token::Word(b"ull", Found::Null),
+            _ => {
+                let state = NumberState::begin(byte).ok_or(Malformed::Syntax)?;
+                self.keep(&[byte]);
+                self.token = Token::Number(state);
+            }
+        }
+        Ok(after)
+    }
+
+    /// Finds the places of a value that begins. Of a member they are known from its name.
+    fn place_value(&mut self, paths: &Paths, finder: &mut impl Finder) {
+        let Some(frame) = self.stack.last_mut().filter(|frame| !frame.is_object) else { return };
+        if frame.places.is_empty() {
+            self.places = Places::NONE;
+            return;
+        }
+        self.places = paths.element(frame.places, frame.elements);
+        if frame.elements > 0 {
+            let last = paths.last(frame.places);
+            paths.through(last).for_each(|path| finder.lost(path, Lost::Superseded));
+        }
+        frame.elements = frame.elements.saturating_add(1);
+    }
+
+    fn open(
+        &mut self,
+        is_object: bool,
+        paths: &Paths,
+        finder: &mut impl Finder,
+    ) -> Result<(), Malformed> {
+        if self.stack.len() == MAX_DEPTH {
+            return Err(Malformed::Depth);
+        }
+        paths.ends(self.places).for_each(|path| finder.found(path, Found::Container));
+        let places = self.places;
+        self.stack.push(Frame { places, seen: Places::NONE, elements: 0, is_object });
+        self.expected = match is_object {
+            true => Expected::NameOrEnd,
+            false => Expected::ElementOrEnd,
+        };
+        Ok(())
+    }
+
+    fn close(&mut self, is_object: bool, finder: &mut impl Finder) -> Result<(), Malformed> {
+        match self.stack.pop() {
+            Some(frame) if frame.is_object == is_object => {
+                self.end_value(finder);
+                Ok(())
+            }
+            _ => Err(Malformed::Syntax),
+        }
+    }
+
+    fn comma(&mut self) {
+        let is_object = self.stack.last().is_some_and(|frame| frame.is_object);
+        self.expected = if is_object { Expected::Name } else { Expected::Value };
+    }
+
+    fn end_value(&mut self, finder: &mut impl Finder) {
+        self.token = Token::None;
+        if self.stack.is_empty() {
+            self.expected = match self.takes_several {
+                true => Expected::Document,
+                false => Expected::Nothing,
+            };
+            self.places = Places::ROOT;
+            finder.end_document();
+        } else {
+            self.expected = Expected::CommaOrEnd;
+        }
+    }
+
+    fn name<'r>(
+        &mut self,
+        paths: &Paths,
+        rest: &'r [u8],
+        finder: &mut impl Finder,
+    ) -> Result<&'r [u8], Malformed> {
+        let Token::Name(token) = &mut self.token else { return Ok(rest) };
+        let (after, is_over) = token.read(rest, &mut self.kept)?;
+        if is_over {
+            let name = token.kept(&self.kept);
+            self.token = Token::None;
+            self.expected = Expected::Colon;
+            self.places = Places::NONE;
+            if let (Some(name), Some(frame)) = (name, self.stack.last_mut()) {
+                self.places = paths.member(frame.places, name);
+                if self.places.overlaps(frame.seen) {
+                    paths.through(self.places).for_each(|path| finder.lost(path, Lost::Repeated));
+                }
+                frame.seen = frame.seen.with(self.places);
+            }
+        }
+        Ok(after)
+    }
+
+    fn text<'r>(
+        &mut self,
+        paths: &Paths,
+        rest: &'r [u8],
+        finder: &mut impl Finder,
+    ) -> Result<&'r [u8], Malformed> {
+        let Token::Text(token) = &mut self.token else { return Ok(rest) };
+        let (after, is_over) = token.read(rest, &mut self.kept)?;
+        if is_over {
+            let text = token.kept(&self.kept).and_then(|kept| std::str::from_utf8(kept).ok());
+            let found = Found::Text(FoundText { text, bytes: token.bytes() });
+            paths.ends(self.places).for_each(|path| finder.found(path, found));
+            self.end_value(finder);
+        }
+        Ok(after)
+    }
+
+    fn number<'r>(
+        &mut self,
+        paths: &Paths,
+        rest: &'r [u8],
+        finder: &mut impl Finder,
+    ) -> Result<&'r [u8], Malformed> {
+        let Token::Number(state) = &mut self.token else { return Ok(rest) };
+        let (number, after) = state.read(rest);
+        let is_whole = state.is_whole();
+        self.keep(number);
+        if !after.is_empty() {
+            if !is_whole {
+                return Err(Malformed::Syntax);
+            }
+            self.end_number(paths, finder);
+        }
+        Ok(after)
+    }
+
+    fn end_number(&mut self, paths: &Paths, finder: &mut impl Finder) {
+        if let Ok(number) = std::str::from_utf8(&self.kept) {
+            paths.ends(self.places).for_each(|path| finder.found(path, Found::Number(number)));
+        }
+        self.end_value(finder);
+    }
+
+    fn word<'r>(
+        &mut self,
+        paths: &Paths,
+        rest: &'r [u8],
+        finder: &mut impl Finder,
+    ) -> Result<&'r [u8], Malformed> {
+        let Token::Word(left, value) = &mut self.token else { return Ok(rest) };
+        let same = left.iter().zip(rest).take_while(|(own, other)| own == other).count();
+        let (Some(still_left), Some(after)) = (left.get(same..), rest.get(same..)) else {
+            return Ok(rest);
+        };
+        *left = still_left;
+        if still_left.is_empty() {
+            let value = *value;
+            paths.ends(self.places).for_each(|path| finder.found(path, value));
+            self.end_value(finder);
+        } else if !after.is_empty() {
+            return Err(Malformed::Syntax);
+        }
+        Ok(after)
+    }
+
+    /// Keeps a part of a token, as far as there is room.
+    fn keep(&mut self, part: &[u8]) {
+        let room = MAX_KEPT.saturating_sub(self.kept.len());
+        self.kept.extend(part.iter().take(room));
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,20 @@
+//! What the bodies of requests and responses say about what a request costs.
+//!
+//! A body is read as it passes, in pieces, in constant memory: nothing is held back for it. What it
+//! says is a fact here; what that costs a limit is for others to decide.
+//!
+//! - [`path`]: which members of a document are wanted.
+//! - [`json`]: reads them.
+//! - [`event_stream`]: the documents in a stream of server-sent events.
+//! - [`tokens`]: what vendors of language models call their tokens.
+//! - [`weights`]: what tokens cost.
+//! - [`response`]: a response's body, whatever its form and coding.
+//! - [`request`]: a request's body: what it asks for.
+
+pub mod event_stream;
+pub mod json;
+pub mod path;
+pub mod request;
+pub mod response;
+pub mod tokens;
+pub mod weights;

@@ -1,0 +1,142 @@
+//! What the body of a request asks for: members of a JSON document, read once, whole.
+
+use crate::{
+    json::{Amount, Finder, Found, Lost, Scanner},
+    path::{Path, PathError, Paths},
+};
+
+/// The members that are looked for in bodies of requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Members {
+    paths: Paths,
+    count: usize,
+}
+
+/// What there is at the end of a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Member {
+    /// Nothing, or `null`.
+    Missing,
+    /// A number; none: it is negative.
+    Number(Option<Amount>),
+    /// A text.
+    Text(Box<str>),
+    /// `true` or `false`.
+    Bool(bool),
+    /// Something else: an array, an object, or a text that is too long.
+    Other,
+}
+
+/// What a body has said, for each path in order.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FoundMembers {
+    members: Vec<Member>,
+    /// The first path that leads to a member which is there twice.
+    repeated: Option<usize>,
+}
+
+/// A body that is no JSON document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct NoJson;
+
+impl Members {
+    /// What these paths lead to.
+    ///
+    /// # Errors
+    /// [`PathError::TooMany`].
+    pub fn new(paths: &[Path]) -> Result<Members, PathError> {
+        Ok(Members { paths: Paths::new(paths)?, count: paths.len() })
+    }
+
+    /// Looks for them in a whole body.
+    ///
+    /// # Errors
+    /// [`NoJson`].
+    pub fn find(&self, body: &[u8]) -> Result<FoundMembers, NoJson> {
+        // The scanner does not look at the encoding.
+        if std::str::from_utf8(body).is_err() {
+            return Err(NoJson);
+        }
+        let members = vec![Member::Missing; self.count];
+        let mut found = FoundMembers { members, repeated: None };
+        let mut scanner = Scanner::of_one();
+        let read = scanner.read(&self.paths, body, &mut found);
+        match read.is_ok() && scanner.finish(&self.paths, &mut found) {
+            true => Ok(found),
+            false => Err(NoJson),
+        }
+    }
+}
+
+impl FoundMembers {
+    /// What there is at the end of the path of this number.
+    pub fn at(&self, path: usize) -> &Member {
+        self.members.get(path).unwrap_or(&Member::Missing)
+    }
+
+    /// The number of the first path that leads to, or through, a member which is there twice.
+    pub fn repeated(&self) -> Option<usize> {
+        self.repeated
+    }
+}
+
+impl Finder for FoundMembers {
+    fn found(&mut self, path: usize, value: Found<'_>) {
+        let Some(member) = self.members.get_mut(path) else { return };
+        *member = match value {
+            Found::Null => Member::Missing,
+            Found::Bool(value) => Member::Bool(value),
+            Found::Number(number) => Member::Number(Amount::parse(number)),
+            Found::Text(text) => match text.text {
+                Some(text) => Member::Text(text.into()),
+                None => Member::Other,
+            },
+            Found::Container => Member::Other,
+        };
+    }
+
+    fn lost(&mut self, path: usize, why: Lost) {
+        if let Some(member) = self.members.get_mut(path) {
+            *member = Member::Missing;
+        }
+        if why == Lost::Repeated {
+            self.repeated = self.repeated.or(Some(path));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn find(body: &str) -> Result<FoundMembers, NoJson> {
+        let paths = ["model", "max_tokens", "params.name"].map(|path| path.parse().unwrap());
+        Members::new(&paths).unwrap().find(body.as_bytes())
+    }
+
+    #[test]
+    fn members_are_found() {
+        let body = r#"{"model":"m","max_tokens":100.0,"params":{"name":null,"x":[{"name":1}]}}"#;
+        let found = find(body).unwrap();
+        assert_eq!(found.at(0), &Member::Text("m".into()));
+        let amount = Amount { units: 100, is_whole: true };
+        assert_eq!(found.at(1), &Member::Number(Some(amount)));
+        assert_eq!(found.at(2), &Member::Missing);
+        assert_eq!(found.repeated(), None);
+    }
+
+    #[test]
+    fn what_two_readers_may_see_otherwise_is_told() {
+        assert_eq!(find(r#"{"max_tokens":1,"max_tokens":2}"#).unwrap().repeated(), Some(1));
+        assert_eq!(find(r#"{"params":{"name":"a"},"params":{}}"#).unwrap().repeated(), Some(2));
+        assert_eq!(find(r#"{"max_tokens":-1}"#).unwrap().at(1), &Member::Number(None));
+    }
+
+    #[test]
+    fn what_is_no_json_is_told() {
+        for body in ["", "{", "model=m", "{}{}", "\u{FEFF}{}", "{'model':'m'}", "{\"a\":NaN}"] {
+            assert_eq!(find(body), Err(NoJson), "{body}");
+        }
+        assert_eq!(Members::new(&[]).unwrap().find(b"{\"a\":\"\xFF\"}"), Err(NoJson));
+    }
+}
