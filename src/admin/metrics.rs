@@ -49,6 +49,9 @@ fn all(context: &Context, format: TextFormat) -> Exposition {
     let help = "Charges that a response's status gives back: given, or withheld by `at_most`.";
     let numbers = [("given", refunds.given()), ("withheld", refunds.withheld())];
     text.counters("tollgate_refunds_total", help, "result", numbers);
+    let help = "Costs that responses were to tell and did not.";
+    let unknown = context.shared.unknown_costs.counts();
+    text.counters("tollgate_cost_unknown_total", help, "reason", unknown);
 
     upstreams::write_metrics(&mut text, &context.shared);
 

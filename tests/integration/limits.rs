@@ -3,6 +3,7 @@
 mod abandoned;
 mod algorithms;
 mod all_or_nothing;
+mod budgets;
 mod changes;
 mod concurrency;
 mod costs;

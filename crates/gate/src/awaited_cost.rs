@@ -1,22 +1,26 @@
-//! A charge whose cost the head of the response is to name.
+//! A charge whose final cost the response is to tell.
 
 use std::sync::Arc;
 
-use http::HeaderName;
 use smallvec::SmallVec;
 use tollgate_limit::{Charge, Outcome, OwnedCharge};
 use tollgate_observe::metrics::LimitCounters;
-use tollgate_policy::Cost;
+use tollgate_policy::{Cost, CostSource};
 
-use super::{counting::LateUnits, recent_costs::CostSource};
+use super::{counting::LateUnits, recent_costs::RouteLimit};
 
-/// A charge whose cost the response's head is to name.
+/// A charge whose final cost the response is to tell.
 pub(super) struct AwaitedCost {
+    /// Its position among the charges of the request.
+    pub(super) position: usize,
     pub(super) charge: OwnedCharge,
     pub(super) outcome: Outcome,
-    /// The field that names it.
-    pub(super) header: HeaderName,
-    pub(super) source: CostSource,
+    /// What tells it.
+    pub(super) source: Arc<CostSource>,
+    /// By what its final cost is remembered.
+    pub(super) place: RouteLimit,
+    /// Units of what it was charged that are for what the request sends.
+    pub(super) input_units: u32,
     /// Units to charge if no head comes.
     pub(super) units_without_head: u32,
     /// Where the units of its limit are counted; none: with another window of the limit.
@@ -26,7 +30,7 @@ pub(super) struct AwaitedCost {
 }
 
 /// All such charges of a request.
-pub(super) type AwaitedCosts = SmallVec<[AwaitedCost; 2]>;
+pub(super) type AwaitedCosts = SmallVec<[AwaitedCost; 1]>;
 
 /// Units that a request costs if its response's head never comes: what the policy says, else the
 /// `highest` recent cost up to the limit's capacity; never fewer than `charge` has reserved.

@@ -82,7 +82,7 @@ impl BuiltInLimit {
         let keys = KeyBuilder { context, per: &limit.per, identity };
         let Some((owner, entry)) = keys.hash() else { return };
         let role = ChargeRole::Secondary;
-        let planned = PlannedLimit { limit, allowance, cost: &limit.cost, role };
+        let planned = PlannedLimit { limit, allowance, cost: &limit.cost, role, input_units: 0 };
         let key = Key::new(owner, entry, allowance.id);
         plan.add(planned, planned.charge(key, 1, keys.origin(limit.open)));
     }

@@ -7,7 +7,9 @@ use http::StatusCode;
 use smallvec::SmallVec;
 use tollgate_identity::{AcceptedTokens, Auth, CurrentKeys, Identifier, Identity};
 use tollgate_limit::{Charge, Key};
-use tollgate_policy::{Allowance, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound, Route};
+use tollgate_policy::{
+    Allowance, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound, Route, UnfitMember,
+};
 use tollgate_response::Rejection;
 
 use self::keys::{KeyBuilder, is_ambiguous};
@@ -29,6 +31,14 @@ pub struct ChargeContext<'r, 'p> {
     pub route: Option<&'p Route>,
     /// What the request is judged by.
     pub input: &'r JudgeInput<'r>,
+}
+
+/// What a request is charged at first.
+#[derive(Clone, Copy)]
+struct Reserved {
+    units: u32,
+    /// Units of them that are for what it sends.
+    input_units: u32,
 }
 
 /// Callers may query their standings with any good token, or with none.
@@ -174,6 +184,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         };
         let key = |id| Key::new(owner, entry, id);
         let cost = self.cost(limit);
+        let Reserved { units: reserved, input_units } = self.reserved(cost, role)?;
         let origin = keys.origin(limit.open);
         let with_roles = allowances
             .iter()
@@ -182,10 +193,10 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         let may_be_refunded =
             limit.refund.at_most.is_some() && self.may_be_refunded(limit, identity);
         for (allowance, role) in with_roles {
-            let planned = PlannedLimit { limit, allowance, cost, role };
+            let planned = PlannedLimit { limit, allowance, cost, role, input_units };
             let units = match allowance.quota.holds_leases() {
                 true => 1,
-                false => cost.of(self.input.head.method()),
+                false => reserved,
             };
             let charge = planned.charge(key(allowance.id), units, origin);
             plan.add(planned, charge);
@@ -193,10 +204,32 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
             if let Some(RefundBound { quota, id }) = bound {
                 let role = ChargeRole::Refund;
                 let charge = Charge { key: key(*id), quota, stance: role.stance(), ..charge };
-                plan.add(PlannedLimit { limit, allowance, cost, role }, charge);
+                plan.add(PlannedLimit { limit, allowance, cost, role, input_units }, charge);
             }
         }
         Ok(())
+    }
+
+    /// What a request is charged at first.
+    ///
+    /// # Errors
+    /// [`Rejection::Member`]: what its body says cannot be counted by.
+    fn reserved(&self, cost: &Cost, role: ChargeRole) -> Result<Reserved, Rejection> {
+        let fixed = Reserved { units: cost.of(self.input.head.method()), input_units: 0 };
+        let (Some(reserve), Some(facts)) = (&cost.reserve, self.input.facts.get()) else {
+            return Ok(fixed);
+        };
+        match reserve.units(cost.default, facts.members.as_ref(), facts.bytes) {
+            Ok(units) => {
+                let input_units = reserve.input_units(facts.bytes.unwrap_or_default());
+                Ok(Reserved { units, input_units: input_units.min(units) })
+            }
+            // A limit in shadow mode refuses nothing.
+            Err(_) if role == ChargeRole::Shadow => Ok(fixed),
+            Err(UnfitMember { path, why }) => {
+                Err(Rejection::Member { name: path.to_string().into(), why })
+            }
+        }
     }
 
     /// What becomes of a request that lacks what the limit counts by.

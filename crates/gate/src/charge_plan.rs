@@ -2,7 +2,9 @@
 
 use smallvec::SmallVec;
 use tollgate_limit::{Charge, Key, Later, Origin, Stance};
-use tollgate_policy::{Allowance, Cost, Limit};
+use tollgate_policy::{Allowance, Cost, CostSource, Limit};
+use tollgate_response::Counted;
+use tollgate_usage::response::Wanted;
 
 /// The charges of a request, and the limits that they are for, in the same order.
 #[derive(Default)]
@@ -24,6 +26,8 @@ pub struct PlannedLimit<'p> {
     pub allowance: &'p Allowance,
     /// What the request costs, and what may correct that.
     pub cost: &'p Cost,
+    /// Units of what it is charged that are for what it sends, not for what it asks for.
+    pub input_units: u32,
     /// What its outcome decides.
     pub role: ChargeRole,
 }
@@ -45,10 +49,23 @@ pub enum ChargeRole {
 }
 
 impl<'p> PlannedLimit<'p> {
+    /// What it counts, as OpenAI's headers tell limits apart; none: something else.
+    pub fn counted(&self) -> Option<Counted> {
+        let Cost { by_method, default, source, .. } = self.cost;
+        match source.as_deref() {
+            Some(CostSource::Body(body)) if matches!(body.wanted, Wanted::Tokens(_)) => {
+                Some(Counted::Tokens)
+            }
+            Some(_) => None,
+            None if self.allowance.quota.holds_leases() => None,
+            None => (by_method.is_empty() && *default == 1).then_some(Counted::Requests),
+        }
+    }
+
     /// A charge of so many units on a counter that `origin` may have made up.
     pub fn charge(&self, key: Key, cost: u32, origin: Origin) -> Charge<'p> {
-        let PlannedLimit { limit, allowance, cost: declared, role } = self;
-        let later = match declared.from_response_header {
+        let PlannedLimit { limit, allowance, cost: declared, role, .. } = self;
+        let later = match declared.source {
             Some(_) => Later::Cost,
             None => Later::Nothing,
         };

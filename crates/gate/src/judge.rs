@@ -7,7 +7,6 @@
 
 use std::{mem, pin::pin, rc::Rc, sync::Arc};
 
-use http::{HeaderMap, header};
 use tollgate_clock::Timestamp;
 use tollgate_identity::Identity;
 use tollgate_limit::Verdict;
@@ -18,6 +17,7 @@ use tollgate_wire::target::Form;
 
 use super::{
     Shared,
+    body_look::declared_bytes,
     charge_context::ChargeContext,
     charge_plan::ChargePlan,
     cors::{Preflight, preflight},
@@ -119,6 +119,11 @@ impl Judge {
             Box::pin(self.look_up(context, identity, tally)).await?;
             return Ok(Action::Standings);
         };
+        if route.looks_into_body {
+            // Boxed: it is rare. Only who is let in has the proxy read a body.
+            let looking = Box::pin(input.body.look(policy, route, client.headers));
+            let _ = input.facts.set(looking.await?);
+        }
         pin!(self.charge_caller(context, identity, tally)).await?;
         let target = head.target(&policy.identity.sources, route);
         Ok(Action::Forward(Forward { upstream, target }))
@@ -207,10 +212,4 @@ impl Judge {
             None => Ok(()),
         }
     }
-}
-
-/// The length that a request declares for its body; zero if it declares none.
-fn declared_bytes(headers: &HeaderMap) -> u64 {
-    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok());
-    length.and_then(|digits| digits.parse().ok()).unwrap_or_default()
 }

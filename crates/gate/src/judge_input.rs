@@ -1,9 +1,15 @@
 //! What a request is judged by, besides its policy and route.
 
+use std::cell::OnceCell;
+
 use tollgate_clock::Timestamp;
 use tollgate_identity::{Client, PublishedKeys};
 
-use super::{dry_run::DryRun, head::Head};
+use super::{
+    body_look::{BodyFacts, BodyInput},
+    dry_run::DryRun,
+    head::Head,
+};
 
 /// What a request is judged by.
 pub struct JudgeInput<'r> {
@@ -19,4 +25,8 @@ pub struct JudgeInput<'r> {
     pub is_asked: bool,
     /// None: a client has really sent the request.
     pub dry_run: Option<&'r DryRun>,
+    /// Where its body is.
+    pub body: BodyInput<'r>,
+    /// What its body says, once that was looked at.
+    pub facts: OnceCell<BodyFacts>,
 }

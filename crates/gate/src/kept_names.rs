@@ -42,7 +42,7 @@ impl KeptNames {
         let mut kept = Vec::new();
         for own in tally.all() {
             let limit = own.planned.limit;
-            let is_kept = own.planned.cost.from_response_header.is_some()
+            let is_kept = own.planned.cost.source.is_some()
                 && !matches!(limit.per.parts.as_slice(), [KeyPart::Caller | KeyPart::ClientIp])
                 && kept.last().is_none_or(|(last, _)| *last != limit.position);
             if is_kept {

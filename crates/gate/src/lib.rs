@@ -18,10 +18,12 @@
 
 mod abandoned;
 mod awaited_cost;
+pub mod body_look;
 mod built_in_limits;
 pub mod charge_context;
 pub mod charge_plan;
 mod cors;
+mod cost_tap;
 mod counted_key;
 mod counting;
 mod denials;
@@ -39,6 +41,7 @@ mod ignored_chain;
 pub mod judge;
 pub mod judge_input;
 mod kept_names;
+mod late_charges;
 mod limit_standing;
 mod open_call;
 mod overrides;
@@ -64,12 +67,13 @@ mod standings;
 pub mod tally;
 mod traced;
 pub mod unfit_claims;
+mod unknown_costs;
 mod unknown_tiers;
 mod unread_scheme;
 mod upgrade;
 
 use std::{
-    cell::{Cell, RefCell},
+    cell::{Cell, OnceCell, RefCell},
     convert::Infallible,
     net::IpAddr,
     ops::ControlFlow,
@@ -98,6 +102,7 @@ use tollgate_wire::{Violation, forward_auth::Asker};
 
 use self::{
     abandoned::Abandoned,
+    body_look::{BodyInput, ComingBody, LookBounds},
     counting::{NamingRequest, count_decisions},
     denials::{DeniedRequest, WorkerDenials},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
@@ -176,6 +181,15 @@ struct Decided<'d, 'i, 'p> {
     inbound: Inbound<'i>,
     /// None: its form is not sound.
     named: Option<(&'d SoundRequest<'d, 'p>, &'d Snapshot)>,
+}
+
+/// What a request is decided about with, besides itself.
+#[derive(Clone, Copy)]
+struct Given<'g, 'i> {
+    inbound: Inbound<'i>,
+    snapshot: &'g Snapshot,
+    arrival: Arrival,
+    body: &'g ComingBody<'g>,
 }
 
 /// How this proxy knows a request.
@@ -317,6 +331,7 @@ impl Gate {
                 SoundRequest::check(&parts, &snapshot.policies, inbound, arrival.now)
             });
 
+            let body = gate.coming_body(body);
             // From here on the client may go away during a wait.
             let line = gate.line(&parts, request.as_ref().ok(), inbound, arrival, &snapshot);
             let mut guard = RequestGuard::new(line, &gate.abandoned);
@@ -328,8 +343,8 @@ impl Gate {
                 }
                 Ok(request) => {
                     let state = &mut guard.state;
-                    let action =
-                        pin!(gate.decide(&request, inbound, &snapshot, arrival, state)).await;
+                    let given = Given { inbound, snapshot: &snapshot, arrival, body: &body };
+                    let action = pin!(gate.decide(&request, given, state)).await;
                     let named = Some((&request, &*snapshot));
                     let decided = Decided { action: &action, parts: &parts, inbound, named };
                     (gate.note_decision(&mut guard, decided, arrival.now), action)
@@ -341,7 +356,7 @@ impl Gate {
                 ControlFlow::Continue(forward) => {
                     let upstream = forward.upstream;
                     let is_upgrade = gate.judge.prepare(&mut parts, &guard.state, forward, inbound);
-                    let body = body.filter(|_| !is_upgrade);
+                    let body = body.take().filter(|_| !is_upgrade);
                     let outgoing = Outgoing {
                         sender: sender_of(&guard.state, upstream, inbound),
                         head: parts,
@@ -354,6 +369,13 @@ impl Gate {
             };
             mailbox.respond(gate.conclude(&mut guard, reply, inbound, arrival, &audience));
         }
+    }
+
+    /// The body of a request, of which limits may have something read ahead.
+    fn coming_body(&self, body: Option<ClientBody>) -> ComingBody<'_> {
+        let shared = self.shared();
+        let bounds = LookBounds { bytes: shared.limits.body_peek, time: shared.timeouts.head };
+        ComingBody::new(body, self.upstreams.ticker(), bounds)
     }
 
     /// Holds a head that another proxy tells to what one that comes in here is held to.
@@ -399,16 +421,21 @@ impl Gate {
     async fn decide<'p>(
         &self,
         request: &SoundRequest<'_, 'p>,
-        inbound: Inbound<'_>,
-        snapshot: &Snapshot,
-        arrival: Arrival,
+        given: Given<'_, '_>,
         state: &mut RequestState<'p>,
     ) -> Action<'p> {
         let &SoundRequest { ref head, policy, .. } = request;
+        let Given { inbound, snapshot, arrival, body } = given;
         if let Some(elsewhere) = inbound.peer.listener.redirect {
             return redirect(head, elsewhere);
         }
-        let input = judge_input(request, snapshot, inbound, arrival.now);
+        let input = JudgeInput {
+            body: match inbound.asker {
+                None => BodyInput::Coming(body),
+                Some(_) => BodyInput::Elsewhere,
+            },
+            ..judge_input(request, snapshot, inbound, arrival.now)
+        };
         match self.recorded(inbound.trace) {
             None => pin!(self.judge.judge(&input, policy, state)).await,
             // Boxed: it takes no room in the future of the others.
@@ -516,7 +543,12 @@ impl Gate {
         let rejection = reply.rejection().filter(|_| self.log.is_some());
         let http_status = rejection.map(|rejection| rejection.status(state.responses()));
         let note = ResponseNote { is_undecided, upstream_time, ..ResponseNote::of(rejection) };
+        let is_forwarded = matches!(reply, Reply::Forwarded(_));
         let mut response = self.judge.respond(reply, state, audience, series);
+        let tap = match is_forwarded {
+            true => guard.tap(arrival.now, response.headers()),
+            false => None,
+        };
         let leases = guard.leases.take();
         let mut account = guard.account(response.status().as_u16(), &note);
         if audience.format == Format::Grpc
@@ -527,6 +559,7 @@ impl Gate {
         }
         let body = response.body_mut();
         body.set_account(account);
+        body.set_tap(tap);
         body.set_leases(leases);
         if let Some(asker) = inbound.asker {
             translate(asker, note.is_undecided, &mut response);
@@ -549,5 +582,7 @@ fn judge_input<'r>(
         now,
         is_asked: inbound.asker.is_some(),
         dry_run: None,
+        body: BodyInput::Elsewhere,
+        facts: OnceCell::new(),
     }
 }

@@ -34,5 +34,6 @@ pub(super) fn limit_standing<'t, 'p>(
         },
         decided_by: stores.decider(charge.outcome.decided_by).keyword(),
         key: None,
+        awaited: None,
     }
 }

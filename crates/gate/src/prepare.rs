@@ -12,6 +12,7 @@ use super::{
     forward::Inbound,
     judge::Judge,
     request_state::{Forward, RequestState},
+    tally::Tally,
     upgrade,
 };
 
@@ -22,6 +23,7 @@ pub(super) static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollg
 /// Fields that a forwarded request gains: room for all is made at once.
 const FIELDS_SET: usize = 10;
 
+static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 static TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
 
 impl Judge {
@@ -61,6 +63,10 @@ impl Judge {
                 write_forwarded: self.shared.write_forwarded,
             },
         );
+        // What is read of the response on its way is read as it is.
+        if state.tally.as_ref().is_some_and(Tally::awaits_body) {
+            headers.insert(header::ACCEPT_ENCODING, IDENTITY.clone());
+        }
         // `clean_request` has removed the client's own fields of these names.
         headers.append(X_REQUEST_ID.clone(), request_id.clone());
         name_caller(headers, state);

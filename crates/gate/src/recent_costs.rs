@@ -13,12 +13,12 @@ use tollgate_limit::LimitId;
 /// The highest costs of this hour and the one before, for all workers.
 #[derive(Default)]
 pub struct RecentCosts {
-    by_source: Mutex<HashMap<CostSource, HourlyCosts>>,
+    by_source: Mutex<HashMap<RouteLimit, HourlyCosts>>,
 }
 
 /// What costs are remembered by: a limit, as one route charges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct CostSource(u64);
+pub(super) struct RouteLimit(u64);
 
 #[derive(Clone, Copy)]
 struct HourlyCosts {
@@ -35,18 +35,18 @@ const HOUR_SECS: u64 = 3600;
 /// Routes times limits that are remembered. Policies that were reloaded leave some behind.
 const MAX_SOURCES: usize = 4096;
 
-impl CostSource {
+impl RouteLimit {
     /// A limit, and the route of this name.
-    pub(super) fn new(limit: LimitId, route: &str) -> CostSource {
+    pub(super) fn new(limit: LimitId, route: &str) -> RouteLimit {
         let mut hasher = DefaultHasher::new();
         (limit, route).hash(&mut hasher);
-        CostSource(hasher.finish())
+        RouteLimit(hasher.finish())
     }
 }
 
 impl RecentCosts {
     /// Remembers a cost that a response has named at `now`.
-    pub(super) fn note(&self, source: CostSource, cost: u32, now: Timestamp) {
+    pub(super) fn note(&self, source: RouteLimit, cost: u32, now: Timestamp) {
         let hour = hour_of(now);
         let mut by_source = self.by_source.lock();
         if by_source.len() >= MAX_SOURCES && !by_source.contains_key(&source) {
@@ -63,7 +63,7 @@ impl RecentCosts {
     }
 
     /// The highest recent cost; none if no response has named any.
-    pub(super) fn of(&self, source: CostSource, now: Timestamp) -> Option<u32> {
+    pub(super) fn of(&self, source: RouteLimit, now: Timestamp) -> Option<u32> {
         let by_source = self.by_source.lock();
         let hour = hour_of(now);
         by_source.get(&source).map(|costs| match costs.hour == hour {
@@ -96,25 +96,25 @@ mod tests {
     fn highest_cost_is_remembered_for_this_hour_and_the_one_before() {
         let costs = RecentCosts::default();
         for (cost, hour) in [(7, 0), (3, 0), (5, 1)] {
-            costs.note(CostSource(1), cost, at(hour));
+            costs.note(RouteLimit(1), cost, at(hour));
         }
         for (hour, expected) in [(1, 7), (2, 5), (3, 0)] {
-            assert_eq!(costs.of(CostSource(1), at(hour)), Some(expected), "in hour {hour}");
+            assert_eq!(costs.of(RouteLimit(1), at(hour)), Some(expected), "in hour {hour}");
         }
-        assert_eq!(costs.of(CostSource(2), at(0)), None);
+        assert_eq!(costs.of(RouteLimit(2), at(0)), None);
     }
 
     #[test]
     fn forgotten_sources_make_room() {
         let costs = RecentCosts::default();
-        let new = CostSource(u64::MAX);
+        let new = RouteLimit(u64::MAX);
         for source in 0..MAX_SOURCES as u64 {
-            costs.note(CostSource(source), 1, at(0));
+            costs.note(RouteLimit(source), 1, at(0));
         }
         costs.note(new, 1, at(1));
         assert_eq!(costs.of(new, at(1)), None);
         costs.note(new, 1, at(2));
         assert_eq!(costs.of(new, at(2)), Some(1));
-        assert_eq!(costs.of(CostSource(0), at(2)), None);
+        assert_eq!(costs.of(RouteLimit(0), at(2)), None);
     }
 }

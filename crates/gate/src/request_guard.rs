@@ -5,24 +5,25 @@
 use std::{cell::Cell, net::IpAddr, pin::pin, rc::Rc, sync::Arc, time::Duration};
 
 use http::{HeaderMap, HeaderValue, Method, header::USER_AGENT, request::Parts};
-use hyper::body::Body as _;
 use smallvec::SmallVec;
+use tollgate_clock::Timestamp;
 use tollgate_keyword::Keyword;
 use tollgate_limit::Hashing;
 use tollgate_observe::{
     access_log::{DenialCause, Entry, Facts, LimitStanding, LogBuffer, Tail},
-    metrics::{PolicySeries, RequestMeter},
+    metrics::RequestMeter,
 };
 use tollgate_policy::{Protocol, Upstream};
 use tollgate_response::{
-    Account, CLIENT_CLOSED_REQUEST, DenialReason, Format, INTERNAL_ERROR, Rejection,
+    Account, BodyTap, CLIENT_CLOSED_REQUEST, DenialReason, Format, INTERNAL_ERROR, Rejection,
 };
 use tollgate_store::{Decider, HeldLeases, Stores};
 use tollgate_upstream::{ClientBody, UpstreamError, Upstreams};
 
 use super::{
     Arrival, Snapshot,
-    abandoned::Abandoned,
+    abandoned::{Abandoned, FollowedBody},
+    cost_tap::{CostTap, Measures},
     counting::CountedSender,
     forward::{DetachedExchange, Outgoing, TimedReply, detached, exchange},
     head::Head,
@@ -161,13 +162,22 @@ pub(super) struct RequestGuard<'g, 'p> {
     exchange: Option<DetachedExchange>,
     /// Runs the exchange to its end if the client goes away.
     abandoned: &'g Rc<Abandoned>,
+    /// Bytes of its body; none: it has none, or nothing counts them.
+    received: Option<Rc<Cell<u64>>>,
 }
 
 impl<'g, 'p> RequestGuard<'g, 'p> {
     /// A request that nothing was decided about.
     pub(super) fn new(line: RequestLine<'g>, abandoned: &'g Rc<Abandoned>) -> Self {
         let state = RequestState::default();
-        RequestGuard { state, leases: None, line: Some(line), exchange: None, abandoned }
+        RequestGuard {
+            state,
+            leases: None,
+            line: Some(line),
+            exchange: None,
+            abandoned,
+            received: None,
+        }
     }
 
     /// The request's body as it goes to the upstream: with the bound of its route, and counted.
@@ -179,8 +189,9 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
     ) -> ClientBody {
         // A call that streams sends messages whenever it has some.
         let may_be_slow = format == Format::Grpc && upstream.protocol == Protocol::Http2;
-        let counted = self.line.as_mut().filter(|_| !body.incoming.is_end_stream());
+        let counted = self.line.as_mut().filter(|_| !body.is_empty());
         let received = counted.map(|line| line.meter.count_body());
+        self.received.clone_from(&received);
         if let Some(interim) = &body.interim {
             interim.set_edits(self.state.interim_edits());
         }
@@ -216,8 +227,27 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
         Some(self.line.take()?.account(&self.state, status, note))
     }
 
+    /// What follows the body of the response, if that or its length has the cost of something.
+    pub(super) fn tap(&self, begun: Timestamp, headers: &HeaderMap) -> Option<Box<dyn BodyTap>> {
+        let tally = self.state.tally.as_ref().filter(|tally| tally.awaits_cost())?;
+        let (line, route) = (self.line.as_ref()?, self.state.route?);
+        let names = &self.state.kept_names;
+        let name = |own: &DecidedCharge<'_, '_>, to: &mut String| names.write(own, to);
+        let identity = self.state.identity.as_ref();
+        let series = line.meter.series();
+        let sender = CountedSender::of(series, self.state.policy, identity, Some(&name));
+        let costs = tally.body_costs(&route.name, self.abandoned.charges().shared(), Some(&sender));
+        if costs.is_empty() {
+            return None;
+        }
+        let measures = Measures { begun, received: self.received.clone() };
+        let tap = CostTap::new(self.abandoned.charges(), costs, headers, measures);
+        Some(Box::new(FollowedBody::new(self.abandoned, tap)))
+    }
+
     /// Has the exchange go on, if the upstream has the request and the client has gone.
-    fn abandon(&mut self, series: &PolicySeries) {
+    fn abandon(&mut self, line: &RequestLine<'_>) {
+        let series = line.meter.series();
         let Some(exchange) = self.exchange.take().filter(|exchange| exchange.is_sent.get()) else {
             return;
         };
@@ -226,7 +256,10 @@ impl<'g, 'p> RequestGuard<'g, 'p> {
             let names = &self.state.kept_names;
             let name = |own: &DecidedCharge<'_, '_>, to: &mut String| names.write(own, to);
             let sender = CountedSender::of(series, self.state.policy, identity, Some(&name));
-            self.abandoned.follow(exchange, tally, &route.name, &sender, self.leases.take());
+            let begun = line.arrival.now;
+            let measures = Measures { begun, received: self.received.take() };
+            let about = (tally, &*route.name);
+            self.abandoned.follow(exchange, measures, about, &sender, self.leases.take());
         }
     }
 }
@@ -235,7 +268,7 @@ impl Drop for RequestGuard<'_, '_> {
     fn drop(&mut self) {
         let Some(line) = self.line.take() else { return };
         if !std::thread::panicking() {
-            self.abandon(line.meter.series());
+            self.abandon(&line);
         }
         line.end_early(&self.state);
     }
@@ -300,16 +333,24 @@ impl RequestLine<'_> {
         let limits: SmallVec<[LimitStanding<'_>; 4]> = tally
             .into_iter()
             .flat_map(|tally| {
-                tally.charges().map(move |own| LimitStanding {
+                tally.charges().enumerate().map(move |(position, own)| LimitStanding {
                     key: logged.names.of(&own),
+                    awaited: Some(position).filter(|_| own.is_awaited()),
                     ..limit_standing(stores, tally, &own)
                 })
             })
             .collect();
         let limit = tally.and_then(|tally| {
             let own = tally.reported()?;
-            let key = logged.names.of(&own);
-            Some(LimitStanding { key, ..limit_standing(stores, tally, &own) })
+            let is_it = |other: &DecidedCharge<'_, '_>| std::ptr::eq(other.charge, own.charge);
+            Some(LimitStanding {
+                key: logged.names.of(&own),
+                awaited: tally
+                    .charges()
+                    .position(|other| is_it(&other))
+                    .filter(|_| own.is_awaited()),
+                ..limit_standing(stores, tally, &own)
+            })
         });
         let decider = match note.is_undecided {
             true => Some(Decider::Closed),

@@ -1,9 +1,10 @@
 //! The response to a judged request: the upstream's, or why there is none, with corrected charges
 //! and limit headers.
 
-use std::{net::IpAddr, ops::ControlFlow};
+use std::{net::IpAddr, ops::ControlFlow, rc::Rc, sync::Arc};
 
 use http::{HeaderMap, HeaderValue, Response, request::Parts};
+use tollgate_clock::Timestamp;
 use tollgate_limit::Standing;
 use tollgate_observe::metrics::PolicySeries;
 use tollgate_response::{
@@ -15,9 +16,11 @@ use super::{
     X_REQUEST_ID,
     charge_plan::ChargeRole,
     cors,
+    cost_tap::{CostTap, Measures},
     counting::CountedSender,
     head::Head,
     judge::Judge,
+    late_charges::LateCharges,
     redirect::redirection,
     request_state::{Action, Forward, RequestState},
     stamp::stamp,
@@ -146,6 +149,26 @@ impl Judge {
     pub fn settle_past(&self, state: &mut RequestState<'_>, answer: &Response<()>) {
         let facts = ResponseFacts::of(state, answer.status(), answer.headers());
         self.settle(state, facts, None);
+    }
+
+    /// Corrects what a simulated request was charged at `begun`, by the whole body of the
+    /// upstream's response with this head.
+    pub fn settle_body(
+        &self,
+        state: &RequestState<'_>,
+        head: &HeaderMap,
+        body: &[u8],
+        begun: Timestamp,
+    ) {
+        let (Some(tally), Some(route)) = (&state.tally, state.route) else { return };
+        let costs = tally.body_costs(&route.name, &self.shared, None);
+        if costs.is_empty() {
+            return;
+        }
+        let charges = LateCharges::new(Arc::clone(&self.shared), Rc::clone(&self.store));
+        let mut tap = CostTap::new(&charges, costs, head, Measures { begun, received: None });
+        tap.read(body);
+        tap.settle(true);
     }
 
     /// Corrects what was charged, now that the response's head is known.

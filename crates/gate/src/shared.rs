@@ -15,6 +15,7 @@ use tollgate_upstream::{Keeper, downstream::Admission};
 use super::{
     Snapshot, UnreadSchemes, denials::Denials, distrust::Distrust, recent_costs::RecentCosts,
     refunds::Refunds, series::SeriesBook, standing_cache::StandingCache,
+    unknown_costs::UnknownCosts,
 };
 
 /// What all workers share.
@@ -45,6 +46,8 @@ pub struct Shared {
     pub admission: Arc<Admission>,
     /// The highest costs that responses have named recently.
     pub recent_costs: RecentCosts,
+    /// Costs that responses were to tell, and did not.
+    pub unknown_costs: UnknownCosts,
     /// Counts of charges that were given back.
     pub refunds: Refunds,
     /// What workers count of requests.
@@ -136,6 +139,7 @@ impl Shared {
             limits: Limits::default(),
             admission: Admission::new(&Limits::default()),
             recent_costs: RecentCosts::default(),
+            unknown_costs: UnknownCosts::default(),
             refunds: Refunds::default(),
             series: SeriesBook::default(),
             denials: Denials::default(),

@@ -6,8 +6,8 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use tollgate_limit::{DecidedBy, Hashing, Key, Retry, Standing};
 use tollgate_policy::HeaderFamily;
 use tollgate_response::{
-    LimitHeaders, QuotaWindow, RateLimitFields, RateLimitItem, SecondsHeaders, SecondsNames,
-    reset_seconds,
+    Counted, LimitHeaders, QuotaWindow, RateLimitFields, RateLimitItem, SecondsHeaders,
+    SecondsNames, reset_seconds, stamp_retry_after_ms,
 };
 
 use super::{
@@ -75,6 +75,14 @@ pub fn stamp_family(
                 windows(tally).for_each(|window| window.stamp(headers));
             }
         }
+        HeaderFamily::OpenAi => {
+            for kind in Counted::ALL {
+                if let Some(fields) = of_kind(kind, tally, shared) {
+                    kind.stamp(headers, fields);
+                }
+            }
+            stamp_retry_after_ms(headers);
+        }
         HeaderFamily::Apisix => {
             if let Some(fields) = seconds_headers(tally, shared) {
                 fields.stamp(headers, SecondsNames::Prefixed, iter::empty());
@@ -111,18 +119,34 @@ fn reported<'t, 'p>(tally: &'t Tally<'p>) -> Option<(&'t PlannedLimit<'p>, Stand
 /// Of the limit that denied, or else of the window with the least left, as Envoy, Kong and APISIX
 /// choose it.
 fn seconds_headers(tally: &Tally<'_>, shared: &Shared) -> Option<SecondsHeaders> {
-    let windows = tally.enforced().filter(|own| own.planned.allowance.window_secs.is_some());
-    let tightest = windows
-        .map(|own| *own.standing())
-        .min_by_key(|standing| (standing.remaining, std::cmp::Reverse(standing.reported_reset())));
+    let tightest = tightest(tally, |_| true);
     let standing = match (tally.denied_by(), tightest) {
         (None, Some(tightest)) => tightest,
         _ => reported(tally)?.1,
     };
+    Some(in_seconds(&standing, tally, shared))
+}
+
+/// Of the window with the least left of the limits that count this.
+fn of_kind(kind: Counted, tally: &Tally<'_>, shared: &Shared) -> Option<SecondsHeaders> {
+    let standing = tightest(tally, |planned| planned.counted() == Some(kind))?;
+    Some(in_seconds(&standing, tally, shared))
+}
+
+/// The window with the least left of the enforced limits of which this holds.
+fn tightest(tally: &Tally<'_>, is_meant: impl Fn(&PlannedLimit<'_>) -> bool) -> Option<Standing> {
+    let windows = tally.enforced().filter(|own| own.planned.allowance.window_secs.is_some());
+    windows
+        .filter(|own| is_meant(own.planned))
+        .map(|own| *own.standing())
+        .min_by_key(|standing| (standing.remaining, std::cmp::Reverse(standing.reported_reset())))
+}
+
+fn in_seconds(standing: &Standing, tally: &Tally<'_>, shared: &Shared) -> SecondsHeaders {
     // A duration begins with the response.
-    let reset_seconds = reset_seconds(&standing, tally.store_time(shared.clock.now()));
-    let Standing { limit, remaining, .. } = standing;
-    Some(SecondsHeaders { limit, remaining, reset_seconds })
+    let reset_seconds = reset_seconds(standing, tally.store_time(shared.clock.now()));
+    let Standing { limit, remaining, .. } = *standing;
+    SecondsHeaders { limit, remaining, reset_seconds }
 }
 
 /// The windows of the enforced limits.

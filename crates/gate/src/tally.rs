@@ -30,6 +30,8 @@ pub struct Tally<'p> {
     decided: Timestamp,
     /// When the store was called, by this process' clock.
     begun: Timestamp,
+    /// The positions of the charges that the head of the response has given back.
+    refunded: SmallVec<[usize; 2]>,
     /// Units that the response may give back, of limits that count only some responses.
     unsettled: SmallVec<[UnsettledUnits; 1]>,
 }
@@ -49,6 +51,11 @@ pub struct DecidedCharge<'t, 'p> {
 }
 
 impl<'t> DecidedCharge<'t, '_> {
+    /// Whether the store has decided it, and it is no bound on refunds.
+    fn is_decided(&self) -> bool {
+        self.outcome.decided_by != DecidedBy::NoStore && self.planned.role != ChargeRole::Refund
+    }
+
     /// How the limit stands.
     pub fn standing(&self) -> &'t Standing {
         &self.outcome.standing
@@ -105,7 +112,16 @@ impl<'p> Tally<'p> {
         let unsettled = SmallVec::new();
         let is_charge = false;
         let is_open = false;
-        Tally { plan, outcomes, is_charge, is_open, decided, begun: now, unsettled }
+        Tally {
+            plan,
+            outcomes,
+            is_charge,
+            is_open,
+            decided,
+            begun: now,
+            refunded: SmallVec::new(),
+            unsettled,
+        }
     }
 
     /// Whether the request was to be charged, not only to be told how it stands.
@@ -142,8 +158,7 @@ impl<'p> Tally<'p> {
 
     /// All charges that were decided, in order, without those on bounds of refunds.
     pub fn charges(&self) -> impl Iterator<Item = DecidedCharge<'_, 'p>> {
-        let is_decided = |own: &DecidedCharge<'_, '_>| own.outcome.decided_by != DecidedBy::NoStore;
-        self.all().filter(is_decided).filter(|own| own.planned.role != ChargeRole::Refund)
+        self.all().filter(DecidedCharge::is_decided)
     }
 
     /// The charge at this position of the plan, if it was decided.
@@ -260,6 +275,7 @@ impl<'p> Tally<'p> {
         let denial = Denial {
             who: name(),
             limit: own.planned.limit.resource.clone(),
+            counted: own.planned.counted(),
             retry_after: self.retry_after(now, spread(own.charge.key, now, jitter)),
             at_once: own.charge.quota.holds_leases().then(|| own.standing().limit),
         };

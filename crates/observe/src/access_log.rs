@@ -16,6 +16,7 @@ use std::{
     cell::{Cell, RefCell},
     io::Write,
     num::NonZeroU32,
+    ops::Range,
     rc::Rc,
     time::Duration,
 };
@@ -27,7 +28,7 @@ use self::{json::write_json, text::write_text};
 use crate::{metrics::Totals, pipe::Pipe};
 
 pub use self::{
-    entry::{Decision, DenialCause, Entry, LimitStanding, Mode},
+    entry::{Decision, DenialCause, Entry, FinalCost, LimitStanding, Mode},
     facts::{FactValue, Facts, MAX_FACT_BYTES},
 };
 
@@ -124,7 +125,7 @@ impl LogBuffer {
 
     /// Starts a line: all fields but those that are known when the response has been sent. None:
     /// the settings ask for no line about such a request.
-    pub fn begin(&self, entry: &Entry<'_>) -> Option<Vec<u8>> {
+    pub fn begin(&self, entry: &Entry<'_>) -> Option<Line> {
         match self.settings.only {
             Only::Denied if !entry.is_denied() => return None,
             Only::Denied | Only::All => {}
@@ -134,11 +135,11 @@ impl LogBuffer {
             None => None,
         };
         let mut line = match self.settings.format {
-            Format::Text => write_text(entry),
+            Format::Text => Line { bytes: write_text(entry), awaited: Vec::new() },
             Format::Json => write_json(entry),
         };
         if let Some(denials) = denials {
-            self.settings.format.add(&mut line, "denials", denials.into());
+            self.settings.format.add(&mut line.bytes, "denials", denials.into());
         }
         Some(line)
     }
@@ -186,16 +187,30 @@ impl Drop for LogBuffer {
     }
 }
 
+/// A line that has begun.
+pub struct Line {
+    bytes: Vec<u8>,
+    /// Where costs stand that may still change, in the order of the line.
+    awaited: Vec<AwaitedPlace>,
+}
+
+/// Where a line has a cost that may still change.
+struct AwaitedPlace {
+    /// The position of the charge among those of the request.
+    position: usize,
+    digits: Range<usize>,
+}
+
 /// A line that ends when its response does.
 pub struct Tail {
     log: Rc<LogBuffer>,
-    line: Vec<u8>,
+    line: Line,
     has_grpc_status: bool,
 }
 
 impl Tail {
     /// A line that was begun.
-    pub fn new(log: Rc<LogBuffer>, line: Vec<u8>) -> Self {
+    pub fn new(log: Rc<LogBuffer>, line: Line) -> Self {
         Tail { log, line, has_grpc_status: false }
     }
 
@@ -217,17 +232,35 @@ impl Tail {
         self.add("down", down);
     }
 
+    /// Has it say what the request has cost, now that its response has told.
+    pub fn settle(&mut self, costs: &[FinalCost]) {
+        let Line { bytes, awaited } = &mut self.line;
+        if let (Format::Text, Some(FinalCost { units, reserved, source, .. })) =
+            (self.log.settings.format, costs.first())
+        {
+            let _ = write!(bytes, " cost={units} reserved={reserved} cost_source={source}");
+        }
+        // From the last one on, so that the places of the others stay.
+        for AwaitedPlace { position, digits } in std::mem::take(awaited).into_iter().rev() {
+            let told = costs.iter().find(|cost| cost.position == position);
+            if let Some(FinalCost { units, reserved, source, .. }) = told {
+                let told = format!("{units},\"reserved\":{reserved},\"cost_source\":\"{source}\"");
+                bytes.splice(digits, told.into_bytes());
+            }
+        }
+    }
+
     /// The response ended, or was broken off (`is_complete` is false).
     pub fn end(mut self, totals: Totals, is_complete: bool) {
         match self.log.settings.format {
-            Format::Text => text::end(&mut self.line, totals, is_complete),
-            Format::Json => json::end(&mut self.line, totals, is_complete),
+            Format::Text => text::end(&mut self.line.bytes, totals, is_complete),
+            Format::Json => json::end(&mut self.line.bytes, totals, is_complete),
         }
-        self.log.add(self.line);
+        self.log.add(self.line.bytes);
     }
 
     fn add(&mut self, name: &str, number: u64) {
-        self.log.settings.format.add(&mut self.line, name, number);
+        self.log.settings.format.add(&mut self.line.bytes, name, number);
     }
 }
 

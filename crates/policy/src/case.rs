@@ -53,12 +53,14 @@ pub struct Given {
     pub target: PathAndQuery,
     /// Its headers, but for `host`.
     pub headers: HeaderMap,
+    /// Its body.
+    pub body: Box<[u8]>,
     /// Its token or API key, which counts as verified.
     pub token: Option<AssumedToken>,
     /// The client's address.
     pub address: IpAddr,
     /// What the upstream answers.
-    pub response: Response<()>,
+    pub response: Response<Box<[u8]>>,
 }
 
 /// The response that a test expects; a field without a value is not compared.

@@ -9,6 +9,7 @@ mod callers;
 mod cases;
 mod claims;
 mod cors;
+mod cost_sources;
 mod costs;
 mod descriptors;
 mod failures;
@@ -43,6 +44,7 @@ use std::{path::Path, sync::Arc};
 
 use http::HeaderName;
 use tollgate_identity::Tiers;
+use tollgate_usage::{path::Path as JsonPath, request::Members};
 use tollgate_yaml::{Check, Document, Inspection, Problem, Sources};
 
 use self::{
@@ -76,6 +78,7 @@ pub fn load(file: &Path, text: &str, sources: &Sources) -> Result<Policy, Vec<Pr
         name: file.file_stem().map(|stem| stem.to_string_lossy().into()).unwrap_or_default(),
         fingerprint: Fingerprint::new(),
         knows_tiers: true,
+        members: Vec::new(),
         inspection,
     };
     let policy = raw.and_then(|raw| compiler.policy(raw));
@@ -89,6 +92,8 @@ struct Compiler<'d> {
     fingerprint: Fingerprint,
     /// Whether all names of tiers are known.
     knows_tiers: bool,
+    /// The members of the bodies of requests that something asks for.
+    members: Vec<JsonPath>,
 }
 
 impl<'d> Check<'d> for Compiler<'d> {
@@ -137,6 +142,7 @@ impl Compiler<'_> {
         let descriptors = self.descriptor_rules(&raw.rls, &names.limits, &limits);
         let sources = identity.as_ref().map(|rules| &rules.sources);
         let responses = self.responses(&raw.responses, sources);
+        let members = self.found_members(&raw);
         let tests =
             self.cases(&raw, &names, &hosts, identity.as_ref().filter(|_| is_identity_sound));
         let identity = identity?;
@@ -158,6 +164,7 @@ impl Compiler<'_> {
             identity,
             core: core(&limits, &routes),
             limits,
+            members: members?,
             descriptors,
             encoded_slash: encoded_slash?,
             method_override: method_override?,
@@ -173,6 +180,25 @@ impl Compiler<'_> {
         };
         self.review(&raw, &mut policy);
         Some(policy)
+    }
+
+    /// What is looked for in the bodies of requests; none: nothing.
+    fn found_members(&mut self, raw: &RawPolicy) -> Option<Option<Members>> {
+        if self.members.is_empty() {
+            return Some(None);
+        }
+        match Members::new(&self.members) {
+            Ok(members) => Some(Some(members)),
+            Err(error) => {
+                let place = raw.routes.span;
+                self.refuse(
+                    place,
+                    format!("of the bodies of requests: {error}"),
+                    "name fewer paths",
+                );
+                None
+            }
+        }
     }
 
     /// Those that are sound.

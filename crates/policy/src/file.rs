@@ -4,6 +4,7 @@
 
 mod case;
 mod cors;
+mod cost;
 mod descriptors;
 mod identity;
 mod keywords;
@@ -24,13 +25,14 @@ use tollgate_yaml::{Choice, Entries, Later, Node, Spanned, schema_of};
 pub(super) use self::{
     case::{RawCase, RawExpect, RawGiven, RawResponse},
     cors::RawCors,
+    cost::{RawCostSource, RawReportedCost, RawReserve, RawUnit, RawWeights},
     descriptors::{RawDescriptor, RawDescriptorEntry, RawDescriptorRule},
     identity::{
         RawApiKeys, RawCaller, RawForwardClaims, RawIdentity, RawIntrospection, RawIssuer,
         RawTierTable,
     },
     keywords::{AuthMode, Mode, OnStoreFull, PreflightMode, RefundedCallers, WindowStart},
-    limit::{RawLimit, RawOverride, RawRefund, RawReportedCost},
+    limit::{RawLimit, RawOverride, RawRefund},
     measure::{RawMeasure, RawRefill},
     responses::RawResponses,
     route::{RawAcceptedTokens, RawHeaderEdits, RawRoute},

@@ -22,6 +22,9 @@ keywords! {
         /// `X-RateLimit-Limit`, `X-RateLimit-Remaining`, and `X-RateLimit-Reset` in seconds, as
         /// APISIX has them.
         Apisix = "apisix",
+        /// `x-ratelimit-limit-requests`, `x-ratelimit-limit-tokens` and so on, and
+        /// `retry-after-ms`, as OpenAI has them.
+        OpenAi = "openai",
     }
 }
 
@@ -43,6 +46,8 @@ pub enum HeaderProfile {
     Kong,
     /// Those of [`HeaderFamily::Apisix`].
     Apisix,
+    /// Those of [`HeaderFamily::OpenAi`], with its form of errors.
+    OpenAi,
     /// None.
     None,
 }
@@ -56,6 +61,7 @@ keywords! {
         Envoy = "envoy",
         Kong = "kong",
         Apisix = "apisix",
+        OpenAi = "openai",
         None = "none",
     }
 }
@@ -81,6 +87,11 @@ impl HeaderFamily {
             HeaderFamily::Envoy | HeaderFamily::Apisix => {
                 "X-RateLimit-Limit, X-RateLimit-Remaining, X-RateLimit-Reset"
             }
+            HeaderFamily::OpenAi => {
+                "X-RateLimit-Limit-Requests, X-RateLimit-Remaining-Requests, \
+                 X-RateLimit-Reset-Requests, X-RateLimit-Limit-Tokens, \
+                 X-RateLimit-Remaining-Tokens, X-RateLimit-Reset-Tokens, Retry-After-Ms"
+            }
             HeaderFamily::Kong => {
                 "RateLimit-Limit, RateLimit-Remaining, RateLimit-Reset, X-RateLimit-Limit-Second, \
                  X-RateLimit-Remaining-Second, X-RateLimit-Limit-Minute, \
@@ -99,7 +110,8 @@ impl HeaderFamily {
             HeaderFamily::Github
             | HeaderFamily::Envoy
             | HeaderFamily::Kong
-            | HeaderFamily::Apisix => "x-ratelimit-",
+            | HeaderFamily::Apisix
+            | HeaderFamily::OpenAi => "x-ratelimit-",
             HeaderFamily::Ietf | HeaderFamily::Draft03 => "ratelimit",
         }
     }
@@ -116,6 +128,7 @@ impl HeaderProfile {
             HeaderProfile::Envoy => &[HeaderFamily::Envoy],
             HeaderProfile::Kong => &[HeaderFamily::Kong],
             HeaderProfile::Apisix => &[HeaderFamily::Apisix],
+            HeaderProfile::OpenAi => &[HeaderFamily::OpenAi],
             HeaderProfile::None => &[],
         }
     }
@@ -130,6 +143,7 @@ impl HeaderProfile {
             | HeaderProfile::Envoy
             | HeaderProfile::Kong
             | HeaderProfile::Apisix
+            | HeaderProfile::OpenAi
             | HeaderProfile::None => false,
         }
     }

@@ -18,6 +18,7 @@ mod callers;
 mod case;
 mod compile;
 mod cors;
+mod cost;
 mod descriptors;
 mod facts;
 mod file;
@@ -38,6 +39,7 @@ use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use http::{HeaderName, Method, StatusCode};
 use tollgate_identity::{Auth, IdentityRules, Issuer, PublishedKeys, Scheme};
+use tollgate_usage::request::Members;
 use tollgate_wire::{method_override::MethodOverride, target::EncodedSlash};
 use tollgate_yaml::warning::Warning;
 
@@ -49,12 +51,16 @@ pub use self::{
     case::{Begin, Case, Expect, Given, MAX_REQUESTS},
     compile::{load, warnings::Vouchers},
     cors::{Cors, OriginPattern, Origins, Preflight},
+    cost::{
+        BodyCost, BodyMember, Cost, CostSource, Reserve, StreamUsage, UnfitMember, Unfitness,
+        units_of,
+    },
     descriptors::{DescriptorCharge, DescriptorKey, DescriptorRule, DescriptorValue},
     facts::Fact,
     file::schema,
     headers::{HeaderFamily, HeaderProfile, is_reserved},
     key_part::{Chooser, KeyPart, KeyValue, NamedKey, Wanted},
-    limit::{Cost, Enforcement, Limit, OnMissing, OpenParts, Per, Refund, Statuses},
+    limit::{Enforcement, Limit, OnMissing, OpenParts, Per, Refund, Statuses},
     matcher::{
         HostPattern, Matcher, PathPattern, PatternError, Request, RequestPath, RoutePart, Router,
     },
@@ -196,6 +202,8 @@ pub struct Policy {
     pub identity: IdentityRules,
     /// The limits, referred to by position.
     pub limits: Vec<Limit>,
+    /// What costs and keys need of the bodies of requests; none: nothing.
+    pub members: Option<Members>,
     /// Which of them descriptors are charged to, in the order of the file.
     pub descriptors: Vec<DescriptorRule>,
     /// What an escaped slash in a path stands for.
@@ -257,7 +265,7 @@ impl Policy {
     pub fn cost_headers<'p>(&'p self, route: &'p Route) -> impl Iterator<Item = &'p HeaderName> {
         let limits = route.limits.iter().filter_map(|at| self.limits.get(*at));
         let own = limits.map(|limit| &limit.cost).filter(|_| route.cost.is_none());
-        route.cost.iter().chain(own).filter_map(|cost| cost.from_response_header.as_ref())
+        route.cost.iter().chain(own).filter_map(Cost::header)
     }
 }
 
@@ -288,6 +296,8 @@ pub struct Route {
     pub upstream: usize,
     /// What a request costs here; none: what its limits say.
     pub cost: Option<Cost>,
+    /// Whether something that it charges looks into the bodies of requests.
+    pub looks_into_body: bool,
     /// Bytes that a request's body may have; none: any number.
     pub max_body: Option<u64>,
     /// What pages of other origins may read; none: what the upstream says.

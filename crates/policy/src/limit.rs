@@ -2,11 +2,11 @@
 
 use std::fmt;
 
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderValue, StatusCode};
 use tollgate_keyword::keywords;
 use tollgate_limit::{Fallback, Scope, WhenFull};
 
-use super::{Allowances, KeyPart, Overrides};
+use super::{Allowances, Cost, KeyPart, Overrides};
 
 /// A named rule: how much, by tier, and what it is counted per.
 #[derive(Debug)]
@@ -118,34 +118,6 @@ pub enum OnMissing {
 }
 
 keywords! { OnMissing { Skip = "skip", Deny = "deny", Share = "share" } }
-
-/// What a request costs.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Cost {
-    /// By method.
-    pub by_method: Vec<(Method, u32)>,
-    /// Units, for all other methods.
-    pub default: u32,
-    /// The response field that says what the request has really cost.
-    pub from_response_header: Option<HeaderName>,
-    /// Units, if the client hangs up and the response's head never comes; none: the highest recent
-    /// cost.
-    pub abandoned: Option<u32>,
-}
-
-impl Cost {
-    /// One unit.
-    pub const ONE: Cost =
-        Cost { by_method: Vec::new(), default: 1, from_response_header: None, abandoned: None };
-
-    /// What a request with this method costs at first.
-    pub fn of(&self, method: &Method) -> u32 {
-        // Methods in any case are one method, as for routes.
-        let is_it =
-            |(listed, _): &&(Method, u32)| listed.as_str().eq_ignore_ascii_case(method.as_str());
-        self.by_method.iter().find(is_it).map_or(self.default, |(_, units)| *units)
-    }
-}
 
 /// Which requests are given back what they cost.
 #[derive(Clone, Debug, PartialEq, Eq)]

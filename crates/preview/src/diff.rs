@@ -161,6 +161,7 @@ impl PolicyDifference {
             warnings: _,        // changes no request
             notes: _,           // changes no request
             vouchers: _,        // changes no request
+            members: _,         // costs name them
         } = new;
         let routing = routing::routing(old, new);
         PolicyDifference {

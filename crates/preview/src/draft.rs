@@ -11,6 +11,8 @@ use tollgate_policy::{Given, Upstream};
 pub struct Draft {
     /// Its head.
     pub head: Parts,
+    /// Its body.
+    pub body: Box<[u8]>,
     /// The address of its sender: the client, or a proxy before it.
     pub address: IpAddr,
     /// Its token, which counts as verified. None: the credential is in its headers.
@@ -44,6 +46,7 @@ impl Draft {
             request.headers_mut().insert(header::HOST, host);
         }
         let (head, ()) = request.into_parts();
-        Draft { head, address: given.address, token: given.token.clone() }
+        let Given { body, address, token, .. } = given;
+        Draft { head, body: body.clone(), address: *address, token: token.clone() }
     }
 }

@@ -168,7 +168,7 @@ fn draft(question: &Question, policies: &Policies) -> Result<Draft, QuestionErro
     };
     let (head, ()) = request.into_parts();
     let address = address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST)).to_canonical();
-    Ok(Draft { head, address, token })
+    Ok(Draft { head, body: Box::default(), address, token })
 }
 
 fn sample_host(policies: &Policies) -> Result<String, QuestionError> {

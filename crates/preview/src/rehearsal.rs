@@ -2,6 +2,7 @@
 //! have counters of their own; those of explanations charge nothing.
 
 use std::{
+    cell::OnceCell,
     net::{IpAddr, SocketAddr},
     ops::ControlFlow,
     rc::Rc,
@@ -12,6 +13,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
     Shared,
+    body_look::BodyInput,
     charge_context::ChargeContext,
     dry_run::DryRun,
     forward::Inbound,
@@ -106,7 +108,7 @@ impl Rehearsal {
         &self,
         policies: &'p Policies,
         draft: &Draft,
-        answer: &Response<()>,
+        answer: &Response<Box<[u8]>>,
     ) -> RehearsedResponse<'p> {
         let now = self.judge.shared.clock.now();
         let dry_run = DryRun { token: draft.token.clone(), is_charged: true, ..DryRun::default() };
@@ -127,7 +129,11 @@ impl Rehearsal {
         let found = found.as_ref().map(|(head, _)| head);
         let address = self.client_address(draft);
         let audience = Audience::of(&draft.head, found, &state, &no_id, address);
+        let is_forwarded = matches!(reply, Reply::Forwarded(_));
         let response = self.judge.respond(reply, &mut state, &audience, None);
+        if is_forwarded {
+            self.judge.settle_body(&state, answer.headers(), answer.body(), now);
+        }
         let (head, _) = response.into_parts();
         let RequestState { policy, route, identity, .. } = state;
         RehearsedResponse {
@@ -219,7 +225,16 @@ impl Rehearsal {
         let client = Client { address, certificate: None, headers, query: draft.head.uri.query() };
         let published_keys = &self.published_keys;
         let dry_run = Some(dry_run);
-        JudgeInput { head, client, published_keys, now, is_asked: false, dry_run }
+        JudgeInput {
+            head,
+            client,
+            published_keys,
+            now,
+            is_asked: false,
+            dry_run,
+            body: BodyInput::Whole(&draft.body),
+            facts: OnceCell::new(),
+        }
     }
 
     /// Corrects what a request of the past was charged, by the upstream's answer.
@@ -261,7 +276,7 @@ impl RehearsedResponse<'_> {
     }
 }
 
-fn as_from_upstream(answer: &Response<()>) -> Response<Body> {
+fn as_from_upstream<T>(answer: &Response<T>) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status();
     response.headers_mut().clone_from(answer.headers());

@@ -1,6 +1,7 @@
 //! A response's body: made here, or on its way from the upstream.
 
 use std::{
+    mem,
     pin::Pin,
     rc::Rc,
     task::{Context, Poll},
@@ -9,6 +10,8 @@ use std::{
 use bytes::Bytes;
 use http::{HeaderMap, HeaderName};
 use http_body::{Body as HttpBody, Frame, SizeHint};
+use smallvec::SmallVec;
+use tollgate_observe::access_log::FinalCost;
 use tollgate_store::HeldLeases;
 use tollgate_upstream::{
     DeclinedBody, Switched, UpstreamBody, UpstreamBodyError,
@@ -28,9 +31,27 @@ pub struct EndedTunnel {
     pub bytes_down: u64,
 }
 
+/// What the requests' charges have come to once a response has ended.
+pub type FinalCosts = SmallVec<[FinalCost; 1]>;
+
+/// Follows the body of a response for what it says.
+pub trait BodyTap {
+    /// The next piece of it has come.
+    fn read(&mut self, data: &[u8]);
+
+    /// It has ended. Returns what the request has cost.
+    fn end(self: Box<Self>) -> FinalCosts;
+
+    /// The client has gone, and there may be more of the body. The request counts as in flight as
+    /// long as the leases are held.
+    fn leave(self: Box<Self>, rest: Box<UpstreamBody>, leases: Option<HeldLeases>);
+}
+
 /// A response's body, and what is to be done once it has ended.
 pub struct Body {
     content: Content,
+    /// Follows it; none: nothing in it is of interest.
+    tap: Option<Box<dyn BodyTap>>,
     /// What is written down at the end.
     account: Option<Box<Account>>,
     /// The request's leases on limits of requests in flight.
@@ -129,6 +150,7 @@ impl Body {
     fn new(content: Content) -> Self {
         Body {
             content,
+            tap: None,
             account: None,
             leases: None,
             hidden: Vec::new(),
@@ -141,6 +163,22 @@ impl Body {
     /// Has it end the request's account at its end, if there is one.
     pub fn set_account(&mut self, account: Option<Account>) {
         self.account = account.map(Box::new);
+    }
+
+    /// Has it be followed.
+    pub fn set_tap(&mut self, tap: Option<Box<dyn BodyTap>>) {
+        self.tap = tap;
+    }
+
+    /// What comes from the upstream, if it does.
+    pub fn take_upstream(&mut self) -> Option<Box<UpstreamBody>> {
+        match mem::replace(&mut self.content, Content::Ended) {
+            Content::Upstream(body) => Some(body),
+            other => {
+                self.content = other;
+                None
+            }
+        }
     }
 
     /// Keeps a field from the client that its upstream may send as a trailer.
@@ -176,7 +214,11 @@ impl Body {
         self.content = Content::Ended;
         self.leases = None;
         self.in_flight = None;
-        if let Some(account) = self.account.take() {
+        let costs = self.tap.take().map(|tap| tap.end());
+        if let Some(mut account) = self.account.take() {
+            if let (Some(costs), Some(tail)) = (costs, account.tail_mut()) {
+                tail.settle(&costs);
+            }
             account.end(true);
         }
     }
@@ -203,6 +245,9 @@ impl Body {
             Poll::Ready(Some(Ok(frame))) => {
                 if let (Some(account), Some(data)) = (&mut self.account, frame.data_ref()) {
                     account.count_sent(data.len());
+                }
+                if let (Some(tap), Some(data)) = (&mut self.tap, frame.data_ref()) {
+                    tap.read(data);
                 }
             }
             Poll::Ready(Some(Err(_))) => {}
@@ -282,7 +327,14 @@ impl Drop for Body {
         // The engine does not poll a body further once it knows that it has ended.
         if self.is_end_stream() || is_unpolled {
             self.end();
-        } else if let Some(mut account) = self.account.take() {
+            return;
+        }
+        if let Some(tap) = self.tap.take()
+            && let Some(rest) = self.take_upstream()
+        {
+            tap.leave(rest, self.leases.take());
+        }
+        if let Some(mut account) = self.account.take() {
             account.discount(self.rest());
             account.end(false);
         }

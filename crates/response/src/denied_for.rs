@@ -56,6 +56,7 @@ impl Rejection {
             | Rejection::BodyTooLarge
             | Rejection::Upstream(_)
             | Rejection::HeadTimeout
+            | Rejection::Member { .. }
             | Rejection::Internal => None,
         }
     }

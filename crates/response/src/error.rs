@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
-use tollgate_policy::Responses;
+use tollgate_policy::{HeaderProfile, Responses};
 
 use super::{
     body::Body,
@@ -11,6 +11,7 @@ use super::{
     json::{JSON, json_line},
     limit_headers::number,
     negotiation::Format,
+    openai::OpenAiError,
     options::FORWARDED_METHODS,
     problem::{PROBLEM_JSON, Problem},
     rejection::{Denial, Rejection},
@@ -92,6 +93,10 @@ impl Rejection {
         let (body, media_type) = match details.format {
             Format::Json | Format::Grpc => {
                 let message = self.message();
+                if responses.headers == HeaderProfile::OpenAi {
+                    let error = OpenAiError::of(self, self.status(responses), message);
+                    return (json_line(&error), JSON.clone());
+                }
                 let documentation_url = self.documentation_url(responses);
                 (json_line(&ErrorBody { message, documentation_url }), &JSON)
             }

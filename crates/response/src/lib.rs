@@ -15,6 +15,7 @@ mod body;
 mod call;
 mod challenge;
 mod cors;
+mod counted;
 mod denied_for;
 mod error;
 mod grpc;
@@ -22,6 +23,7 @@ mod json;
 mod limit_headers;
 mod message;
 mod negotiation;
+mod openai;
 mod options;
 mod problem;
 mod rate_limit_fields;
@@ -32,14 +34,16 @@ mod status;
 
 pub use self::{
     account::Account,
-    body::{Body, EndedTunnel},
+    body::{Body, BodyTap, EndedTunnel, FinalCosts},
     call::{call_error, call_response},
     cors::{AllowedOrigin, preflight_answer},
+    counted::Counted,
     denied_for::DenialReason,
     error::ErrorDetails,
     grpc::{GrpcCode, grpc_status, is_grpc_call},
     limit_headers::{LimitHeaders, expose},
     negotiation::{Format, preferred_format},
+    openai::stamp_retry_after_ms,
     options::options_asterisk,
     problem::problem,
     rate_limit_fields::{RateLimitFields, RateLimitItem, reset_seconds},

@@ -48,6 +48,9 @@ impl Rejection {
             Rejection::AmbiguousKey(limit) => {
                 format!("The request has an ambiguous value of what limit {limit} counts by.")
             }
+            Rejection::Member { name, why } => {
+                format!("The request is not valid: `{name}` in its body {why}.")
+            }
             Rejection::Store(StoreError::NoRoom(reason)) if reason.is_clients_fault() => {
                 "Too many different values of what a limit counts by. Try again later.".into()
             }

@@ -2,7 +2,7 @@
 
 use http::HeaderValue;
 use tollgate_identity::IdentityError;
-use tollgate_policy::AddressRefusal;
+use tollgate_policy::{AddressRefusal, Unfitness};
 use tollgate_store::StoreError;
 use tollgate_upstream::{
     ConnectionNamesProtectedField, IdentityAlias, UpstreamError, downstream::NotGood,
@@ -10,6 +10,8 @@ use tollgate_upstream::{
 use tollgate_wire::{
     Violation, forward_auth::AskError, method_override::OverrideError, target::TargetError,
 };
+
+use super::counted::Counted;
 
 /// Why a request gets its response here and not from the upstream.
 #[derive(Debug, thiserror::Error)]
@@ -73,6 +75,14 @@ pub enum Rejection {
     /// in several ways.
     #[error("the request has an ambiguous value of a key that limit {0} counts by")]
     AmbiguousKey(Box<str>),
+    /// A member of the request's body cannot be counted by.
+    #[error("`{name}` in the request's body {why}")]
+    Member {
+        /// Its path.
+        name: Box<str>,
+        /// What is wrong with it.
+        why: Unfitness,
+    },
     /// The store could not decide.
     #[error(transparent)]
     Store(#[from] StoreError),
@@ -94,6 +104,8 @@ pub struct Denial {
     pub who: String,
     /// The name of the limit that denied.
     pub limit: HeaderValue,
+    /// What that limit counts, if it is requests, one each, or tokens.
+    pub counted: Option<Counted>,
     /// Whole seconds to wait; none if waiting does not help.
     pub retry_after: Option<u64>,
     /// How many requests there may be at once, if there were too many.

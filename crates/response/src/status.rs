@@ -23,7 +23,8 @@ impl Rejection {
             | Rejection::Connection(_)
             | Rejection::Alias(_)
             | Rejection::MethodOverride(_)
-            | Rejection::AmbiguousKey(_) => StatusCode::BAD_REQUEST,
+            | Rejection::AmbiguousKey(_)
+            | Rejection::Member { .. } => StatusCode::BAD_REQUEST,
             Rejection::Question(error) => match error {
                 AskError::NotAnAsker => StatusCode::FORBIDDEN,
                 AskError::Path => StatusCode::NOT_FOUND,

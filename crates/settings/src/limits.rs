@@ -14,6 +14,9 @@ use super::Checker;
 pub struct Limits {
     /// Of a request's head.
     pub head: HeadLimits,
+    /// Bytes of a request's body that are read before the request is charged, where limits count by
+    /// what it says.
+    pub body_peek: u64,
     /// Connections at once, of all clients.
     pub connections: usize,
     /// Connections at once of one address, or of one network of 64 bits in IPv6.
@@ -55,6 +58,10 @@ pub(super) struct RawLimits {
     /// A request's target, 256 to 32KiB; a longer one is answered with 414. Default: 8KiB.
     #[schemars(with = "Option<Size>")]
     target_bytes: Option<Node>,
+    /// Bytes of a request's body that are read before the request is charged, 1KiB to 16MiB, where
+    /// limits count by what it says; of a longer body they see nothing. Default: 64KiB.
+    #[schemars(with = "Option<Size>")]
+    body_peek: Option<Node>,
     /// Connections at once, 1 to 1000000; more are closed as soon as they are made. Default: 20000.
     #[schemars(range(min = 1, max = 1_000_000))]
     connections: Option<Spanned<u32>>,
@@ -105,6 +112,7 @@ impl Default for Limits {
                 field_bytes: 16 * KIB,
                 target_bytes: 8 * KIB,
             },
+            body_peek: 64 * 1024,
             connections: 20_000,
             connections_per_address: 1_000,
             http2: Http2Limits::default(),
@@ -136,6 +144,7 @@ impl Checker<'_> {
         let default = Limits::default();
         Limits {
             head: self.head_limits(raw, default.head),
+            body_peek: self.bytes_or(&raw.body_peek, 1024..=16 << 20, default.body_peek),
             connections: self.count_or(&raw.connections, CONNECTIONS, default.connections),
             connections_per_address: self.count_or(
                 &raw.connections_per_address,

@@ -24,7 +24,7 @@ impl Needs {
         let callers = || policies.iter().flat_map(|policy| &policy.identity.callers);
         let is_address = |key: &CallerKey| matches!(key, CallerKey::Address { .. });
         let by_host = |limit: &Limit| limit.per.parts.contains(&KeyPart::Host);
-        let has_cost = |limit: &Limit| limit.cost.from_response_header.is_some();
+        let has_cost = |limit: &Limit| limit.cost.source.is_some();
         let has_leases = |limit: &Limit| {
             limit.rates.iter().flatten().any(|allowance| allowance.quota.holds_leases())
         };
@@ -36,7 +36,7 @@ impl Needs {
             durations: limits().any(has_leases),
             facts: policies.iter().any(|policy| !policy.facts.is_empty())
                 || limits().any(has_cost)
-                || costs.any(|cost| cost.from_response_header.is_some()),
+                || costs.any(|cost| cost.source.is_some()),
         }
     }
 }

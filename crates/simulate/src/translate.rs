@@ -73,7 +73,12 @@ impl Translator {
     /// A request to be filled.
     pub(super) fn blank() -> PastRequest {
         let (head, ()) = Request::new(()).into_parts();
-        PastRequest::new(Draft { head, address: Ipv4Addr::UNSPECIFIED.into(), token: None })
+        PastRequest::new(Draft {
+            head,
+            body: Box::default(),
+            address: Ipv4Addr::UNSPECIFIED.into(),
+            token: None,
+        })
     }
 
     /// Makes `past` the request of a record, which stands for so many requests. Target and headers

@@ -70,7 +70,7 @@ use self::{
 
 pub use self::{
     answers::{AnswerCounts, UpstreamTotal},
-    body::{ClientBody, RequestBody, UpstreamBody},
+    body::{Ahead, ClientBody, RequestBody, UpstreamBody},
     destination::{Destination, UpstreamGroups},
     error::{ExchangeError, RequestBodyError, UpstreamBodyError, UpstreamError},
     group::{Choice, Group, Load, Member},
@@ -139,6 +139,11 @@ impl Upstreams {
     pub fn new(ticker: Rc<Ticker>) -> Self {
         let connectors = Connectors::new(Rc::clone(&ticker));
         Upstreams { connectors, ticker, heads: RefCell::default() }
+    }
+
+    /// The worker's clock of ticks.
+    pub fn ticker(&self) -> &Rc<Ticker> {
+        &self.ticker
     }
 
     /// Closes connections that have been idle for too long.

@@ -2,7 +2,6 @@
 
 use bytes::BytesMut;
 use http::{HeaderValue, Method, Request, header, request::Parts};
-use hyper::body::Body as _;
 use tollgate_policy::{Protocol, Upstream};
 
 use super::{
@@ -72,7 +71,7 @@ impl Outbound {
         upstream: &Upstream,
         buffer: &mut BytesMut,
     ) -> (Outbound, Option<Original>) {
-        let is_empty = body.incoming.is_end_stream();
+        let is_empty = body.is_empty();
         let is_repeatable = is_empty && is_idempotent(&head.method);
         match upstream.protocol {
             Protocol::Http1 => {

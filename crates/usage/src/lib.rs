@@ -11,6 +11,7 @@
 //! - [`response`]: a response's body, whatever its form and coding.
 //! - [`request`]: a request's body: what it asks for.
 
+mod coding;
 pub mod event_stream;
 pub mod json;
 pub mod path;

@@ -104,6 +104,17 @@ impl fmt::Display for Path {
     }
 }
 
+/// One after another.
+impl fmt::Display for Paths {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (position, path) in self.names.iter().enumerate() {
+            let comma = if position == 0 { "" } else { ", " };
+            write!(f, "{comma}{path}")?;
+        }
+        Ok(())
+    }
+}
+
 /// Places in a document, one bit each. The root is the lowest.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Places(u128);
@@ -111,6 +122,8 @@ pub(crate) struct Places(u128);
 /// Several paths, for a reader that looks for all of them at once.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Paths {
+    /// As they are written.
+    names: Vec<Path>,
     places: Vec<Place>,
 }
 
@@ -168,8 +181,9 @@ impl Paths {
     /// [`PathError::TooMany`].
     pub fn new<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Result<Paths, PathError> {
         let root = Place { step: None, children: Places::NONE, ends: Vec::new() };
-        let mut all = Paths { places: vec![root] };
+        let mut all = Paths { names: Vec::new(), places: vec![root] };
         for (number, path) in paths.into_iter().enumerate() {
+            all.names.push(path.clone());
             let mut at = 0;
             for step in &path.steps {
                 at = match all.child(at, step) {
@@ -196,6 +210,16 @@ impl Paths {
             }
         }
         self
+    }
+
+    /// How many they are.
+    pub(crate) fn count(&self) -> usize {
+        self.names.len()
+    }
+
+    /// The path of this number.
+    pub fn get(&self, number: usize) -> Option<&Path> {
+        self.names.get(number)
     }
 
     fn child(&self, parent: usize, step: &Step) -> Option<usize> {

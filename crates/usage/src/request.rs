@@ -1,16 +1,18 @@
 //! What the body of a request asks for: members of a JSON document, read once, whole.
 
+use std::{borrow::Cow, io::Read};
+
+use flate2::read::MultiGzDecoder;
+
 use crate::{
+    coding::ContentCoding,
     json::{Amount, Finder, Found, Lost, Scanner},
     path::{Path, PathError, Paths},
 };
 
 /// The members that are looked for in bodies of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Members {
-    paths: Paths,
-    count: usize,
-}
+pub struct Members(Paths);
 
 /// What there is at the end of a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,8 +33,8 @@ pub enum Member {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundMembers {
     members: Vec<Member>,
-    /// The first path that leads to a member which is there twice.
-    repeated: Option<usize>,
+    /// The paths that lead to, or through, a member which is there twice.
+    repeated: Vec<usize>,
 }
 
 /// A body that is no JSON document.
@@ -45,7 +47,12 @@ impl Members {
     /// # Errors
     /// [`PathError::TooMany`].
     pub fn new(paths: &[Path]) -> Result<Members, PathError> {
-        Ok(Members { paths: Paths::new(paths)?, count: paths.len() })
+        Ok(Members(Paths::new(paths)?))
+    }
+
+    /// The path of this number.
+    pub fn path(&self, number: usize) -> Option<&Path> {
+        self.0.get(number)
     }
 
     /// Looks for them in a whole body.
@@ -57,14 +64,37 @@ impl Members {
         if std::str::from_utf8(body).is_err() {
             return Err(NoJson);
         }
-        let members = vec![Member::Missing; self.count];
-        let mut found = FoundMembers { members, repeated: None };
+        let members = vec![Member::Missing; self.0.count()];
+        let mut found = FoundMembers { members, repeated: Vec::new() };
         let mut scanner = Scanner::of_one();
-        let read = scanner.read(&self.paths, body, &mut found);
-        match read.is_ok() && scanner.finish(&self.paths, &mut found) {
+        let read = scanner.read(&self.0, body, &mut found);
+        match read.is_ok() && scanner.finish(&self.0, &mut found) {
             true => Ok(found),
             false => Err(NoJson),
         }
+    }
+}
+
+/// A body without its content coding.
+///
+/// # Errors
+/// [`NoJson`]: it is in a coding other than gzip, or is longer than `max_bytes` without it.
+pub fn decoded<'b>(
+    body: &'b [u8],
+    content_coding: Option<&str>,
+    max_bytes: u64,
+) -> Result<Cow<'b, [u8]>, NoJson> {
+    match ContentCoding::of(content_coding) {
+        ContentCoding::Identity => Ok(Cow::Borrowed(body)),
+        ContentCoding::Gzip => {
+            let mut all = Vec::new();
+            let mut decoder = MultiGzDecoder::new(body).take(max_bytes.saturating_add(1));
+            match decoder.read_to_end(&mut all) {
+                Ok(_) if all.len() as u64 <= max_bytes => Ok(Cow::Owned(all)),
+                _ => Err(NoJson),
+            }
+        }
+        ContentCoding::Other => Err(NoJson),
     }
 }
 
@@ -74,9 +104,9 @@ impl FoundMembers {
         self.members.get(path).unwrap_or(&Member::Missing)
     }
 
-    /// The number of the first path that leads to, or through, a member which is there twice.
-    pub fn repeated(&self) -> Option<usize> {
-        self.repeated
+    /// Whether the path of this number leads to, or through, a member which is there twice.
+    pub fn is_repeated(&self, path: usize) -> bool {
+        self.repeated.contains(&path)
     }
 }
 
@@ -99,8 +129,9 @@ impl Finder for FoundMembers {
         if let Some(member) = self.members.get_mut(path) {
             *member = Member::Missing;
         }
-        if why == Lost::Repeated {
-            self.repeated = self.repeated.or(Some(path));
+        // A client may repeat it as often as its body is long.
+        if why == Lost::Repeated && !self.is_repeated(path) {
+            self.repeated.push(path);
         }
     }
 }
@@ -122,13 +153,13 @@ mod tests {
         let amount = Amount { units: 100, is_whole: true };
         assert_eq!(found.at(1), &Member::Number(Some(amount)));
         assert_eq!(found.at(2), &Member::Missing);
-        assert_eq!(found.repeated(), None);
+        assert!((0..3).all(|path| !found.is_repeated(path)));
     }
 
     #[test]
     fn what_two_readers_may_see_otherwise_is_told() {
-        assert_eq!(find(r#"{"max_tokens":1,"max_tokens":2}"#).unwrap().repeated(), Some(1));
-        assert_eq!(find(r#"{"params":{"name":"a"},"params":{}}"#).unwrap().repeated(), Some(2));
+        assert!(find(r#"{"max_tokens":1,"max_tokens":2}"#).unwrap().is_repeated(1));
+        assert!(find(r#"{"params":{"name":"a"},"params":{}}"#).unwrap().is_repeated(2));
         assert_eq!(find(r#"{"max_tokens":-1}"#).unwrap().at(1), &Member::Number(None));
     }
 

@@ -10,6 +10,7 @@ use flate2::write::MultiGzDecoder;
 use thiserror::Error;
 
 use crate::{
+    coding::ContentCoding,
     event_stream::{EventPart, EventStream},
     json::{Amount, Finder, Found, Lost, Scanner},
     path::Paths,
@@ -32,6 +33,8 @@ pub struct Told {
     pub used: Option<Used>,
     /// Bytes of what a language model has made, in the parts of a stream.
     pub delta_bytes: u64,
+    /// Whether it is a stream of events.
+    pub is_stream: bool,
     /// Why not all of the body was read; none: it was.
     pub unread: Option<Unread>,
 }
@@ -72,7 +75,7 @@ pub struct ResponseReader {
 /// How the bytes become those of a document.
 #[derive(Debug)]
 enum Coding {
-    None(Documents),
+    None(Box<Documents>),
     Gzip(Box<MultiGzDecoder<Decoded>>),
     /// They do not.
     Unknown,
@@ -145,16 +148,13 @@ impl ResponseReader {
             Form::Events { .. } => Scanner::of_one(),
         };
         let documents = Documents { wanted, scanner, form, collected: Collected::default() };
-        let codings = content_coding.unwrap_or_default().split(',').map(str::trim);
-        let mut codings =
-            codings.filter(|name| !name.is_empty() && !name.eq_ignore_ascii_case("identity"));
-        let coding = match (codings.next(), codings.next()) {
-            (None, _) => Coding::None(documents),
-            (Some(name), None) if is_gzip(name) => {
+        let coding = match ContentCoding::of(content_coding) {
+            ContentCoding::Identity => Coding::None(Box::new(documents)),
+            ContentCoding::Gzip => {
                 let decoded = Decoded { documents, room: MAX_DECODED, unread: None };
                 Coding::Gzip(Box::new(MultiGzDecoder::new(decoded)))
             }
-            _ => return ResponseReader::unread(Unread::ContentCoding),
+            ContentCoding::Other => return ResponseReader::unread(Unread::ContentCoding),
         };
         ResponseReader { coding, unread: None }
     }
@@ -192,7 +192,8 @@ impl ResponseReader {
             Coding::Unknown => return Told { unread: self.unread, ..Told::default() },
         };
         documents.end();
-        Told { unread: self.unread, ..documents.collected.told() }
+        let is_stream = matches!(documents.form, Form::Events { .. });
+        Told { is_stream, unread: self.unread, ..documents.collected.told() }
     }
 }
 
@@ -306,7 +307,7 @@ impl Collected {
         let number = self.all.numbers.iter().find_map(|units| *units).map(Used::Units);
         let tokens = self.all.tokens.tokens().map(Used::Tokens);
         let delta_bytes = self.all.tokens.delta_bytes;
-        Told { used: number.or(tokens), delta_bytes, unread: None }
+        Told { used: number.or(tokens), delta_bytes, is_stream: false, unread: None }
     }
 }
 
@@ -358,10 +359,6 @@ fn form(content_type: &str) -> Option<Form> {
         | "application/json-lines" => Some(Form::Json),
         _ => essence.ends_with("+json").then_some(Form::Json),
     }
-}
-
-fn is_gzip(coding: &str) -> bool {
-    coding.eq_ignore_ascii_case("gzip") || coding.eq_ignore_ascii_case("x-gzip")
 }
 
 #[cfg(test)]

@@ -46,6 +46,16 @@ impl Weight {
         rounded_up(self.exactly(count))
     }
 
+    /// So many times this, times so many, of several, rounded up once.
+    pub fn sum_of_products(parts: impl IntoIterator<Item = (Weight, Weight, u64)>) -> u64 {
+        let exactly = |(one, other, count): (Weight, Weight, u64)| {
+            let product = u128::from(one.millionths) * u128::from(other.millionths);
+            product.saturating_mul(count.into())
+        };
+        let sum = parts.into_iter().map(exactly).fold(0, u128::saturating_add);
+        rounded_up(sum.div_ceil(ONE.into()))
+    }
+
     fn exactly(self, count: u64) -> u128 {
         u128::from(self.millionths) * u128::from(count)
     }
@@ -130,6 +140,20 @@ mod tests {
         for text in ["", "-1", "1.", ".5", "0.0000001", "1e3", "1000001", "one"] {
             assert_eq!(text.parse::<Weight>(), Err(BadWeight), "{text}");
         }
+    }
+
+    #[test]
+    fn products_are_rounded_up_once() {
+        let sum = |parts: &[(&str, &str, u64)]| {
+            let parts =
+                parts.iter().map(|(one, other, count)| (weight(one), weight(other), *count));
+            Weight::sum_of_products(parts)
+        };
+        assert_eq!(sum(&[("0.25", "1", 400)]), 100);
+        assert_eq!(sum(&[("0.25", "1", 401)]), 101);
+        assert_eq!(sum(&[("0.25", "0.1", 1), ("1", "4", 100)]), 401);
+        assert_eq!(sum(&[("0.5", "0.5", 2), ("0.5", "0.5", 2)]), 1);
+        assert_eq!(sum(&[("1000000", "1000000", u64::MAX)]), u64::MAX);
     }
 
     #[test]

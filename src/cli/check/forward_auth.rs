@@ -46,7 +46,7 @@ fn unserved(limit: &Limit, route: &Route) -> Vec<String> {
     let parts = [
         (limit.count_when.is_some(), "counts nothing (`count_when`)"),
         (refunds.names_others(StatusCode::NOT_MODIFIED), "gives nothing back (`refund`)"),
-        (cost.from_response_header.is_some(), "keeps the cost that it reserves (`cost`)"),
+        (cost.source.is_some(), "keeps the cost that it reserves (`cost`)"),
         (holds_leases, "does not hold requests in flight (`concurrent`)"),
     ];
     let needed = parts.into_iter().filter(|(is_needed, _)| *is_needed);

@@ -176,7 +176,10 @@ async fn charge<'p>(head: &CallHead<'_, 'p>, planned: DescriptorPlan<'p, '_>) ->
                 match family {
                     // The filter writes these itself, if it is told to.
                     HeaderFamily::Github | HeaderFamily::Envoy | HeaderFamily::Apisix => {}
-                    HeaderFamily::Ietf | HeaderFamily::Draft03 | HeaderFamily::Kong => {
+                    HeaderFamily::Ietf
+                    | HeaderFamily::Draft03
+                    | HeaderFamily::Kong
+                    | HeaderFamily::OpenAi => {
                         stamp_family(&mut fields, *family, tally, shared);
                     }
                 }

@@ -99,7 +99,7 @@ pub(super) fn add<'p>(
         _ => ChargeRole::Primary,
     };
     for allowance in allowances {
-        let planned = PlannedLimit { limit, allowance, cost: &limit.cost, role };
+        let planned = PlannedLimit { limit, allowance, cost: &limit.cost, role, input_units: 0 };
         let key = Key::new(owner, entry, allowance.id);
         // A slot is held or not.
         let units = if allowance.quota.holds_leases() { cost.min(1) } else { cost };

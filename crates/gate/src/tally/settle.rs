@@ -1,12 +1,12 @@
 //! Corrects what was charged, once the response's head is known.
 
-use std::rc::Rc;
+use std::{rc::Rc, sync::Arc};
 
 use http::{HeaderMap, HeaderName, StatusCode};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Charge, Receipt};
 use tollgate_observe::metrics::LimitDecision;
-use tollgate_policy::Statuses;
+use tollgate_policy::{CostSource, Statuses};
 use tollgate_store::{Adjustment, Store};
 
 use super::{ChargeRole, DecidedCharge, Tally};
@@ -14,7 +14,7 @@ use crate::{
     Shared,
     awaited_cost::{AwaitedCost, AwaitedCosts, units_without_head},
     counting::{CallerNote, CountedSender, count_adjustment},
-    recent_costs::CostSource,
+    recent_costs::RouteLimit,
     request_state::RequestState,
 };
 
@@ -78,9 +78,10 @@ impl Tally<'_> {
         // The latest limit whose first window was seen.
         let mut counted: Option<(usize, ChargeRole)> = None;
         let planned = self.plan.limits.iter().zip(&mut self.plan.charges);
-        let mut all = planned.zip(&mut self.outcomes).peekable();
-        while let Some(((planned, charge), outcome)) = all.next() {
-            let bound = all.next_if(|((planned, _), _)| planned.role == ChargeRole::Refund);
+        let mut all = planned.zip(&mut self.outcomes).enumerate().peekable();
+        while let Some((position, ((planned, charge), outcome))) = all.next() {
+            let bound = all.next_if(|(_, ((planned, _), _))| planned.role == ChargeRole::Refund);
+            let bound = bound.map(|(_, bound)| bound);
             let own = DecidedCharge { planned, charge, outcome };
             let limit = (planned.limit.position, planned.role);
             let is_first = counted.replace(limit) != Some(limit);
@@ -90,6 +91,9 @@ impl Tally<'_> {
                 (true, true) => shared.refunds.count_given(),
                 (true, false) => shared.refunds.count_withheld(),
                 (false, _) => {}
+            }
+            if is_due && has_room {
+                self.refunded.push(position);
             }
             let final_cost = own.final_cost(response, shared);
             let correction = own.correction(response, is_due && has_room, final_cost);
@@ -123,40 +127,69 @@ impl Tally<'_> {
         is_corrected
     }
 
-    /// Whether only the response names what some of this costs.
+    /// Whether only the response tells what some of this costs.
     pub(crate) fn awaits_cost(&self) -> bool {
-        self.is_open && self.charges().any(|own| own.cost_header().is_some())
+        self.is_open && self.charges().any(|own| own.cost_source().is_some())
     }
 
-    /// The charges whose cost the response's head is to name, on the route of this name.
+    /// Whether the body of the response tells what some of this costs.
+    pub(crate) fn awaits_body(&self) -> bool {
+        let is_body = |own: DecidedCharge<'_, '_>| match own.cost_source().map(|source| &**source) {
+            Some(CostSource::Body(_)) => true,
+            Some(_) | None => false,
+        };
+        self.is_open && self.charges().any(is_body)
+    }
+
+    /// The charges whose cost the response is to tell and has not told yet, on the route of this
+    /// name. None for `sender`: the request is not counted.
     pub(crate) fn awaited_costs(
         &self,
         route: &str,
         shared: &Shared,
-        sender: &CountedSender<'_>,
+        sender: Option<&CountedSender<'_>>,
     ) -> AwaitedCosts {
         if !self.is_open {
             return AwaitedCosts::new();
         }
-        let (series, tier) = (sender.series, self.plan.tier);
+        let tier = self.plan.tier;
         let now = shared.clock.now();
         let mut awaited = AwaitedCosts::new();
         let mut latest: Option<DecidedCharge<'_, '_>> = None;
-        for own in self.charges() {
+        let decided = self.all().enumerate().filter(|(_, own)| own.is_decided());
+        for (position, (at, own)) in decided.enumerate() {
             let is_first = latest.is_none_or(|latest| !own.is_of_same_counter(&latest));
             latest = Some(own);
-            let Some(header) = own.cost_header() else { continue };
+            let source = own.cost_source().filter(|_| !self.refunded.contains(&at));
+            let Some(source) = source else { continue };
             awaited.push(AwaitedCost {
+                position,
                 charge: own.charge.into(),
                 outcome: *own.outcome,
-                header: header.clone(),
-                source: CostSource::new(own.planned.allowance.id, route),
+                source: Arc::clone(source),
+                place: RouteLimit::new(own.planned.allowance.id, route),
+                input_units: own.planned.input_units,
                 units_without_head: own.cost_without_head(route, shared, now),
-                counters: own.counters(series, tier).filter(|_| is_first).cloned(),
-                late: sender.late_units(&own, tier).filter(|_| is_first),
+                counters: sender
+                    .and_then(|sender| own.counters(sender.series, tier))
+                    .filter(|_| is_first)
+                    .cloned(),
+                late: sender.and_then(|sender| sender.late_units(&own, tier)).filter(|_| is_first),
             });
         }
         awaited
+    }
+
+    /// Those of them that not the head of the response tells.
+    pub(crate) fn body_costs(
+        &self,
+        route: &str,
+        shared: &Shared,
+        sender: Option<&CountedSender<'_>>,
+    ) -> AwaitedCosts {
+        let mut costs = self.awaited_costs(route, shared, sender);
+        costs.retain(|cost| !matches!(*cost.source, CostSource::Header(_)));
+        costs
     }
 
     /// Gives everything back, of a request that was charged without need.
@@ -175,17 +208,23 @@ impl DecidedCharge<'_, '_> {
         self.outcome.receipt.is_some() || !self.charge.takes()
     }
 
-    /// The response field that names the final cost, if the charge was taken and one does.
-    fn cost_header(&self) -> Option<&HeaderName> {
-        let is_lease = self.charge.quota.holds_leases();
-        let header = self.planned.cost.from_response_header.as_ref();
-        header.filter(|_| self.is_taken() && !is_lease)
+    /// Whether the rest of the response tells the final cost.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let is_of_head = |source: &Arc<CostSource>| matches!(&**source, CostSource::Header(_));
+        self.cost_source().is_some_and(|source| !is_of_head(source))
     }
 
-    /// The cost that the response names, which is remembered; or the cost of a request that the
-    /// client has broken off. None: the response names none.
+    /// What tells the final cost, if the charge was taken and something does.
+    fn cost_source(&self) -> Option<&Arc<CostSource>> {
+        let is_lease = self.charge.quota.holds_leases();
+        let source = self.planned.cost.source.as_ref();
+        source.filter(|_| self.is_taken() && !is_lease)
+    }
+
+    /// The cost that the response's head names, which is remembered; or the cost of a request that
+    /// the client has broken off. None: the head names none.
     fn final_cost(&self, response: ResponseFacts<'_>, shared: &Shared) -> Option<u32> {
-        let header = self.cost_header()?;
+        let source = self.cost_source()?;
         if response.is_unseen {
             return None;
         }
@@ -193,15 +232,16 @@ impl DecidedCharge<'_, '_> {
         if response.is_broken_off {
             return Some(self.cost_without_head(response.route, shared, now));
         }
+        let CostSource::Header(header) = &**source else { return None };
         let cost = cost_in(response.headers, header)?;
-        let source = CostSource::new(self.planned.allowance.id, response.route);
+        let source = RouteLimit::new(self.planned.allowance.id, response.route);
         shared.recent_costs.note(source, cost, now);
         Some(cost)
     }
 
     /// The cost if the response's head never comes.
     fn cost_without_head(&self, route: &str, shared: &Shared, now: Timestamp) -> u32 {
-        let source = CostSource::new(self.planned.allowance.id, route);
+        let source = RouteLimit::new(self.planned.allowance.id, route);
         units_without_head(self.planned.cost, self.charge, || shared.recent_costs.of(source, now))
     }
 
@@ -209,7 +249,7 @@ impl DecidedCharge<'_, '_> {
     fn is_refund_due(&self, response: ResponseFacts<'_>) -> bool {
         let is_lease = self.charge.quota.holds_leases();
         // Breaking a request off must not make it free.
-        let is_kept = response.is_broken_off && self.cost_header().is_some();
+        let is_kept = response.is_broken_off && self.cost_source().is_some();
         // A client that has nothing to revalidate has no free requests either.
         let is_current = response.status != StatusCode::NOT_MODIFIED || response.is_revalidation;
         let statuses = self.planned.limit.refund.statuses(response.is_authenticated);

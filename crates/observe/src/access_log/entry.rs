@@ -98,6 +98,21 @@ pub struct LimitStanding<'e> {
     pub decided_by: &'static str,
     /// The name of its counter, if a program has named it.
     pub key: Option<&'e str>,
+    /// Its position among the charges of the request, if the rest of the response tells its cost.
+    pub awaited: Option<usize>,
+}
+
+/// What a request has cost a limit, known when its response has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FinalCost {
+    /// The position of the charge among those of the request.
+    pub position: usize,
+    /// Units that it has cost in the end.
+    pub units: u32,
+    /// Units that were charged before.
+    pub reserved: u32,
+    /// What has told it.
+    pub source: &'static str,
 }
 
 /// Whether a limit may deny.

@@ -6,7 +6,7 @@ use tollgate_keyword::Keyword;
 use tollgate_limit::Standing;
 
 use super::{
-    Millis,
+    AwaitedPlace, Line, Millis,
     entry::{Entry, LimitStanding},
     escape::{push_json, push_json_header, push_json_text},
 };
@@ -19,8 +19,9 @@ const LINE_BYTES: usize = 1024;
 const MAX_USER_AGENT_BYTES: usize = 256;
 
 /// All fields but the last, and no closing brace. Whatever is not known is null.
-pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
+pub(super) fn write_json(entry: &Entry<'_>) -> Line {
     let mut line = Vec::with_capacity(LINE_BYTES);
+    let mut awaited = Vec::new();
     // Writing to memory does not fail.
     let _ = write!(line, "{{\"time\":\"{}\"", entry.time);
     push_text(&mut line, "request_id", Some(entry.request_id));
@@ -51,11 +52,11 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
         Some(error) => push_json(&mut line, error),
         None => line.extend_from_slice(NULL),
     }
-    push_limit(&mut line, entry.limit.as_ref());
+    push_limit(&mut line, &mut awaited, entry.limit.as_ref());
     if let Some(key) = entry.key {
         push_text(&mut line, "key", Some(key));
     }
-    push_limits(&mut line, entry.limits);
+    push_limits(&mut line, &mut awaited, entry.limits);
     push_name(&mut line, "user_agent");
     match entry.user_agent {
         Some(value) => push_json_header(&mut line, value, MAX_USER_AGENT_BYTES),
@@ -69,7 +70,7 @@ pub(super) fn write_json(entry: &Entry<'_>) -> Vec<u8> {
         Some(upstream) => write!(line, ",\"upstream_ms\":{}", Millis(upstream)),
         None => write!(line, ",\"upstream_ms\":null"),
     };
-    line
+    Line { bytes: line, awaited }
 }
 
 /// Ends a line: the bytes of both bodies, and how long it took.
@@ -101,20 +102,34 @@ fn push_text(line: &mut Vec<u8>, name: &str, text: Option<&str>) {
 }
 
 /// The one limit that clients see in headers, where a reader need not look into a list.
-fn push_limit(line: &mut Vec<u8>, limit: Option<&LimitStanding<'_>>) {
-    // The name of a limit needs no escapes.
-    let _ = match limit {
-        Some(LimitStanding { name, standing: Standing { limit, used, .. }, cost, .. }) => {
-            write!(line, ",\"limit\":\"{name}\",\"used\":{used},\"of\":{limit},\"cost\":{cost}")
-        }
-        None => write!(line, ",\"limit\":null,\"used\":null,\"of\":null,\"cost\":null"),
+fn push_limit(
+    line: &mut Vec<u8>,
+    awaited: &mut Vec<AwaitedPlace>,
+    limit: Option<&LimitStanding<'_>>,
+) {
+    let Some(own) = limit else {
+        line.extend_from_slice(b",\"limit\":null,\"used\":null,\"of\":null,\"cost\":null");
+        return;
     };
+    let LimitStanding { name, standing: Standing { limit, used, .. }, .. } = own;
+    // The name of a limit needs no escapes.
+    let _ = write!(line, ",\"limit\":\"{name}\",\"used\":{used},\"of\":{limit}");
+    push_cost(line, awaited, own);
 }
 
-fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
+/// The cost, and where it stands if it may still change.
+fn push_cost(line: &mut Vec<u8>, awaited: &mut Vec<AwaitedPlace>, own: &LimitStanding<'_>) {
+    push_name(line, "cost");
+    let start = line.len();
+    let _ = write!(line, "{}", own.cost);
+    let digits = start..line.len();
+    awaited.extend(own.awaited.map(|position| AwaitedPlace { position, digits }));
+}
+
+fn push_limits(line: &mut Vec<u8>, awaited: &mut Vec<AwaitedPlace>, limits: &[LimitStanding<'_>]) {
     line.extend_from_slice(b",\"limits\":[");
     for (at, own) in limits.iter().enumerate() {
-        let LimitStanding { name, window_seconds, standing, cost, decided_by, key, .. } = own;
+        let LimitStanding { name, window_seconds, standing, decided_by, key, .. } = own;
         let Standing { limit, used, remaining, .. } = standing;
         let mode = own.mode.keyword();
         let decision = own.decision.keyword();
@@ -124,10 +139,8 @@ fn push_limits(line: &mut Vec<u8>, limits: &[LimitStanding<'_>]) {
         let _ = write!(line, ",\"limit\":{limit},\"used\":{used},\"remaining\":{remaining}");
         let reset = window_seconds.map(|_| standing.reported_reset().ceil_secs());
         push_number(line, "reset", reset);
-        let _ = write!(
-            line,
-            ",\"cost\":{cost},\"decision\":\"{decision}\",\"decided_by\":\"{decided_by}\""
-        );
+        push_cost(line, awaited, own);
+        let _ = write!(line, ",\"decision\":\"{decision}\",\"decided_by\":\"{decided_by}\"");
         if let Some(key) = key {
             push_text(line, "key", Some(key));
         }

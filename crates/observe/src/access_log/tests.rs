@@ -6,7 +6,7 @@ use std::{
     sync::{LazyLock, mpsc},
 };
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate_clock::Timestamp;
 use tollgate_limit::{Retry, Standing};
 
@@ -69,6 +69,7 @@ const CORE: LimitStanding<'_> = LimitStanding {
     decision: Decision::Allow,
     decided_by: "redis",
     key: None,
+    awaited: None,
 };
 
 const INFLIGHT: LimitStanding<'_> = LimitStanding {
@@ -87,6 +88,7 @@ const INFLIGHT: LimitStanding<'_> = LimitStanding {
     decision: Decision::WouldDeny,
     decided_by: "local",
     key: Some("key:acct-7"),
+    awaited: None,
 };
 
 fn entry<'e>(caller: &'e dyn Display) -> Entry<'e> {
@@ -123,6 +125,10 @@ static FACTS: LazyLock<Facts> = LazyLock::new(|| {
     facts
 });
 
+/// The same limits, of which the rest of the response tells the costs.
+const AWAITED: [LimitStanding<'_>; 2] =
+    [LimitStanding { awaited: Some(0), ..CORE }, LimitStanding { awaited: Some(1), ..INFLIGHT }];
+
 /// One with everything that a text line can have.
 fn full_entry<'e>() -> Entry<'e> {
     Entry {
@@ -134,6 +140,8 @@ fn full_entry<'e>() -> Entry<'e> {
         would_deny: Some("search;candidate"),
         error: Some(&"denied by limit core"),
         facts: Some(&FACTS),
+        limit: Some(AWAITED[0]),
+        limits: &AWAITED,
         ..entry(&"user:42")
     }
 }
@@ -141,6 +149,8 @@ fn full_entry<'e>() -> Entry<'e> {
 fn finish_with_everything(mut tail: Tail) {
     tail.add_grpc_status(8, Some(StatusCode::TOO_MANY_REQUESTS));
     tail.add_tunnel(1, 2);
+    let told = FinalCost { position: 0, units: 20, reserved: 1, source: "openai" };
+    tail.settle(&[told, FinalCost { position: 1, ..told }]);
     tail.end(TOTALS, false);
 }
 
@@ -164,7 +174,9 @@ fn text_lines_read_from_left_to_right() {
         line,
         "1970-01-01T00:00:00.000Z id 127.0.0.1 user:42 free GET /a route=/** 200 core=1/5000 \
          key=key:a\\x20b asked_by=forward decided_by=local exempt denied=limit denied_by=core would_deny=\"search;candidate\" upstream=1.204ms \
-         trace_id=4bf9 facts={\"jwt.org\":\"acme\"} error=\"denied by limit core\" grpc_status=8 stands_for=429 up=1 down=2 in=7 out=12 total=ms aborted\n"
+         trace_id=4bf9 facts={\"jwt.org\":\"acme\"} error=\"denied by limit core\" grpc_status=8 \
+         stands_for=429 up=1 down=2 cost=20 reserved=1 cost_source=openai in=7 out=12 total=ms \
+         aborted\n"
     );
 }
 
@@ -302,6 +314,27 @@ fn grpc_status_is_logged_once() {
         tail.end(TOTALS, true);
     });
     assert!(line.contains(",\"grpc_status\":8,") && line.matches("grpc_status").count() == 1);
+}
+
+#[test]
+fn costs_are_those_that_the_response_has_told() {
+    let settings = AccessLogSettings { format: Format::Json, ..AccessLogSettings::default() };
+    let entry = Entry { limit: Some(AWAITED[0]), limits: &AWAITED, ..entry(&"user:42") };
+    let told = |position, units| FinalCost { position, units, reserved: 1, source: "json" };
+    for (costs, expected) in [
+        (vec![], json!([1, null, 1, 0])),
+        (vec![told(0, 1_000_000)], json!([1_000_000, 1, 1_000_000, 0])),
+        (vec![told(1, 7)], json!([1, null, 1, 7])),
+        (vec![told(0, 20), told(1, 7)], json!([20, 1, 20, 7])),
+    ] {
+        let line = logged_by(settings, &entry, |mut tail| {
+            tail.settle(&costs);
+            tail.end(TOTALS, true);
+        });
+        let line: Value = serde_json::from_str(&line).unwrap();
+        let [core, other] = [&line["limits"][0], &line["limits"][1]];
+        assert_eq!(json!([line["cost"], line["reserved"], core["cost"], other["cost"]]), expected);
+    }
 }
 
 /// What stands in backticks in the first column of the tables under a heading of `docs/log.md`.

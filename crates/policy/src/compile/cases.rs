@@ -6,7 +6,9 @@ use std::{
     time::Duration,
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, uri::PathAndQuery};
+use http::{
+    HeaderMap, HeaderName, HeaderValue, Method, Response, StatusCode, header, uri::PathAndQuery,
+};
 use serde_json::{Map, Number};
 use tollgate_clock::Timestamp;
 use tollgate_identity::{
@@ -182,6 +184,12 @@ impl Compiler<'_> {
             host: host?,
             target: target?,
             headers: headers?,
+            body: raw
+                .body
+                .as_ref()
+                .map(|body| written_text(body).into_bytes())
+                .unwrap_or_default()
+                .into(),
             token: token?,
             address: address?,
             response: response?,
@@ -314,13 +322,31 @@ impl Compiler<'_> {
         address
     }
 
-    fn case_response(&mut self, raw: &RawResponse) -> Option<Response<()>> {
+    fn case_response(&mut self, raw: &RawResponse) -> Option<Response<Box<[u8]>>> {
         let status = match &raw.status {
             None => Some(StatusCode::OK),
             Some(status) => self.case_status(status, 200),
         };
-        let mut response = Response::new(());
+        let (content_type, body) = match (&raw.json, &raw.sse) {
+            (None, None) => (None, String::new()),
+            (Some(body), None) => (Some("application/json"), json(&body.value).to_string()),
+            (None, Some(events)) => {
+                let data = events.value.iter().map(written_text);
+                let events =
+                    data.map(|data| format!("data: {}\n\n", data.replace('\n', "\ndata: ")));
+                (Some("text/event-stream"), events.collect())
+            }
+            (Some(_), Some(events)) => {
+                self.refuse(events.span, "a body of JSON and one of events", "keep one");
+                return None;
+            }
+        };
+        let mut response = Response::new(body.into_bytes().into());
         *response.headers_mut() = self.case_headers(&raw.headers)?;
+        if let Some(content_type) = content_type {
+            let content_type = HeaderValue::from_static(content_type);
+            response.headers_mut().entry(header::CONTENT_TYPE).or_insert(content_type);
+        }
         *response.status_mut() = status?;
         Some(response)
     }
@@ -437,6 +463,14 @@ fn optional<T>(value: Option<Option<T>>) -> Option<Option<T>> {
 }
 
 /// A claim as it is written in YAML.
+/// A text as it is, anything else as JSON.
+fn written_text(node: &Node) -> String {
+    match &node.value {
+        Value::String(text) => text.clone(),
+        value => json(value).to_string(),
+    }
+}
+
 fn json(value: &Value) -> serde_json::Value {
     match value {
         Value::Null => serde_json::Value::Null,

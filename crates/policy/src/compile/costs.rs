@@ -10,21 +10,29 @@ use super::{
 };
 use crate::{
     Allowances, Cost, Limit,
-    file::{LATER, RawLimit, RawReportedCost, RawRoute},
+    file::{RawLimit, RawRoute},
 };
 
 /// The fields of a cost that the response reports; everything else in a mapping is a method.
-const BY_RESPONSE: [&str; 3] = ["reserve", "from_response_header", "abandoned"];
+const BY_RESPONSE: [&str; 7] = [
+    "reserve",
+    "from_response_header",
+    "from_response",
+    "weights",
+    "stream_usage",
+    "abandoned",
+    "stop_upstream",
+];
 
 impl Compiler<'_> {
     /// What a limit says that a request costs.
     pub(super) fn limit_cost(&mut self, raw: &RawLimit) -> Option<Cost> {
         let Some(node) = &raw.cost else { return Some(Cost::ONE) };
         let cost = self.cost(node)?;
-        if let (Some(_), Some(count_when)) = (&cost.from_response_header, &raw.count_when) {
+        if let (Some(_), Some(count_when)) = (&cost.source, &raw.count_when) {
             self.refuse(
                 count_when.span,
-                "`count_when` beside a cost from a response header",
+                "`count_when` beside a cost that the response tells",
                 "keep one",
             );
         }
@@ -44,24 +52,9 @@ impl Compiler<'_> {
         }
     }
 
-    fn told_cost(&mut self, node: &Node) -> Option<Cost> {
-        let raw: RawReportedCost = self.decode(node, LATER)?;
-        let header = self.message_header(&raw.from_response_header);
-        let default = match &raw.reserve {
-            None => Some(1),
-            Some(reserve) => self.count(reserve),
-        };
-        let abandoned = match &raw.abandoned {
-            None => None,
-            Some(node) => Some(self.abandoned(node, default?)?),
-        };
-        let from_response_header = Some(header?);
-        Some(Cost { by_method: Vec::new(), default: default?, from_response_header, abandoned })
-    }
-
     /// What is charged where the cost is never reported: no less than was reserved, or hanging up
     /// would pay.
-    fn abandoned(&mut self, node: &Node, reserve: u32) -> Option<u32> {
+    pub(super) fn abandoned(&mut self, node: &Node, reserve: u32) -> Option<u32> {
         let units = self.count(node)?;
         if units < reserve {
             let message = format!("less than the reserve, which is {reserve}");
@@ -110,7 +103,7 @@ impl Compiler<'_> {
             let units = highest(cost.unwrap_or(&limit.cost), charged.methods);
             let fit = Fit::of(units, limit, charged.reach, context);
             self.check_fit(&fit, limit, place.unwrap_or(name.span));
-            let is_by_response = cost.is_some_and(|cost| cost.from_response_header.is_some());
+            let is_by_response = cost.is_some_and(|cost| cost.source.is_some());
             if let (true, Some(_), Some(place)) = (is_by_response, limit.count_when, place) {
                 let limit = &limit.name;
                 self.refuse(

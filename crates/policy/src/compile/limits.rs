@@ -156,8 +156,7 @@ impl Compiler<'_> {
 
     /// A program says what it charges, and gives back itself: there is no request and no response.
     fn refuse_what_programs_ignore(&mut self, raw: &RawLimit, part: &KeyPart, cost: Option<&Cost>) {
-        let is_number = cost
-            .is_none_or(|cost| cost.by_method.is_empty() && cost.from_response_header.is_none());
+        let is_number = cost.is_none_or(|cost| cost.by_method.is_empty() && cost.source.is_none());
         let fields = [
             ("on_missing", raw.on_missing.as_ref().map(|field| field.span)),
             ("refund", raw.refund.as_ref().map(|field| field.span)),

@@ -21,6 +21,7 @@ pub(super) fn notes(raw: &RawPolicy, policy: &Policy, document: &Document) -> Ve
         |Note { place, text }: Note| format!("{}: {text}", document.problem(place, "", "").place());
     let mut notes: Vec<String> = unsaid_claims(raw, policy).into_iter().map(placed).collect();
     notes.extend(few_in_sliding_windows(raw, policy).map(placed));
+    notes.extend(capped_reserves(raw, policy).map(placed));
     notes.extend(unknown_servers(policy));
     notes.extend(routes_before_earlier_ones(raw, policy).into_iter().map(placed));
     notes
@@ -55,6 +56,20 @@ fn unsaid_claims(raw: &RawPolicy, policy: &Policy) -> Vec<Note> {
 fn few_in_sliding_windows(raw: &RawPolicy, policy: &Policy) -> impl Iterator<Item = Note> {
     policy.limits.iter().zip(raw.limits.iter()).filter_map(|(limit, (name, _))| {
         Some(Note { place: name.span, text: few_in_a_sliding_window(limit)? })
+    })
+}
+
+/// A note for each limit that a request may exceed because no more than `at_most` is reserved for
+/// it.
+fn capped_reserves(raw: &RawPolicy, policy: &Policy) -> impl Iterator<Item = Note> {
+    policy.limits.iter().zip(raw.limits.iter()).filter_map(|(limit, (name, _))| {
+        let most = limit.cost.reserve.as_ref()?.at_most?;
+        let text = format!(
+            "limit {} may be exceeded by requests that ask for more than {most} units: no more is \
+             reserved for one (`at_most`), and the rest is charged when it has ended",
+            limit.name
+        );
+        Some(Note { place: name.span, text })
     })
 }
 

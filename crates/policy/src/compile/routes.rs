@@ -115,7 +115,13 @@ impl Compiler<'_> {
             reading,
         };
         let label = self.route_label(route);
+        let looks_into_body = limits.iter().any(|at| {
+            let limit = context.limits.get(*at);
+            let own = cost.as_ref().and_then(Option::as_ref);
+            own.or(limit.map(|limit| &limit.cost)).is_some_and(|cost| cost.reserve.is_some())
+        });
         let route = Route {
+            looks_into_body,
             name: route.matcher.path.value.as_str().into(),
             label: label?,
             position: 0,

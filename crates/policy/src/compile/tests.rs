@@ -53,7 +53,7 @@ fn costs_are_by_method_and_one_where_nothing_is_said() {
     assert_eq!([Method::GET, Method::POST, Method::PUT].map(|m| by_method.of(&m)), [0, 7, 1]);
     let cost_by_response = cost(", cost: { from_response_header: X-Query-Cost }");
     assert_eq!(cost_by_response.default, 1);
-    assert_eq!(cost_by_response.from_response_header.unwrap(), "x-query-cost");
+    assert_eq!(cost_by_response.header().unwrap(), "x-query-cost");
     assert_eq!(cost(", cost: { reserve: 0, from_response_header: x-cost }").default, 0);
 }
 

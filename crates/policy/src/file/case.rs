@@ -52,6 +52,9 @@ pub(crate) struct RawGiven {
     #[serde(default)]
     #[schemars(extend("examples" = [{ "accept": "application/json" }]))]
     pub(crate) headers: Entries<Spanned<String>>,
+    /// Its body: a text as it is, anything else as JSON.
+    #[schemars(extend("examples" = [{ "max_tokens": 100 }]))]
+    pub(crate) body: Option<Node>,
     /// The claims of its token, which is taken as verified: `{ sub: "42", plan: free }`. `iss` left
     /// out: the first issuer.
     #[schemars(extend("examples" = [{ "sub": "42" }]))]
@@ -79,6 +82,12 @@ pub(crate) struct RawResponse {
     #[serde(default)]
     #[schemars(extend("examples" = [{ "x-query-cost": "7" }]))]
     pub(crate) headers: Entries<Spanned<String>>,
+    /// Its body, as JSON.
+    #[schemars(extend("examples" = [{ "usage": { "prompt_tokens": 10, "completion_tokens": 5 } }]))]
+    pub(crate) json: Option<Node>,
+    /// Its body, as a stream of server-sent events: a text as it is, anything else as JSON.
+    #[schemars(with = "Option<Vec<Node>>", extend("examples" = [["[DONE]"]]))]
+    pub(crate) sse: Option<Spanned<Vec<Node>>>,
 }
 
 /// The expected result of a request. What is left out is not checked.

@@ -1,14 +1,15 @@
 //! The raw structs of limits and overrides.
 
-use schemars::{JsonSchema, json_schema};
+use schemars::JsonSchema;
 use serde::Deserialize;
 use tollgate_limit::{AlgorithmKind, Fallback};
 use tollgate_yaml::{Choice, Node, Spanned};
 
 use super::{
+    cost::Cost,
     keywords::{Mode, OnStoreFull, RefundedCallers, WindowStart},
     measure::{RawMeasure, with_measure},
-    shape::{self, count, shapes},
+    shape,
 };
 use crate::OnMissing;
 
@@ -121,23 +122,6 @@ pub(crate) struct RawCountWhen {
     pub(crate) status: Spanned<Vec<Node>>,
 }
 
-/// A cost that the response reports.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, rename = "cost section")]
-pub(crate) struct RawReportedCost {
-    /// What is charged until the response arrives. Default: 1.
-    #[schemars(with = "Option<shape::Count>")]
-    pub(crate) reserve: Option<Node>,
-    /// The response header with the cost. Clients do not see it.
-    #[schemars(extend("examples" = ["x-query-cost"]))]
-    pub(crate) from_response_header: Spanned<String>,
-    /// What is charged if the client hangs up before the head of the response arrives: not less
-    /// than the reserve. Default: the highest cost that responses on this route reported in the
-    /// last hour or two, else the reserve.
-    #[schemars(with = "Option<shape::Count>")]
-    pub(crate) abandoned: Option<Node>,
-}
-
 /// Another rate for one caller, or for what the limit counts by: `caller: "user:42"`, or
 /// `jwt.org: bigcorp`. Of several, all must match a request. Fields that it leaves out are those of
 /// the limit for tiers that it does not name.
@@ -173,26 +157,4 @@ pub(crate) struct RawOverride {
     /// The reason, for later readers.
     #[schemars(length(min = 1))]
     pub(crate) why: Spanned<String>,
-}
-
-shapes! {
-    /// What a request costs: a number, one by method, or what the response reports.
-    Cost = "cost", |generator| {
-        let reported = generator.subschema_for::<RawReportedCost>();
-        json_schema!({
-            "anyOf": [
-                count(),
-                {
-                    "description": "What the response reports.",
-                    "$ref": reported.get("$ref"),
-                },
-                {
-                    "type": "object",
-                    "description": "A number for each method, in capitals; `default` is for the others.",
-                    "propertyNames": { "pattern": "^(default|[^a-z]+)$" },
-                    "additionalProperties": count(),
-                },
-            ],
-        })
-    };
 }

@@ -51,7 +51,7 @@ pub(crate) struct RawRoute {
     /// What a request costs here, for all its limits: a number; by method, `{ GET: 1, default: 5
     /// }`; or as the response reports it, `{ reserve: 10, from_response_header: x-query-cost }`.
     /// Left out: the cost of each limit.
-    #[schemars(with = "Option<super::limit::Cost>")]
+    #[schemars(with = "Option<super::cost::Cost>")]
     pub(crate) cost: Option<Node>,
     /// The largest size of a request's body: a number of bytes, or with a unit, such as 10MiB. A
     /// larger one is answered with 413. Left out: any size.

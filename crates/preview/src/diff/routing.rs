@@ -220,6 +220,7 @@ fn fields(route: &Route, policy: &Policy) -> [(&'static str, String); 11] {
         max_body,
         cors,
         upgrades,
+        looks_into_body: _, // its costs say so
         rewrite: PathRewrite { strip, add },
     } = route;
     let limits = limits.iter().filter_map(|at| policy.limits.get(*at));

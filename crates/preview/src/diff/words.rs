@@ -165,15 +165,18 @@ pub(crate) fn issuer(rules: &IdentityRules, at: usize) -> String {
 
 /// What a request costs.
 pub(super) fn cost(cost: &Cost) -> String {
-    let Cost { by_method, default, from_response_header, abandoned } = cost;
+    let Cost { by_method, default, source, reserve, abandoned } = cost;
     let methods = by_method.iter().map(|(method, units)| format!("{method} {units}"));
     let mut words: Vec<String> = methods.collect();
     words.push(match words.is_empty() {
         true => default.to_string(),
         false => format!("others {default}"),
     });
-    if let Some(header) = from_response_header {
-        words.push(format!("then from {header}"));
+    if let Some(reserve) = reserve {
+        words.push(format!("reserved by the body: {reserve}"));
+    }
+    if let Some(source) = source {
+        words.push(format!("then from {source}"));
         words.extend(abandoned.map(|units| format!("{units} if abandoned")));
     }
     list(words)

@@ -196,7 +196,7 @@ fn notes(
         let until = own.until.map(|until| format!(", until {until}")).unwrap_or_default();
         notes.push(format!("an override of {own}{until}: {}", own.why));
     }
-    if let Some(name) = &planned.cost.from_response_header
+    if let Some(name) = planned.cost.header()
         && !planned.allowance.quota.holds_leases()
     {
         let abandoned = match planned.cost.abandoned {

@@ -2,6 +2,7 @@
 //! response reads.
 
 use std::{
+    borrow::Cow,
     cell::{Cell, RefCell},
     pin::Pin,
     rc::Rc,
@@ -18,7 +19,10 @@ use tollgate_clock::deadline::{Arrears, Deadline, Ticker};
 use tollgate_policy::{OwnHeaders, Upstream};
 use tollgate_wire::head_limits::check_trailers;
 
-use super::trailers::{may_be_a_trailer, with_trailers};
+use super::{
+    ahead::Ahead,
+    trailers::{may_be_a_trailer, with_trailers},
+};
 use crate::{
     RequestBodyError, UpstreamError,
     downstream::{Interim, Pace},
@@ -28,6 +32,8 @@ use crate::{
 pub struct ClientBody {
     /// The body.
     pub incoming: Incoming,
+    /// What was read of it before.
+    pub ahead: Ahead,
     /// Bytes that it may have; none: any number.
     pub max_bytes: Option<u64>,
     /// Counts the bytes received; none: they are not needed.
@@ -49,10 +55,37 @@ impl ClientBody {
     }
 }
 
+impl ClientBody {
+    /// Reads it until more than `max_bytes` have come, or all, for as long as `time`. Returns
+    /// whether that is all. It is passed on as if nothing had been read.
+    ///
+    /// # Errors
+    /// [`UpstreamError`]: the client has broken it off, or is too slow.
+    pub async fn read_ahead(
+        &mut self,
+        max_bytes: u64,
+        time: Duration,
+        ticker: &Rc<Ticker>,
+    ) -> Result<bool, UpstreamError> {
+        self.ahead.read(&mut self.incoming, max_bytes, time, ticker).await
+    }
+
+    /// What was read ahead.
+    pub fn ahead(&self) -> Cow<'_, [u8]> {
+        self.ahead.whole()
+    }
+
+    /// Whether it has nothing to pass on.
+    pub fn is_empty(&self) -> bool {
+        self.ahead.is_empty() && self.incoming.is_end_stream()
+    }
+}
+
 impl From<Incoming> for ClientBody {
     fn from(incoming: Incoming) -> Self {
         ClientBody {
             incoming,
+            ahead: Ahead::default(),
             max_bytes: None,
             received: None,
             sent: None,
@@ -148,6 +181,8 @@ pub(crate) struct BodyState {
 struct ClientStream {
     /// None: there is no body.
     incoming: Option<Incoming>,
+    /// What comes before that.
+    ahead: Ahead,
     /// Bytes that may still come.
     room: u64,
     /// Bytes that have come; none: they are not needed.
@@ -205,16 +240,25 @@ impl BodyState {
 impl RequestBody {
     /// The client's body.
     pub(crate) fn new(body: ClientBody, upstream: &Upstream) -> Self {
-        let ClientBody { incoming, max_bytes, received, sent, pace, may_be_slow, interim: _ } =
-            body;
+        let is_empty = body.is_empty();
+        let ClientBody {
+            incoming,
+            ahead,
+            max_bytes,
+            received,
+            sent,
+            pace,
+            may_be_slow,
+            interim: _,
+        } = body;
         let room = max_bytes.unwrap_or(u64::MAX);
         // Only trailers are looked at for them.
-        let own = match incoming.is_end_stream() {
+        let own = match is_empty {
             true => None,
             false => Some(Arc::clone(&upstream.own_headers)),
         };
         let incoming = Some(incoming);
-        let source = ClientStream { incoming, room, received, pace, may_be_slow, own };
+        let source = ClientStream { incoming, ahead, room, received, pace, may_be_slow, own };
         RequestBody::of(source, sent)
     }
 
@@ -326,7 +370,10 @@ impl Body for RequestBody {
             *body.state.reader.borrow_mut() = Some(context.waker().clone());
         }
         let Some(incoming) = &mut body.source.incoming else { return Poll::Ready(None) };
-        let polled = Pin::new(incoming).poll_frame(context);
+        let polled = match body.source.ahead.next() {
+            Some(frame) => Poll::Ready(Some(Ok(frame))),
+            None => Pin::new(incoming).poll_frame(context),
+        };
         let was_waiting = body.state.waiting.replace(polled.is_pending());
         body.set_deadline(&polled, was_waiting);
         if let Poll::Ready(Some(Ok(frame))) = &polled
@@ -354,10 +401,17 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.source.incoming.as_ref().is_none_or(Incoming::is_end_stream)
+        self.source.ahead.is_empty()
+            && self.source.incoming.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.source.incoming.as_ref().map_or(SizeHint::with_exact(0), Incoming::size_hint)
+        let coming = self.source.incoming.as_ref();
+        let hint = coming.map_or(SizeHint::with_exact(0), Incoming::size_hint);
+        match (self.source.ahead.is_empty(), hint.exact()) {
+            (true, _) => hint,
+            (false, Some(rest)) => SizeHint::with_exact(self.source.ahead.bytes() + rest),
+            (false, None) => SizeHint::default(),
+        }
     }
 }

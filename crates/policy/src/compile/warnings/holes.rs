@@ -73,5 +73,5 @@ fn routes_of(limit: usize, policy: &Policy) -> impl Iterator<Item = &Route> {
 /// Whether no request of a route costs anything of a limit.
 fn is_free(route: &Route, limit: &Limit) -> bool {
     let cost = route.cost.as_ref().unwrap_or(&limit.cost);
-    cost.from_response_header.is_none() && highest(cost, &route.methods) == 0
+    cost.source.is_none() && highest(cost, &route.methods) == 0
 }

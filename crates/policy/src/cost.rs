@@ -1,0 +1,306 @@
+//! What a request costs, and what tells that.
+
+use std::{fmt, num::NonZeroU64, sync::Arc, time::Duration};
+
+use http::{HeaderName, Method};
+use thiserror::Error;
+use tollgate_keyword::{Keyword as _, keywords};
+use tollgate_usage::{
+    json::Amount,
+    path::Path,
+    request::{FoundMembers, Member},
+    response::{Told, Used, Wanted},
+    weights::{Weight, Weights},
+};
+use tollgate_yaml::duration_in_words;
+
+/// What a request costs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cost {
+    /// By method.
+    pub by_method: Vec<(Method, u32)>,
+    /// Units, for all other methods.
+    pub default: u32,
+    /// What tells later what the request has really cost; none: nothing.
+    pub source: Option<Arc<CostSource>>,
+    /// What the body of the request says that it may cost; none: nothing, it is `default`.
+    pub reserve: Option<Box<Reserve>>,
+    /// Units, if the client hangs up and the response never tells; none: the highest recent cost.
+    pub abandoned: Option<u32>,
+}
+
+/// What tells, after a request was charged, what it has really cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CostSource {
+    /// A field of the response's head.
+    Header(HeaderName),
+    /// The body of the response.
+    Body(Box<BodyCost>),
+    /// Bytes of the request's body; so many are a unit.
+    RequestBytes(NonZeroU64),
+    /// Bytes of the response's body; so many are a unit.
+    ResponseBytes(NonZeroU64),
+    /// The time from the end of the request's head to the end of the response; so much is a unit.
+    UpstreamTime(Duration),
+}
+
+/// How the body of a response tells what a request has cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BodyCost {
+    /// What is looked for.
+    pub wanted: Wanted,
+    /// Units of each kind of token.
+    pub weights: Weights,
+    /// What becomes of a stream that does not tell.
+    pub stream_usage: StreamUsage,
+    /// Tokens that a byte is at most, where nothing tells.
+    pub tokens_per_byte: Weight,
+    /// Whether the upstream is left at once when the client hangs up in the middle of the body.
+    pub stop_upstream: bool,
+}
+
+/// What becomes of streams that do not tell what they have used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StreamUsage {
+    /// It is estimated from what has passed.
+    #[default]
+    Estimate,
+}
+
+keywords! { StreamUsage { Estimate = "estimate" } }
+
+/// How much a request may cost, as its body says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reserve {
+    /// The most that the model may make: the first of these members that is there.
+    pub bounds: Vec<BodyMember>,
+    /// How often it is to make that: factors, where they are there.
+    pub copies: Vec<BodyMember>,
+    /// Units of a token that the model makes.
+    pub output: Weight,
+    /// Units of a token of the prompt.
+    pub input: Weight,
+    /// Tokens of the prompt that a byte of the body is at most; none: the body is not counted.
+    pub tokens_per_byte: Option<Weight>,
+    /// No more than this is reserved, whatever the body says.
+    pub at_most: Option<u32>,
+}
+
+/// A member of the bodies of requests.
+#[derive(Clone, Debug)]
+pub struct BodyMember {
+    /// Where it is.
+    pub path: Path,
+    /// Its number among [`Policy::members`](crate::Policy::members).
+    pub number: usize,
+}
+
+/// Its number says nothing: others may have come before it.
+impl PartialEq for BodyMember {
+    fn eq(&self, other: &Self) -> bool {
+        self.path == other.path
+    }
+}
+
+impl Eq for BodyMember {}
+
+impl Cost {
+    /// One unit.
+    pub const ONE: Cost =
+        Cost { by_method: Vec::new(), default: 1, source: None, reserve: None, abandoned: None };
+
+    /// What a request with this method costs at first.
+    pub fn of(&self, method: &Method) -> u32 {
+        // Methods in any case are one method, as for routes.
+        let is_it =
+            |(listed, _): &&(Method, u32)| listed.as_str().eq_ignore_ascii_case(method.as_str());
+        self.by_method.iter().find(is_it).map_or(self.default, |(_, units)| *units)
+    }
+
+    /// The field of the response's head that tells what the request has cost, if one does.
+    pub fn header(&self) -> Option<&HeaderName> {
+        match self.source.as_deref() {
+            Some(CostSource::Header(name)) => Some(name),
+            _ => None,
+        }
+    }
+}
+
+impl Reserve {
+    /// Units to reserve for a request, which costs `default` where its body does not say. None for
+    /// `bytes`: the body is longer than what was read of it.
+    ///
+    /// # Errors
+    /// [`UnfitMember`]: the request is to be refused.
+    pub fn units(
+        &self,
+        default: u32,
+        found: Option<&FoundMembers>,
+        bytes: Option<u64>,
+    ) -> Result<u32, UnfitMember> {
+        let input = match (self.tokens_per_byte, bytes) {
+            (None, _) => (Weight::ONE, Weight::ONE, 0),
+            (Some(per_byte), Some(bytes)) => (per_byte, self.input, bytes),
+            // Whatever it is, it may be as long as it likes.
+            (Some(_), None) => return Ok(self.at_most.unwrap_or(MAX_UNITS)),
+        };
+        let output = match found {
+            Some(found) => self.output(found)?,
+            None => None,
+        };
+        let output = match output {
+            Some(tokens) => (self.output, Weight::ONE, tokens),
+            None => (Weight::ONE, Weight::ONE, default.into()),
+        };
+        let most = self.at_most.unwrap_or(MAX_UNITS);
+        Ok(in_units(Weight::sum_of_products([output, input])).min(most))
+    }
+
+    /// Units of them that are for the prompt.
+    pub fn input_units(&self, bytes: u64) -> u32 {
+        let per_byte = self.tokens_per_byte;
+        let part = per_byte.map(|per_byte| (per_byte, self.input, bytes));
+        in_units(Weight::sum_of_products(part))
+    }
+
+    /// The most tokens that a model may make, as a body says; none: it does not.
+    fn output(&self, found: &FoundMembers) -> Result<Option<u64>, UnfitMember> {
+        let mut bound = None;
+        for member in &self.bounds {
+            let own = whole_number(found, member)?;
+            bound = bound.or(own);
+        }
+        let mut all = bound;
+        for member in &self.copies {
+            let copies = whole_number(found, member)?.unwrap_or(1).max(1);
+            all = all.map(|all| all.saturating_mul(copies));
+        }
+        Ok(all)
+    }
+}
+
+fn whole_number(found: &FoundMembers, member: &BodyMember) -> Result<Option<u64>, UnfitMember> {
+    let unfit = |why| Err(UnfitMember { path: member.path.clone(), why });
+    if found.is_repeated(member.number) {
+        return unfit(Unfitness::Repeated);
+    }
+    match found.at(member.number) {
+        Member::Missing => Ok(None),
+        Member::Number(Some(Amount { units, is_whole: true })) => Ok(Some(*units)),
+        Member::Number(None) => unfit(Unfitness::Negative),
+        Member::Number(Some(_)) | Member::Text(_) | Member::Bool(_) | Member::Other => {
+            unfit(Unfitness::NotWhole)
+        }
+    }
+}
+
+/// The most units that a limit can have.
+const MAX_UNITS: u32 = i32::MAX as u32;
+
+fn in_units(units: u64) -> u32 {
+    u32::try_from(units).unwrap_or(MAX_UNITS).min(MAX_UNITS)
+}
+
+/// A member of a body that cannot be counted by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnfitMember {
+    /// Where it is.
+    pub path: Path,
+    /// What is wrong with it.
+    pub why: Unfitness,
+}
+
+/// Why a member cannot be counted by.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+pub enum Unfitness {
+    /// Two readers may see two values.
+    #[error("is there twice")]
+    Repeated,
+    /// It is below zero.
+    #[error("is negative")]
+    Negative,
+    /// It is something else.
+    #[error("is not a whole number")]
+    NotWhole,
+}
+
+impl BodyCost {
+    /// Units that a response has cost that says this; none: it does not say.
+    pub fn units(&self, told: &Told) -> Option<u32> {
+        match told.used? {
+            Used::Units(units) => Some(in_units(units)),
+            Used::Tokens(tokens) => Some(in_units(self.weights.cost(&tokens))),
+        }
+    }
+
+    /// Units of what has passed of a stream that does not say.
+    pub fn estimate(&self, delta_bytes: u64) -> u32 {
+        let part = (self.tokens_per_byte, self.weights.output, delta_bytes);
+        in_units(Weight::sum_of_products([part]))
+    }
+}
+
+/// Units of a measure of which so much is one: what is begun counts.
+pub fn units_of(measured: u64, unit: NonZeroU64) -> u32 {
+    in_units(measured.div_ceil(unit.get()))
+}
+
+/// What makes two of them differ, in words.
+impl fmt::Display for Reserve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Reserve { bounds, copies: _, output, input, tokens_per_byte, at_most } = self;
+        for member in bounds {
+            write!(f, "{} ", member.path)?;
+        }
+        write!(f, "at {output}")?;
+        if let Some(per_byte) = tokens_per_byte {
+            write!(f, ", {per_byte} a byte at {input}")?;
+        }
+        if let Some(most) = at_most {
+            write!(f, ", {most} at most")?;
+        }
+        Ok(())
+    }
+}
+
+/// The same of what tells a cost.
+impl fmt::Display for CostSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CostSource::Header(name) => write!(f, "{name}"),
+            CostSource::Body(body) => {
+                let Weights { input, cached, cache_write, output } = body.weights;
+                let weights = (body.weights != Weights::default()).then(|| {
+                    format!(" (input {input}, cached {cached}, cache_write {cache_write}, output {output})")
+                });
+                match &body.wanted {
+                    Wanted::Number(paths) => write!(f, "{paths}"),
+                    Wanted::Tokens(vendor) => {
+                        write!(f, "{} tokens{}", vendor.keyword(), weights.unwrap_or_default())
+                    }
+                }
+            }
+            CostSource::RequestBytes(unit) => write!(f, "the request's bytes by {unit}"),
+            CostSource::ResponseBytes(unit) => write!(f, "the response's bytes by {unit}"),
+            CostSource::UpstreamTime(unit) => {
+                write!(f, "the upstream's time by {}", duration_in_words(*unit))
+            }
+        }
+    }
+}
+
+impl CostSource {
+    /// What the log and metrics call it.
+    pub fn name(&self) -> &'static str {
+        match self {
+            CostSource::Header(_) => "header",
+            CostSource::Body(body) => match &body.wanted {
+                Wanted::Number(_) => "json",
+                Wanted::Tokens(vendor) => vendor.keyword(),
+            },
+            CostSource::RequestBytes(_) => "request_bytes",
+            CostSource::ResponseBytes(_) => "response_bytes",
+            CostSource::UpstreamTime(_) => "upstream_time",
+        }
+    }
+}
