@@ -5,9 +5,9 @@
 //! more requests at once than a limit lets it. So the exchange with the upstream continues without
 //! its client, in a separate task, until the cost is known: until the head has arrived, or, where
 //! the body tells the cost, to the end of that; any other body is not read. If no head comes, or if
-//! too many such exchanges already run, the limit's `abandoned` is charged: the policy's value, else
-//! the highest recent cost. In the latter case the connection to the server is closed, which can see
-//! that.
+//! too many such exchanges already run, the limit's `abandoned` is charged: the policy's value,
+//! else the highest recent cost. In the latter case the connection to the server is closed, which
+//! can see that.
 
 use std::{
     cell::{Cell, RefCell},

@@ -64,7 +64,8 @@ impl BodyInput<'_> {
     /// Looks into the body of a request on this route with these header fields.
     ///
     /// # Errors
-    /// The [`Rejection`]: the client breaks it off, is too slow, or sends more than the route takes.
+    /// The [`Rejection`]: the client breaks it off, is too slow, or sends more than the route
+    /// takes.
     pub(super) async fn look(
         self,
         policy: &Policy,

@@ -50,6 +50,17 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         CurrentKeys { published: self.input.published_keys, now: self.input.now }
     }
 
+    /// Looks into the body of the request, for what its route's limits count by.
+    ///
+    /// # Errors
+    /// The [`Rejection`]: the body does not come in time, or is too large.
+    pub(super) async fn look_into_body(&self) -> Result<(), Rejection> {
+        let Some(route) = self.route else { return Ok(()) };
+        let looked = self.input.body.look(self.policy, route, self.input.client.headers).await?;
+        let _ = self.input.facts.set(looked);
+        Ok(())
+    }
+
     /// All charges of the route.
     ///
     /// # Errors

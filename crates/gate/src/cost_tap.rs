@@ -76,8 +76,8 @@ impl CostTap {
         self.costs.iter().any(reads_on)
     }
 
-    /// Charges what the request has cost, unless that was done. `is_whole` says whether the body has
-    /// ended, as far as this knows.
+    /// Charges what the request has cost, unless that was done. `is_whole` says whether the body
+    /// has ended, as far as this knows.
     pub(super) fn settle(&mut self, is_whole: bool) -> FinalCosts {
         let readers = std::mem::take(&mut self.readers);
         let told: SmallVec<[(Wanted, Told); 1]> =

@@ -119,11 +119,6 @@ impl Judge {
             Box::pin(self.look_up(context, identity, tally)).await?;
             return Ok(Action::Standings);
         };
-        if route.looks_into_body {
-            // Boxed: it is rare. Only who is let in has the proxy read a body.
-            let looking = Box::pin(input.body.look(policy, route, client.headers));
-            let _ = input.facts.set(looking.await?);
-        }
         pin!(self.charge_caller(context, identity, tally)).await?;
         let target = head.target(&policy.identity.sources, route);
         Ok(Action::Forward(Forward { upstream, target }))
@@ -162,6 +157,10 @@ impl Judge {
         identity: &Identity<'_>,
         tally: &mut Option<Tally<'p>>,
     ) -> Result<(), Rejection> {
+        if context.route.is_some_and(|route| route.looks_into_body) {
+            // Boxed: it is rare. Only who is let in has the proxy read a body.
+            Box::pin(context.look_into_body()).await?;
+        }
         let plan = &mut context.plan(identity)?;
         let charged = pin!(self.charge(plan, context, identity, tally)).await;
         if charged.is_err() && identity.has_bad_token {

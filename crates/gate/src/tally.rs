@@ -30,8 +30,8 @@ pub struct Tally<'p> {
     decided: Timestamp,
     /// When the store was called, by this process' clock.
     begun: Timestamp,
-    /// The positions of the charges that the head of the response has given back.
-    refunded: SmallVec<[usize; 2]>,
+    /// The counters of the charges that the head of the response has given back.
+    refunded: Vec<Key>,
     /// Units that the response may give back, of limits that count only some responses.
     unsettled: SmallVec<[UnsettledUnits; 1]>,
 }
@@ -119,7 +119,7 @@ impl<'p> Tally<'p> {
             is_open,
             decided,
             begun: now,
-            refunded: SmallVec::new(),
+            refunded: Vec::new(),
             unsettled,
         }
     }

@@ -1,7 +1,7 @@
 //! How many tokens a language model has used, as its vendor's responses say.
 //!
-//! The vendors count differently. OpenAI and Gemini include the tokens that came from a cache in the
-//! prompt, Anthropic leaves them out. Gemini's thoughts come on top of what it answers, the
+//! The vendors count differently. OpenAI and Gemini include the tokens that came from a cache in
+//! the prompt, Anthropic leaves them out. Gemini's thoughts come on top of what it answers, the
 //! reasoning of the others is a part of it. Here every token is counted once, by its kind.
 
 use std::sync::LazyLock;

@@ -78,10 +78,9 @@ impl Tally<'_> {
         // The latest limit whose first window was seen.
         let mut counted: Option<(usize, ChargeRole)> = None;
         let planned = self.plan.limits.iter().zip(&mut self.plan.charges);
-        let mut all = planned.zip(&mut self.outcomes).enumerate().peekable();
-        while let Some((position, ((planned, charge), outcome))) = all.next() {
-            let bound = all.next_if(|(_, ((planned, _), _))| planned.role == ChargeRole::Refund);
-            let bound = bound.map(|(_, bound)| bound);
+        let mut all = planned.zip(&mut self.outcomes).peekable();
+        while let Some(((planned, charge), outcome)) = all.next() {
+            let bound = all.next_if(|((planned, _), _)| planned.role == ChargeRole::Refund);
             let own = DecidedCharge { planned, charge, outcome };
             let limit = (planned.limit.position, planned.role);
             let is_first = counted.replace(limit) != Some(limit);
@@ -92,9 +91,7 @@ impl Tally<'_> {
                 (true, false) => shared.refunds.count_withheld(),
                 (false, _) => {}
             }
-            if is_due && has_room {
-                self.refunded.push(position);
-            }
+            self.refunded.extend((is_due && has_room).then_some(charge.key));
             let final_cost = own.final_cost(response, shared);
             let correction = own.correction(response, is_due && has_room, final_cost);
             if let Some(((_, of_refunds), bound)) = bound
@@ -156,11 +153,10 @@ impl Tally<'_> {
         let now = shared.clock.now();
         let mut awaited = AwaitedCosts::new();
         let mut latest: Option<DecidedCharge<'_, '_>> = None;
-        let decided = self.all().enumerate().filter(|(_, own)| own.is_decided());
-        for (position, (at, own)) in decided.enumerate() {
+        for (position, own) in self.charges().enumerate() {
             let is_first = latest.is_none_or(|latest| !own.is_of_same_counter(&latest));
             latest = Some(own);
-            let source = own.cost_source().filter(|_| !self.refunded.contains(&at));
+            let source = own.cost_source().filter(|_| !self.refunded.contains(&own.charge.key));
             let Some(source) = source else { continue };
             awaited.push(AwaitedCost {
                 position,
