@@ -7,6 +7,8 @@
 mod number;
 mod text;
 
+use std::mem;
+
 use thiserror::Error;
 
 use self::{number::NumberState, text::TextToken};
@@ -88,6 +90,10 @@ pub enum Malformed {
 
 /// The most objects and arrays within each other.
 const MAX_DEPTH: usize = 512;
+
+/// The longest text that is read in one step, in bytes: longer ones are faster to search than to
+/// look at byte by byte.
+const SHORT: usize = 48;
 
 /// The longest text and number that is kept, in bytes.
 pub(crate) const MAX_KEPT: usize = 1024;
@@ -212,6 +218,10 @@ impl Scanner {
             (b',', Expected::CommaOrEnd) => self.comma(),
             (b':', Expected::Colon) => self.expected = Expected::Value,
             (b'"', Expected::NameOrEnd | Expected::Name) => {
+                if let Some((name, after)) = short_text(after) {
+                    self.end_name(paths, Some(name), finder);
+                    return Ok(after);
+                }
                 let is_kept = self.stack.last().is_some_and(|frame| !frame.places.is_empty());
                 self.kept.clear();
                 self.token = Token::Name(TextToken::new(is_kept));
@@ -239,7 +249,15 @@ impl Scanner {
         match byte {
             b'{' => self.open(true, paths, finder)?,
             b'[' => self.open(false, paths, finder)?,
-            b'"' => self.token = Token::Text(TextToken::new(is_kept)),
+            b'"' => {
+                if let Some((text, after)) = short_text(after) {
+                    let bytes = text.len() as u64;
+                    let text = as_text(Some(text).filter(|_| is_kept));
+                    self.end_text(paths, FoundText { text, bytes }, finder);
+                    return Ok(after);
+                }
+                self.token = Token::Text(TextToken::new(is_kept));
+            }
             b't' => self.token = Token::Word(b"rue", Found::Bool(true)),
             b'f' => self.token = Token::Word(b"alse", Found::Bool(false)),
             b'n' => self.token = Token::Word(b"ull", Found::Null),
@@ -324,19 +342,28 @@ impl Scanner {
         let Token::Name(token) = &mut self.token else { return Ok(rest) };
         let (after, is_over) = token.read(rest, &mut self.kept)?;
         if is_over {
-            let name = token.kept(&self.kept);
-            self.token = Token::None;
-            self.expected = Expected::Colon;
-            self.places = Places::NONE;
-            if let (Some(name), Some(frame)) = (name, self.stack.last_mut()) {
-                self.places = paths.member(frame.places, name);
-                if self.places.overlaps(frame.seen) {
-                    paths.through(self.places).for_each(|path| finder.lost(path, Lost::Repeated));
-                }
-                frame.seen = frame.seen.with(self.places);
-            }
+            let is_kept = token.kept(&self.kept).is_some();
+            let kept = mem::take(&mut self.kept);
+            self.end_name(paths, is_kept.then_some(&kept), finder);
+            self.kept = kept;
         }
         Ok(after)
+    }
+
+    /// The name of a member has ended. None: it is none that is looked for.
+    fn end_name(&mut self, paths: &Paths, name: Option<&[u8]>, finder: &mut impl Finder) {
+        self.token = Token::None;
+        self.expected = Expected::Colon;
+        self.places = Places::NONE;
+        let Some(frame) = self.stack.last_mut().filter(|frame| !frame.places.is_empty()) else {
+            return;
+        };
+        let Some(name) = name else { return };
+        self.places = paths.member(frame.places, name);
+        if self.places.overlaps(frame.seen) {
+            paths.through(self.places).for_each(|path| finder.lost(path, Lost::Repeated));
+        }
+        frame.seen = frame.seen.with(self.places);
     }
 
     fn text<'r>(
@@ -348,12 +375,19 @@ impl Scanner {
         let Token::Text(token) = &mut self.token else { return Ok(rest) };
         let (after, is_over) = token.read(rest, &mut self.kept)?;
         if is_over {
-            let text = token.kept(&self.kept).and_then(|kept| std::str::from_utf8(kept).ok());
-            let found = Found::Text(FoundText { text, bytes: token.bytes() });
-            paths.ends(self.places).for_each(|path| finder.found(path, found));
-            self.end_value(finder);
+            let is_kept = token.kept(&self.kept).is_some();
+            let bytes = token.bytes();
+            let kept = mem::take(&mut self.kept);
+            let text = as_text(is_kept.then_some(&kept));
+            self.end_text(paths, FoundText { text, bytes }, finder);
+            self.kept = kept;
         }
         Ok(after)
+    }
+
+    fn end_text(&mut self, paths: &Paths, text: FoundText<'_>, finder: &mut impl Finder) {
+        paths.ends(self.places).for_each(|path| finder.found(path, Found::Text(text)));
+        self.end_value(finder);
     }
 
     fn number<'r>(
@@ -409,6 +443,22 @@ impl Scanner {
         let room = MAX_KEPT.saturating_sub(self.kept.len());
         self.kept.extend(part.iter().take(room));
     }
+}
+
+/// A text that has begun, if it is short, whole and without escapes, as most are; and what comes
+/// after it.
+fn short_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let is_plain = |byte: &&u8| !matches!(**byte, b'"' | b'\\' | 0..b' ');
+    let length = bytes.iter().take(SHORT).take_while(is_plain).count();
+    let (text, rest) = bytes.split_at_checked(length)?;
+    match rest.split_first()? {
+        (b'"', after) => Some((text, after)),
+        _ => None,
+    }
+}
+
+fn as_text(bytes: Option<&[u8]>) -> Option<&str> {
+    bytes.and_then(|bytes| std::str::from_utf8(bytes).ok())
 }
 
 #[cfg(test)]

@@ -125,6 +125,10 @@ pub struct Paths {
     /// As they are written.
     names: Vec<Path>,
     places: Vec<Place>,
+    /// Those of members whose names have so many bytes: names of other lengths need no look.
+    by_length: Vec<Places>,
+    /// Those at which a path ends.
+    ended: Places,
 }
 
 /// A place that paths lead to or through.
@@ -156,6 +160,10 @@ impl Places {
         Places(self.0 | other.0)
     }
 
+    fn both(self, other: Places) -> Places {
+        Places(self.0 & other.0)
+    }
+
     fn without(self, other: Places) -> Places {
         Places(self.0 & !other.0)
     }
@@ -181,7 +189,7 @@ impl Paths {
     /// [`PathError::TooMany`].
     pub fn new<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Result<Paths, PathError> {
         let root = Place { step: None, children: Places::NONE, ends: Vec::new() };
-        let mut all = Paths { names: Vec::new(), places: vec![root] };
+        let mut all = Paths { places: vec![root], ..Paths::default() };
         for (number, path) in paths.into_iter().enumerate() {
             all.names.push(path.clone());
             let mut at = 0;
@@ -193,6 +201,7 @@ impl Paths {
             }
             if let Some(place) = all.places.get_mut(at) {
                 place.ends.push(number);
+                all.ended = all.ended.with(Places::at(at));
             }
         }
         Ok(all)
@@ -238,6 +247,14 @@ impl Paths {
         if let Some(place) = self.places.get_mut(parent) {
             place.children = place.children.with(Places::at(child));
         }
+        if let Step::Member(name) = step {
+            if self.by_length.len() <= name.len() {
+                self.by_length.resize(name.len() + 1, Places::NONE);
+            }
+            if let Some(places) = self.by_length.get_mut(name.len()) {
+                *places = places.with(Places::at(child));
+            }
+        }
         Ok(child)
     }
 
@@ -260,7 +277,10 @@ impl Paths {
 
     /// The places of the member of this name in an object at these places.
     pub(crate) fn member(&self, of: Places, name: &[u8]) -> Places {
-        self.next(of, |step| matches!(step, Step::Member(own) if own.as_bytes() == name))
+        let Some(alike) = self.by_length.get(name.len()) else { return Places::NONE };
+        let alike = alike.both(self.children(of)).positions();
+        let is_it = |child: &usize| matches!(self.step(*child), Some(Step::Member(own)) if own.as_bytes() == name);
+        alike.filter(is_it).fold(Places::NONE, |all, child| all.with(Places::at(child)))
     }
 
     /// The places of the element at this index of an array at these places.
@@ -289,14 +309,14 @@ impl Paths {
 
     /// The numbers of the paths that end at these places.
     pub(crate) fn ends(&self, at: Places) -> impl Iterator<Item = usize> {
-        let places = at.positions().filter_map(|position| self.places.get(position));
+        let places = at.both(self.ended).positions();
+        let places = places.filter_map(|position| self.places.get(position));
         places.flat_map(|place| place.ends.iter().copied())
     }
 
     /// Whether one of the paths ends at one of these places.
     pub(crate) fn has_end(&self, at: Places) -> bool {
-        at.positions()
-            .any(|position| self.places.get(position).is_some_and(|place| !place.ends.is_empty()))
+        self.ended.overlaps(at)
     }
 }
 

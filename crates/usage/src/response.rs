@@ -110,6 +110,8 @@ struct Collected {
 
 #[derive(Debug, Default)]
 struct Collection {
+    /// Whether anything was found: most events of a stream have nothing.
+    is_touched: bool,
     /// By the number of the path.
     numbers: Vec<Option<u64>>,
     tokens: TokenCounts,
@@ -254,7 +256,9 @@ impl Collecting<'_> {
                 if is_json {
                     self.collected.count_latest();
                 }
-                self.collected.latest = Collection::default();
+                if self.collected.latest.is_touched {
+                    self.collected.latest = Collection::default();
+                }
                 *is_unread = false;
                 scanner.reset();
             }
@@ -265,6 +269,7 @@ impl Collecting<'_> {
 impl Finder for Collecting<'_> {
     fn found(&mut self, path: usize, value: Found<'_>) {
         let latest = &mut self.collected.latest;
+        latest.is_touched = true;
         match self.wanted {
             Wanted::Tokens(vendor) => latest.tokens.note(*vendor, path, value),
             Wanted::Number(_) => {
@@ -281,7 +286,9 @@ impl Finder for Collecting<'_> {
 
     /// Of two members of one name the later one counts, as most readers have it.
     fn lost(&mut self, path: usize, _: Lost) {
-        self.collected.latest.set_number(path, None);
+        let latest = &mut self.collected.latest;
+        latest.is_touched = true;
+        latest.set_number(path, None);
     }
 
     fn end_document(&mut self) {
@@ -294,6 +301,9 @@ impl Finder for Collecting<'_> {
 impl Collected {
     /// Has the latest document count. A number replaces the one that an earlier document has.
     fn count_latest(&mut self) {
+        if !self.latest.is_touched {
+            return;
+        }
         let latest = mem::take(&mut self.latest);
         for (path, units) in latest.numbers.iter().enumerate() {
             if units.is_some() {
