@@ -75,7 +75,10 @@ impl BodyInput<'_> {
         let declared = headers.contains_key(header::CONTENT_LENGTH);
         let told = if declared { Some(declared_bytes(headers)) } else { route.max_body };
         let coming = match self {
-            BodyInput::Elsewhere => return Ok(BodyFacts { members: None, bytes: told }),
+            // It may be longer than this says; what it says itself is not known either.
+            BodyInput::Elsewhere => {
+                return Ok(BodyFacts { members: None, bytes: Some(declared_bytes(headers)) });
+            }
             BodyInput::Whole(body) => return Ok(facts_of(policy, body, headers, u64::MAX)),
             BodyInput::Coming(coming) => coming,
         };

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use crate::support::{Policy, Proxy, Redis, Request, Signal, Upstream, eventually, post};
+use crate::support::{Policy, Proxy, Redis, Request, Signal, Upstream, eventually, get, post};
 
 /// Ten thousand in each way.
 const MEASURES: [&str; 6] = [
@@ -396,4 +396,19 @@ fn openai_is_told_its_limits_as_it_tells_them() {
         json!(["requests", "rate_limit_exceeded", null])
     );
     assert!(error["message"].is_string());
+}
+
+#[test]
+fn proxy_that_asks_is_charged_what_is_reserved_without_a_body() {
+    let upstream = Upstream::start();
+    let policy = Policy::before(&upstream).core(&format!("rate: 10000/hour, {TOKENS}"));
+    let settings = "workers: 1\ndecisions: [{ address: 127.0.0.1:0, protocol: http }]";
+    let proxy = Proxy::with_settings(settings, &[&policy]);
+    let question = get("/decide/nginx")
+        .host("api.example.com")
+        .field("x-original-method", "POST")
+        .field("x-original-uri", "/v1/chat/completions")
+        .by("alice");
+    proxy.ask(question).assert_status(204).assert_field("x-ratelimit-used", "50");
+    assert_eq!(proxy.used("alice", "core"), 50);
 }

@@ -12,7 +12,7 @@ use tollgate_gate::{
 };
 use tollgate_identity::Identity;
 use tollgate_limit::{Charge, DecidedBy, WhenFull};
-use tollgate_policy::{KeyPart, Limit, OnMissing, Per};
+use tollgate_policy::{CostSource, KeyPart, Limit, OnMissing, Per};
 
 use crate::diff::words;
 
@@ -205,6 +205,13 @@ fn notes(
         };
         notes.push(format!(
             "the response header {name} holds the actual cost; if the client disconnects before the response, the cost is {abandoned}"
+        ));
+    }
+    if let Some(source) = planned.cost.source.as_deref()
+        && !matches!(source, CostSource::Header(_))
+    {
+        notes.push(format!(
+            "the request is charged what it reserves; when its response has ended, the actual cost comes from {source}"
         ));
     }
     if limit.count_when.is_some() {
