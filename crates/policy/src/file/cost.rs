@@ -12,6 +12,10 @@ use crate::cost::StreamUsage;
 /// A cost that the response tells.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "cost section")]
+#[schemars(extend("oneOf" = [
+    { "required": ["from_response_header"] },
+    { "required": ["from_response"] },
+]))]
 pub(crate) struct RawReportedCost {
     /// What is charged until the response tells: a number, or what the body of the request says, `{
     /// from_request: [max_tokens], plus_body: 0.25, default: 2000, at_most: 32_000 }`. Default: 1.
@@ -84,6 +88,7 @@ pub(crate) struct RawReserve {
 /// What of a response has its cost, with what that needs.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "from_response section")]
+#[schemars(extend("minProperties" = 1, "maxProperties" = 1))]
 pub(crate) struct RawCostSource {
     /// A vendor's numbers of tokens: `openai`, `anthropic`, `gemini`, or whichever are there.
     pub(crate) usage: Option<Spanned<Choice<Vendor>>>,
