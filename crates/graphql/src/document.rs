@@ -8,7 +8,7 @@ use apollo_parser::{
 };
 
 use crate::{
-    bounds::{MAX_BYTES, MAX_DEPTH, MAX_TOKENS},
+    bounds::{MAX_BYTES, MAX_DEPTH},
     refusal::{Place, Refusal},
 };
 
@@ -17,6 +17,8 @@ pub(crate) struct Document<'t> {
     text: &'t str,
     operations: Vec<Operation>,
     fragments: BTreeMap<String, SelectionSet>,
+    /// How many tokens it has.
+    pub(crate) tokens: usize,
 }
 
 /// An operation of a document.
@@ -27,13 +29,16 @@ pub(crate) struct Operation {
 }
 
 impl<'t> Document<'t> {
-    pub(crate) fn parse(text: &'t str) -> Result<Document<'t>, Refusal> {
+    /// Reads a text that has no more than so many tokens.
+    pub(crate) fn parse(text: &'t str, max_tokens: usize) -> Result<Document<'t>, Refusal> {
         if text.len() > MAX_BYTES {
             return Err(Refusal::TooLong);
         }
-        let tree = Parser::new(text).recursion_limit(MAX_DEPTH).token_limit(MAX_TOKENS).parse();
+        let tree = Parser::new(text).recursion_limit(MAX_DEPTH).token_limit(max_tokens).parse();
         check(&tree, text)?;
-        let mut document = Document { text, operations: Vec::new(), fragments: BTreeMap::new() };
+        let tokens = tree.token_limit().high;
+        let mut document =
+            Document { text, operations: Vec::new(), fragments: BTreeMap::new(), tokens };
         for definition in tree.document().definitions() {
             match definition {
                 Definition::OperationDefinition(operation) => document.add_operation(operation)?,

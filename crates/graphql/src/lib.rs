@@ -34,9 +34,9 @@ use tollgate_keyword::keywords;
 
 pub use self::refusal::{Place, Refusal};
 use self::{
-    bounds::MAX_BATCH,
+    bounds::{MAX_BATCH, MAX_TOKENS},
     json::Json,
-    request::{Request, UrlParameters},
+    request::{Counted, Request, UrlParameters},
 };
 
 /// Which number of a request is its cost.
@@ -108,15 +108,17 @@ fn batch_cost(
         return Err(Refusal::LongBatch);
     }
     let mut all = RequestCost::default();
+    let mut tokens_left = MAX_TOKENS;
     for (index, entry) in entries.into_iter().enumerate() {
-        let cost = match entry {
+        let counted = match entry {
             Json::Object(members) => Request::new(members)
                 .and_then(|request| request.named(url_name))
-                .and_then(|request| request.cost(measure)),
+                .and_then(|request| request.count(measure, tokens_left)),
             _ => Err(Refusal::NoRequest),
         };
         let in_batch = |why| Refusal::InBatch { number: index + 1, why: Box::new(why) };
-        let cost = cost.map_err(in_batch)?;
+        let Counted { cost, tokens } = counted.map_err(in_batch)?;
+        tokens_left = tokens_left.saturating_sub(tokens);
         all.units = all.units.saturating_add(cost.units);
         all.unknown = all.unknown.saturating_add(cost.unknown);
     }

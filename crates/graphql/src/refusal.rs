@@ -58,8 +58,8 @@ pub enum Refusal {
     /// The document is longer than this many bytes.
     #[error("the document is longer than {MAX_BYTES} bytes")]
     TooLong,
-    /// The document has too many tokens.
-    #[error("the document has more than {MAX_TOKENS} tokens")]
+    /// The document, or all documents of a batch, have too many tokens.
+    #[error("the request has more than {MAX_TOKENS} tokens")]
     TooManyTokens,
     /// Selections, or values, are nested too deeply.
     #[error("the document is nested more than {MAX_DEPTH} deep ({0})")]

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::{Measure, RequestCost, document::Document, json::Json, refusal::Refusal};
+use crate::{
+    Measure, RequestCost, bounds::MAX_TOKENS, document::Document, json::Json, refusal::Refusal,
+};
 
 /// What a request asks for.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -11,6 +13,13 @@ pub(crate) struct Request {
     text: Option<String>,
     operation_name: Option<String>,
     variables: BTreeMap<String, Json>,
+}
+
+/// A request that was counted.
+pub(crate) struct Counted {
+    pub(crate) cost: RequestCost,
+    /// How many tokens its text has.
+    pub(crate) tokens: usize,
 }
 
 /// What a URL, or a form, has of a request.
@@ -58,12 +67,20 @@ impl Request {
         }
     }
 
-    pub(crate) fn cost(&self, measure: Measure) -> Result<RequestCost, Refusal> {
-        let Some(text) = &self.text else { return Ok(RequestCost { units: 0, unknown: 1 }) };
-        let document = Document::parse(text)?;
+    /// Counts what it costs, if it has no more than so many tokens.
+    pub(crate) fn count(&self, measure: Measure, max_tokens: usize) -> Result<Counted, Refusal> {
+        let Some(text) = &self.text else {
+            return Ok(Counted { cost: RequestCost { units: 0, unknown: 1 }, tokens: 0 });
+        };
+        let document = Document::parse(text, max_tokens)?;
         let operation = document.operation(self.operation_name.as_deref())?;
         let units = document.cost(measure, operation, &self.variables)?;
-        Ok(RequestCost { units, unknown: 0 })
+        Ok(Counted { cost: RequestCost { units, unknown: 0 }, tokens: document.tokens })
+    }
+
+    /// The cost of a request that stands alone.
+    pub(crate) fn cost(&self, measure: Measure) -> Result<RequestCost, Refusal> {
+        Ok(self.count(measure, MAX_TOKENS)?.cost)
     }
 }
 
