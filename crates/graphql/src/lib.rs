@@ -4,13 +4,13 @@
 //! text: fields with an argument `first` or `last`, which tells how often what is inside of them is
 //! executed. No schema is needed.
 //!
-//! - [`request`]: the requests in a body or in a URL.
-//! - [`json`]: JSON that tells of members that are there twice.
-//! - [`document`]: the operations and fragments of a text.
-//! - [`values`]: the numbers and conditions that arguments have, with the variables of the request.
-//! - [`count`]: the cost of an operation.
-//! - [`bounds`]: how long and how deep it may be.
-//! - [`refusal`]: requests that have no cost, and why.
+//! - `request`: the requests in a body or in a URL.
+//! - `json`: JSON that tells of members that are there twice.
+//! - `document`: the operations and fragments of a text.
+//! - `values`: the numbers and conditions that arguments have, with the variables of the request.
+//! - `count`: the cost of an operation.
+//! - `bounds`: how long and how deep it may be.
+//! - `refusal`: requests that have no cost, and why.
 //!
 //! A server must not execute more than was counted here. So what two servers may read in two ways
 //! is refused, and where the text does not tell, the cost is an upper bound:
@@ -20,7 +20,11 @@
 //! - A fragment counts wherever it is spread, whatever type it is for.
 //!
 //! What it does not see is a connection without `first` and `last`, and one whose `first` is a
-//! member of an input object: it takes both for fields that are executed once.
+//! member of an input object: it takes both for fields that are executed once. A `first` or `last`
+//! that is no whole number is refused, even if it means something else to the server.
+//!
+//! Servers do not agree whether a request is in its URL or in its body when it has both. Whoever
+//! has a body asks [`body_cost`] or [`document_cost`], whatever the method is.
 
 mod bounds;
 mod count;
@@ -88,7 +92,8 @@ pub fn document_cost(
     Request::of_text(text.to_owned()).named(url_name.as_deref())?.cost(measure)
 }
 
-/// What a request costs that is in the query of its URL, or in a body that is a form.
+/// What a request costs that is in the query of its URL. One whose body is a form
+/// (`application/x-www-form-urlencoded`) is in both: join them with `&`.
 ///
 /// # Errors
 /// [`Refusal`]: the request is not to be executed.
