@@ -36,7 +36,7 @@ mod values;
 
 use tollgate_keyword::keywords;
 
-pub use self::refusal::{Place, Refusal};
+pub use self::refusal::{Place, Refusal, Unfitness};
 use self::{
     bounds::{MAX_BATCH, MAX_TOKENS},
     json::Json,
@@ -44,10 +44,9 @@ use self::{
 };
 
 /// Which number of a request is its cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Measure {
     /// GitHub's score: how many requests of one connection would ask for the same, by 100.
-    #[default]
     Points,
     /// How many nodes the connections have at most.
     Nodes,

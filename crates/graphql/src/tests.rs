@@ -82,7 +82,7 @@ fn everything_counts_that_is_executed() {
         // Fragments.
         ("{ a(first: 2) { ...F ...F } } fragment F on T { b(first: 3) { c } }", 14),
         (
-            "{ a(first: 2) { ... on T { b(first: 3) } ... @x { b(first: 4) } ... { c(last: 1) } } }",
+            "{ a(first: 2) { ... on T { b(first: 3) } ... @x { b(first: 4) } ... { c(last: 1) }}}",
             18,
         ),
         ("{ ...F } fragment G on T { a(first: 4) } fragment F on T { b(first: 2) { ...G } }", 10),
@@ -92,7 +92,7 @@ fn everything_counts_that_is_executed() {
         ("{ a(first: 2) @include(if: true) b(first: 3) @include(if: false) }", 2),
         ("{ a(first: 2) @include(if: true) @skip(if: true) }", 1),
         (
-            "{ ...F @skip(if: true) ... @include(if: false) { b(first: 3) } } fragment F on T { a(last: 2) }",
+            "{ ...F @skip(if: true) ... @include(if: false) { b(first: 3) } } fragment F on T { c }",
             1,
         ),
         (
@@ -127,7 +127,7 @@ fn variables_are_those_of_the_request() {
         (json!({}), 15),
         (json!({ "n": 7, "other": [{}] }), 21),
         (json!({ "n": 7.0 }), 21),
-        (json!({ "n": null }), 2),
+        (json!({ "n": null, "c": null }), 15),
         (json!({ "c": false }), 1),
         (json!({ "c": "false" }), 15),
     ] {

@@ -135,6 +135,11 @@ impl<'d> Variables<'d> {
         let place = || self.document.place(variable.syntax());
         let default = self.defined.get(&name).ok_or_else(|| Refusal::UnknownVariable(place()))?;
         Ok(match (self.given.get(&name), default) {
+            // For servers from before the edition of 2018, `null` is not given.
+            (Some(Json::Null), Some(default)) => match resolve_literal(default) {
+                Resolved::Size(size) => Resolved::Size(size),
+                _ => Resolved::Missing,
+            },
             (Some(given), _) => resolve_json(given),
             (None, Some(default)) => resolve_literal(default),
             (None, None) => Resolved::Missing,
