@@ -91,18 +91,14 @@ pub enum Malformed {
 /// The most objects and arrays within each other.
 const MAX_DEPTH: usize = 512;
 
-/// The longest text that is read in one step, in bytes: longer ones are faster to search than to
-/// look at byte by byte.
-const SHORT: usize = 48;
-
 /// The longest text and number that is kept, in bytes.
 pub(crate) const MAX_KEPT: usize = 1024;
 
 /// An object or an array that is open.
 #[derive(Debug)]
 struct Frame {
-    /// The places of its own.
-    places: Places,
+    /// The places of its members or elements that are wanted.
+    children: Places,
     /// The places of the members that it had so far.
     seen: Places,
     /// How many elements it had so far.
@@ -168,7 +164,7 @@ impl Scanner {
     ) -> Result<(), Malformed> {
         let mut rest = piece;
         while !rest.is_empty() {
-            rest = match &mut self.token {
+            rest = match &self.token {
                 Token::None => self.begin(paths, rest, finder)?,
                 Token::Name(_) => self.name(paths, rest, finder)?,
                 Token::Text(_) => self.text(paths, rest, finder)?,
@@ -187,7 +183,7 @@ impl Scanner {
             && state.is_whole()
             && self.stack.is_empty()
         {
-            self.end_number(paths, finder);
+            self.end_kept_number(paths, finder);
         }
         let is_over = match self.takes_several {
             true => matches!(self.expected, Expected::Document | Expected::Nothing),
@@ -214,20 +210,27 @@ impl Scanner {
     ) -> Result<&'r [u8], Malformed> {
         let Some((&byte, after)) = rest.split_first() else { return Ok(rest) };
         match (byte, self.expected) {
-            (b' ' | b'\n' | b'\r' | b'\t', _) => {}
             (b',', Expected::CommaOrEnd) => self.comma(),
             (b':', Expected::Colon) => self.expected = Expected::Value,
             (b'"', Expected::NameOrEnd | Expected::Name) => {
-                if let Some((name, after)) = short_text(after) {
+                if let Some((name, after)) = plain_text(after) {
                     self.end_name(paths, Some(name), finder);
-                    return Ok(after);
+                    // As a rule nothing stands between the two.
+                    return Ok(match after.split_first() {
+                        Some((b':', after)) => {
+                            self.expected = Expected::Value;
+                            after
+                        }
+                        _ => after,
+                    });
                 }
-                let is_kept = self.stack.last().is_some_and(|frame| !frame.places.is_empty());
+                let is_kept = self.stack.last().is_some_and(|frame| !frame.children.is_empty());
                 self.kept.clear();
                 self.token = Token::Name(TextToken::new(is_kept));
             }
             (b'}', Expected::NameOrEnd | Expected::CommaOrEnd) => self.close(true, finder)?,
             (b']', Expected::ElementOrEnd | Expected::CommaOrEnd) => self.close(false, finder)?,
+            (b' ' | b'\n' | b'\r' | b'\t', _) => {}
             (_, Expected::Document | Expected::Value | Expected::ElementOrEnd) => {
                 return self.begin_value(paths, rest, finder);
             }
@@ -250,7 +253,7 @@ impl Scanner {
             b'{' => self.open(true, paths, finder)?,
             b'[' => self.open(false, paths, finder)?,
             b'"' => {
-                if let Some((text, after)) = short_text(after) {
+                if let Some((text, after)) = plain_text(after) {
                     let bytes = text.len() as u64;
                     let text = as_text(Some(text).filter(|_| is_kept));
                     self.end_text(paths, FoundText { text, bytes }, finder);
@@ -262,9 +265,19 @@ impl Scanner {
             b'f' => self.token = Token::Word(b"alse", Found::Bool(false)),
             b'n' => self.token = Token::Word(b"ull", Found::Null),
             _ => {
-                let state = NumberState::begin(byte).ok_or(Malformed::Syntax)?;
-                self.keep(&[byte]);
-                self.token = Token::Number(state);
+                let mut state = NumberState::begin(byte).ok_or(Malformed::Syntax)?;
+                let digits = state.read(after);
+                let (number, after) = rest.split_at_checked(1 + digits).unwrap_or((rest, &[]));
+                // More of it may be in the next piece.
+                if after.is_empty() {
+                    self.keep(number);
+                    self.token = Token::Number(state);
+                } else if state.is_whole() {
+                    self.end_number(paths, number, finder);
+                } else {
+                    return Err(Malformed::Syntax);
+                }
+                return Ok(after);
             }
         }
         Ok(after)
@@ -273,13 +286,13 @@ impl Scanner {
     /// Finds the places of a value that begins. Of a member they are known from its name.
     fn place_value(&mut self, paths: &Paths, finder: &mut impl Finder) {
         let Some(frame) = self.stack.last_mut().filter(|frame| !frame.is_object) else { return };
-        if frame.places.is_empty() {
+        if frame.children.is_empty() {
             self.places = Places::NONE;
             return;
         }
-        self.places = paths.element(frame.places, frame.elements);
+        self.places = paths.element(frame.children, frame.elements);
         if frame.elements > 0 {
-            let last = paths.last(frame.places);
+            let last = paths.last(frame.children);
             paths.through(last).for_each(|path| finder.lost(path, Lost::Superseded));
         }
         frame.elements = frame.elements.saturating_add(1);
@@ -295,8 +308,8 @@ impl Scanner {
             return Err(Malformed::Depth);
         }
         paths.ends(self.places).for_each(|path| finder.found(path, Found::Container));
-        let places = self.places;
-        self.stack.push(Frame { places, seen: Places::NONE, elements: 0, is_object });
+        let children = paths.children(self.places);
+        self.stack.push(Frame { children, seen: Places::NONE, elements: 0, is_object });
         self.expected = match is_object {
             true => Expected::NameOrEnd,
             false => Expected::ElementOrEnd,
@@ -355,11 +368,14 @@ impl Scanner {
         self.token = Token::None;
         self.expected = Expected::Colon;
         self.places = Places::NONE;
-        let Some(frame) = self.stack.last_mut().filter(|frame| !frame.places.is_empty()) else {
+        let Some(frame) = self.stack.last_mut().filter(|frame| !frame.children.is_empty()) else {
             return;
         };
         let Some(name) = name else { return };
-        self.places = paths.member(frame.places, name);
+        self.places = paths.member(frame.children, name);
+        if self.places.is_empty() {
+            return;
+        }
         if self.places.overlaps(frame.seen) {
             paths.through(self.places).for_each(|path| finder.lost(path, Lost::Repeated));
         }
@@ -397,20 +413,35 @@ impl Scanner {
         finder: &mut impl Finder,
     ) -> Result<&'r [u8], Malformed> {
         let Token::Number(state) = &mut self.token else { return Ok(rest) };
-        let (number, after) = state.read(rest);
+        let digits = state.read(rest);
         let is_whole = state.is_whole();
+        let (number, after) = rest.split_at_checked(digits).unwrap_or((rest, &[]));
         self.keep(number);
         if !after.is_empty() {
             if !is_whole {
                 return Err(Malformed::Syntax);
             }
-            self.end_number(paths, finder);
+            self.end_kept_number(paths, finder);
         }
         Ok(after)
     }
 
-    fn end_number(&mut self, paths: &Paths, finder: &mut impl Finder) {
-        if let Ok(number) = std::str::from_utf8(&self.kept) {
+    /// Keeps a part of a number, as far as there is room.
+    fn keep(&mut self, part: &[u8]) {
+        let room = MAX_KEPT.saturating_sub(self.kept.len());
+        self.kept.extend_from_slice(part.get(..room).unwrap_or(part));
+    }
+
+    fn end_kept_number(&mut self, paths: &Paths, finder: &mut impl Finder) {
+        let kept = mem::take(&mut self.kept);
+        self.end_number(paths, &kept, finder);
+        self.kept = kept;
+    }
+
+    fn end_number(&mut self, paths: &Paths, number: &[u8], finder: &mut impl Finder) {
+        if paths.has_end(self.places)
+            && let Ok(number) = std::str::from_utf8(number.get(..MAX_KEPT).unwrap_or(number))
+        {
             paths.ends(self.places).for_each(|path| finder.found(path, Found::Number(number)));
         }
         self.end_value(finder);
@@ -437,20 +468,11 @@ impl Scanner {
         }
         Ok(after)
     }
-
-    /// Keeps a part of a token, as far as there is room.
-    fn keep(&mut self, part: &[u8]) {
-        let room = MAX_KEPT.saturating_sub(self.kept.len());
-        self.kept.extend(part.iter().take(room));
-    }
 }
 
-/// A text that has begun, if it is short, whole and without escapes, as most are; and what comes
-/// after it.
-fn short_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
-    let is_plain = |byte: &&u8| !matches!(**byte, b'"' | b'\\' | 0..b' ');
-    let length = bytes.iter().take(SHORT).take_while(is_plain).count();
-    let (text, rest) = bytes.split_at_checked(length)?;
+/// A text that has begun, if it is whole and without escapes, as most are; and what comes after it.
+fn plain_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let (text, rest) = bytes.split_at_checked(text::plain_bytes(bytes))?;
     match rest.split_first()? {
         (b'"', after) => Some((text, after)),
         _ => None,

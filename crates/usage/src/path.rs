@@ -263,38 +263,40 @@ impl Paths {
     }
 
     /// The places one step further than these.
-    fn children(&self, of: Places) -> Places {
+    pub(crate) fn children(&self, of: Places) -> Places {
         let own = of.positions().filter_map(|position| self.places.get(position));
         own.fold(Places::NONE, |all, place| all.with(place.children))
     }
 
-    /// The places further on for which `is_next` holds.
-    fn next(&self, of: Places, is_next: impl Fn(&Step) -> bool) -> Places {
-        let children = self.children(of).positions();
+    /// Those of these places for whose last step `is_next` holds.
+    fn next(&self, children: Places, is_next: impl Fn(&Step) -> bool) -> Places {
+        let children = children.positions();
         let next = children.filter(|child| self.step(*child).is_some_and(&is_next));
         next.fold(Places::NONE, |all, child| all.with(Places::at(child)))
     }
 
-    /// The places of the member of this name in an object at these places.
-    pub(crate) fn member(&self, of: Places, name: &[u8]) -> Places {
+    /// Which of an object's children are the member of this name.
+    pub(crate) fn member(&self, children: Places, name: &[u8]) -> Places {
         let Some(alike) = self.by_length.get(name.len()) else { return Places::NONE };
-        let alike = alike.both(self.children(of)).positions();
-        let is_it = |child: &usize| matches!(self.step(*child), Some(Step::Member(own)) if own.as_bytes() == name);
-        alike.filter(is_it).fold(Places::NONE, |all, child| all.with(Places::at(child)))
+        // Names of one length differ in their last byte, as a rule.
+        let is_name = |own: &[u8]| own.last() == name.last() && own == name;
+        let is_it = |child: &usize| matches!(self.step(*child), Some(Step::Member(own)) if is_name(own.as_bytes()));
+        let found = alike.both(children).positions().filter(is_it);
+        found.fold(Places::NONE, |all, child| all.with(Places::at(child)))
     }
 
-    /// The places of the element at this index of an array at these places.
-    pub(crate) fn element(&self, of: Places, index: u32) -> Places {
-        self.next(of, |step| match step {
+    /// Which of an array's children are the element at this index.
+    pub(crate) fn element(&self, children: Places, index: u32) -> Places {
+        self.next(children, |step| match step {
             Step::Element(own) => *own == index,
             Step::Last | Step::Each => true,
             Step::Member(_) => false,
         })
     }
 
-    /// The places of the last element of an array at these places.
-    pub(crate) fn last(&self, of: Places) -> Places {
-        self.next(of, |step| *step == Step::Last)
+    /// Which of an array's children are its last element.
+    pub(crate) fn last(&self, children: Places) -> Places {
+        self.next(children, |step| *step == Step::Last)
     }
 
     /// The numbers of the paths that lead to these places or through them.
@@ -353,11 +355,12 @@ mod tests {
     fn paths_share_the_places_that_they_have_in_common() {
         let paths = ["a.b", "a.c", "a.b"].map(|text| parse(text).unwrap());
         let paths = Paths::new(&paths).unwrap();
-        let a = paths.member(Places::ROOT, b"a");
+        let a = paths.member(paths.children(Places::ROOT), b"a");
         assert!(!a.is_empty() && !paths.has_end(a));
-        let b: Vec<usize> = paths.ends(paths.member(a, b"b")).collect();
+        let children = paths.children(a);
+        let b: Vec<usize> = paths.ends(paths.member(children, b"b")).collect();
         assert_eq!(b, [0, 2]);
-        assert!(paths.member(a, b"d").is_empty());
+        assert!(paths.member(children, b"d").is_empty());
     }
 
     #[test]

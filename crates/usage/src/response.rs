@@ -301,16 +301,16 @@ impl Finder for Collecting<'_> {
 impl Collected {
     /// Has the latest document count. A number replaces the one that an earlier document has.
     fn count_latest(&mut self) {
-        if !self.latest.is_touched {
+        let Collected { all, latest } = self;
+        if !mem::take(&mut latest.is_touched) {
             return;
         }
-        let latest = mem::take(&mut self.latest);
-        for (path, units) in latest.numbers.iter().enumerate() {
+        for (path, units) in latest.numbers.drain(..).enumerate() {
             if units.is_some() {
-                self.all.set_number(path, *units);
+                all.set_number(path, units);
             }
         }
-        self.all.tokens.add(&latest.tokens);
+        all.tokens.take_from(&mut latest.tokens);
     }
 
     fn told(&self) -> Told {

@@ -4,7 +4,7 @@
 //! the prompt, Anthropic leaves them out. Gemini's thoughts come on top of what it answers, the
 //! reasoning of the others is a part of it. Here every token is counted once, by its kind.
 
-use std::sync::LazyLock;
+use std::{mem, sync::LazyLock};
 
 use tollgate_keyword::keywords;
 
@@ -48,6 +48,8 @@ pub struct Tokens {
 #[derive(Clone, Debug, Default)]
 pub struct TokenCounts {
     counts: [Option<u64>; FIELDS],
+    /// Whether there is one.
+    has_counts: bool,
     /// Bytes of what the model has made, in the parts of a stream.
     pub delta_bytes: u64,
 }
@@ -182,18 +184,24 @@ impl TokenCounts {
                 let amount = Amount::parse(number);
                 if let (Some(slot), Some(amount)) = (self.counts.get_mut(*field as usize), amount) {
                     *slot = Some(amount.units);
+                    self.has_counts = true;
                 }
             }
             (_, Found::Null | Found::Bool(_) | Found::Text(_) | Found::Container) => {}
         }
     }
 
-    /// Adds what a later document says.
-    pub(crate) fn add(&mut self, later: &TokenCounts) {
-        for (count, later) in self.counts.iter_mut().zip(later.counts) {
-            *count = later.or(*count);
+    /// Adds what a later document says, and takes it out of there.
+    pub(crate) fn take_from(&mut self, later: &mut TokenCounts) {
+        self.delta_bytes = self.delta_bytes.saturating_add(mem::take(&mut later.delta_bytes));
+        // Of most parts of a stream only their text counts.
+        if !mem::take(&mut later.has_counts) {
+            return;
         }
-        self.delta_bytes = self.delta_bytes.saturating_add(later.delta_bytes);
+        self.has_counts = true;
+        for (count, later) in self.counts.iter_mut().zip(&mut later.counts) {
+            *count = later.take().or(*count);
+        }
     }
 
     fn count(&self, field: Field) -> Option<u64> {

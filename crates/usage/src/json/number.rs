@@ -42,15 +42,15 @@ impl NumberState {
         matches!(self, Zero | Integer | Fraction | ExponentDigits)
     }
 
-    /// Takes the bytes that go on with it. Returns them, and those after it.
-    pub(super) fn read<'r>(&mut self, bytes: &'r [u8]) -> (&'r [u8], &'r [u8]) {
+    /// Takes the bytes that go on with it, and says how many they are.
+    pub(super) fn read(&mut self, bytes: &[u8]) -> usize {
         let mut taken = 0;
         for byte in bytes {
             let Some(next) = self.next(*byte) else { break };
             *self = next;
             taken += 1;
         }
-        bytes.split_at_checked(taken).unwrap_or((bytes, &[]))
+        taken
     }
 
     fn next(self, byte: u8) -> Option<NumberState> {

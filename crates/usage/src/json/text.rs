@@ -27,6 +27,26 @@ enum Escape {
     Digits(u8, u16),
 }
 
+/// How many bytes a text goes on with as they are: up to its end, an escape, or what may not be in it.
+pub(super) fn plain_bytes(bytes: &[u8]) -> usize {
+    // Eight at a time: of each byte that is looked for, a subtraction borrows its highest bit. What is
+    // above such a byte may be wrong, what is below it is not.
+    const ONES: u64 = u64::MAX / 0xFF;
+    const HIGHEST: u64 = ONES << 7;
+    let below = |word: u64, least: u8| word.wrapping_sub(ONES * u64::from(least)) & !word;
+    let is = |word: u64, byte: u8| below(word ^ (ONES * u64::from(byte)), 1);
+    let (words, rest) = bytes.as_chunks();
+    for (position, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let ends = (below(word, b' ') | is(word, b'"') | is(word, b'\\')) & HIGHEST;
+        if ends != 0 {
+            return position * 8 + ends.trailing_zeros() as usize / 8;
+        }
+    }
+    let is_plain = |byte: &&u8| !matches!(**byte, b'"' | b'\\' | 0..b' ');
+    bytes.len() - rest.len() + rest.iter().take_while(is_plain).count()
+}
+
 impl TextToken {
     pub(super) fn new(is_kept: bool) -> Self {
         TextToken { bytes: 0, is_kept, is_cut: false, escape: Escape::None, high: None }
