@@ -126,7 +126,8 @@ mod json {
     /// Rows of an export, of which only their number is wanted.
     #[divan::bench]
     fn rows(bencher: Bencher<'_, '_>) {
-        let row = r#"{"id":123456,"name":"Rosalind","city":"Arden","balance":-12.75,"active":true},"#;
+        let row =
+            r#"{"id":123456,"name":"Rosalind","city":"Arden","balance":-12.75,"active":true},"#;
         let rows = row.repeat(BODY_BYTES / row.len());
         let body = format!(r#"{{"rows":[{rows}{{}}],"meta":{{"rows":1}}}}"#);
         read(bencher, &number("meta.rows"), JSON, body.as_bytes());

@@ -22,8 +22,10 @@ pub use self::number::Amount;
 pub struct Scanner {
     /// Whether a document may follow another.
     takes_several: bool,
-    /// The objects and arrays that are open.
-    stack: Vec<Frame>,
+    /// The object or array that is open.
+    inside: Frame,
+    /// Those around it, and the document.
+    outer: Vec<Frame>,
     expected: Expected,
     token: Token,
     /// The places of the value that comes next.
@@ -94,16 +96,23 @@ const MAX_DEPTH: usize = 512;
 /// The longest text and number that is kept, in bytes.
 pub(crate) const MAX_KEPT: usize = 1024;
 
-/// An object or an array that is open.
+/// An object or an array that is open, or the document.
 #[derive(Debug)]
 struct Frame {
+    kind: FrameKind,
     /// The places of its members or elements that are wanted.
     children: Places,
     /// The places of the members that it had so far.
     seen: Places,
     /// How many elements it had so far.
     elements: u32,
-    is_object: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FrameKind {
+    Document,
+    Object,
+    Array,
 }
 
 /// What may come next, between tokens.
@@ -134,12 +143,19 @@ enum Token {
     Word(&'static [u8], Found<'static>),
 }
 
+impl Frame {
+    fn new(kind: FrameKind, children: Places) -> Self {
+        Frame { kind, children, seen: Places::NONE, elements: 0 }
+    }
+}
+
 impl Scanner {
     /// Of a single document.
     pub fn of_one() -> Self {
         Scanner {
             takes_several: false,
-            stack: Vec::new(),
+            inside: Frame::new(FrameKind::Document, Places::NONE),
+            outer: Vec::new(),
             expected: Expected::Document,
             token: Token::None,
             places: Places::ROOT,
@@ -181,7 +197,7 @@ impl Scanner {
         // Only the end says where a number ends that is a document.
         if let Token::Number(state) = self.token
             && state.is_whole()
-            && self.stack.is_empty()
+            && self.inside.kind == FrameKind::Document
         {
             self.end_kept_number(paths, finder);
         }
@@ -194,49 +210,79 @@ impl Scanner {
 
     /// Forgets what has begun: another document comes next.
     pub fn reset(&mut self) {
-        self.stack.clear();
+        self.inside = Frame::new(FrameKind::Document, Places::NONE);
+        self.outer.clear();
         self.expected = Expected::Document;
         self.token = Token::None;
         self.places = Places::ROOT;
         self.kept.clear();
     }
 
-    /// Takes what may stand between tokens, and the first byte of a token.
+    /// Takes what stands between tokens, and those that are whole, up to one that is not.
     fn begin<'r>(
         &mut self,
         paths: &Paths,
-        rest: &'r [u8],
+        bytes: &'r [u8],
         finder: &mut impl Finder,
     ) -> Result<&'r [u8], Malformed> {
-        let Some((&byte, after)) = rest.split_first() else { return Ok(rest) };
-        match (byte, self.expected) {
-            (b',', Expected::CommaOrEnd) => self.comma(),
-            (b':', Expected::Colon) => self.expected = Expected::Value,
-            (b'"', Expected::NameOrEnd | Expected::Name) => {
-                if let Some((name, after)) = plain_text(after) {
-                    self.end_name(paths, Some(name), finder);
-                    // As a rule nothing stands between the two.
-                    return Ok(match after.split_first() {
-                        Some((b':', after)) => {
-                            self.expected = Expected::Value;
-                            after
-                        }
-                        _ => after,
-                    });
+        let mut rest = bytes;
+        while let Some((&byte, after)) = rest.split_first() {
+            rest = match (byte, self.expected) {
+                (b'"', Expected::NameOrEnd | Expected::Name) => {
+                    self.begin_name(paths, after, finder)
                 }
-                let is_kept = self.stack.last().is_some_and(|frame| !frame.children.is_empty());
-                self.kept.clear();
-                self.token = Token::Name(TextToken::new(is_kept));
+                (b',', Expected::CommaOrEnd) => {
+                    self.expected = match self.inside.kind {
+                        FrameKind::Object => Expected::Name,
+                        FrameKind::Array | FrameKind::Document => Expected::Value,
+                    };
+                    after
+                }
+                (b':', Expected::Colon) => {
+                    self.expected = Expected::Value;
+                    after
+                }
+                (b'}', Expected::NameOrEnd | Expected::CommaOrEnd) => {
+                    self.close(FrameKind::Object, finder)?;
+                    after
+                }
+                (b']', Expected::ElementOrEnd | Expected::CommaOrEnd) => {
+                    self.close(FrameKind::Array, finder)?;
+                    after
+                }
+                (b' ' | b'\n' | b'\r' | b'\t', _) => after,
+                (_, Expected::Document | Expected::Value | Expected::ElementOrEnd) => {
+                    self.begin_value(paths, rest, finder)?
+                }
+                _ => return Err(Malformed::Syntax),
+            };
+            if !matches!(self.token, Token::None) {
+                break;
             }
-            (b'}', Expected::NameOrEnd | Expected::CommaOrEnd) => self.close(true, finder)?,
-            (b']', Expected::ElementOrEnd | Expected::CommaOrEnd) => self.close(false, finder)?,
-            (b' ' | b'\n' | b'\r' | b'\t', _) => {}
-            (_, Expected::Document | Expected::Value | Expected::ElementOrEnd) => {
-                return self.begin_value(paths, rest, finder);
-            }
-            _ => return Err(Malformed::Syntax),
         }
-        Ok(after)
+        Ok(rest)
+    }
+
+    fn begin_name<'r>(
+        &mut self,
+        paths: &Paths,
+        after: &'r [u8],
+        finder: &mut impl Finder,
+    ) -> &'r [u8] {
+        let Some((name, after)) = plain_text(after) else {
+            self.kept.clear();
+            self.token = Token::Name(TextToken::new(!self.inside.children.is_empty()));
+            return after;
+        };
+        self.end_name(paths, Some(name), finder);
+        // As a rule nothing stands between the two.
+        match after.split_first() {
+            Some((b':', after)) => {
+                self.expected = Expected::Value;
+                after
+            }
+            _ => after,
+        }
     }
 
     fn begin_value<'r>(
@@ -247,18 +293,22 @@ impl Scanner {
     ) -> Result<&'r [u8], Malformed> {
         let Some((&byte, after)) = rest.split_first() else { return Ok(rest) };
         self.place_value(paths, finder);
-        let is_kept = paths.has_end(self.places);
-        self.kept.clear();
         match byte {
-            b'{' => self.open(true, paths, finder)?,
-            b'[' => self.open(false, paths, finder)?,
+            b'{' => self.open(FrameKind::Object, paths, finder)?,
+            b'[' => self.open(FrameKind::Array, paths, finder)?,
             b'"' => {
+                let is_kept = paths.has_end(self.places);
                 if let Some((text, after)) = plain_text(after) {
-                    let bytes = text.len() as u64;
-                    let text = as_text(Some(text).filter(|_| is_kept));
-                    self.end_text(paths, FoundText { text, bytes }, finder);
+                    if is_kept {
+                        let text = FoundText { text: as_text(text), bytes: text.len() as u64 };
+                        paths
+                            .ends(self.places)
+                            .for_each(|path| finder.found(path, Found::Text(text)));
+                    }
+                    self.end_value(finder);
                     return Ok(after);
                 }
+                self.kept.clear();
                 self.token = Token::Text(TextToken::new(is_kept));
             }
             b't' => self.token = Token::Word(b"rue", Found::Bool(true)),
@@ -270,6 +320,7 @@ impl Scanner {
                 let (number, after) = rest.split_at_checked(1 + digits).unwrap_or((rest, &[]));
                 // More of it may be in the next piece.
                 if after.is_empty() {
+                    self.kept.clear();
                     self.keep(number);
                     self.token = Token::Number(state);
                 } else if state.is_whole() {
@@ -285,7 +336,10 @@ impl Scanner {
 
     /// Finds the places of a value that begins. Of a member they are known from its name.
     fn place_value(&mut self, paths: &Paths, finder: &mut impl Finder) {
-        let Some(frame) = self.stack.last_mut().filter(|frame| !frame.is_object) else { return };
+        let frame = &mut self.inside;
+        if frame.kind != FrameKind::Array {
+            return;
+        }
         if frame.children.is_empty() {
             self.places = Places::NONE;
             return;
@@ -300,41 +354,38 @@ impl Scanner {
 
     fn open(
         &mut self,
-        is_object: bool,
+        kind: FrameKind,
         paths: &Paths,
         finder: &mut impl Finder,
     ) -> Result<(), Malformed> {
-        if self.stack.len() == MAX_DEPTH {
+        if self.outer.len() == MAX_DEPTH {
             return Err(Malformed::Depth);
         }
-        paths.ends(self.places).for_each(|path| finder.found(path, Found::Container));
-        let children = paths.children(self.places);
-        self.stack.push(Frame { children, seen: Places::NONE, elements: 0, is_object });
-        self.expected = match is_object {
-            true => Expected::NameOrEnd,
-            false => Expected::ElementOrEnd,
+        let mut children = Places::NONE;
+        if !self.places.is_empty() {
+            children = paths.children(self.places);
+            paths.ends(self.places).for_each(|path| finder.found(path, Found::Container));
+        }
+        self.outer.push(mem::replace(&mut self.inside, Frame::new(kind, children)));
+        self.expected = match kind {
+            FrameKind::Object => Expected::NameOrEnd,
+            FrameKind::Array | FrameKind::Document => Expected::ElementOrEnd,
         };
         Ok(())
     }
 
-    fn close(&mut self, is_object: bool, finder: &mut impl Finder) -> Result<(), Malformed> {
-        match self.stack.pop() {
-            Some(frame) if frame.is_object == is_object => {
-                self.end_value(finder);
-                Ok(())
-            }
-            _ => Err(Malformed::Syntax),
+    fn close(&mut self, kind: FrameKind, finder: &mut impl Finder) -> Result<(), Malformed> {
+        if self.inside.kind != kind {
+            return Err(Malformed::Syntax);
         }
-    }
-
-    fn comma(&mut self) {
-        let is_object = self.stack.last().is_some_and(|frame| frame.is_object);
-        self.expected = if is_object { Expected::Name } else { Expected::Value };
+        self.inside = self.outer.pop().ok_or(Malformed::Syntax)?;
+        self.end_value(finder);
+        Ok(())
     }
 
     fn end_value(&mut self, finder: &mut impl Finder) {
         self.token = Token::None;
-        if self.stack.is_empty() {
+        if self.inside.kind == FrameKind::Document {
             self.expected = match self.takes_several {
                 true => Expected::Document,
                 false => Expected::Nothing,
@@ -368,10 +419,8 @@ impl Scanner {
         self.token = Token::None;
         self.expected = Expected::Colon;
         self.places = Places::NONE;
-        let Some(frame) = self.stack.last_mut().filter(|frame| !frame.children.is_empty()) else {
-            return;
-        };
-        let Some(name) = name else { return };
+        let frame = &mut self.inside;
+        let Some(name) = name.filter(|_| !frame.children.is_empty()) else { return };
         self.places = paths.member(frame.children, name);
         if self.places.is_empty() {
             return;
@@ -391,19 +440,12 @@ impl Scanner {
         let Token::Text(token) = &mut self.token else { return Ok(rest) };
         let (after, is_over) = token.read(rest, &mut self.kept)?;
         if is_over {
-            let is_kept = token.kept(&self.kept).is_some();
-            let bytes = token.bytes();
-            let kept = mem::take(&mut self.kept);
-            let text = as_text(is_kept.then_some(&kept));
-            self.end_text(paths, FoundText { text, bytes }, finder);
-            self.kept = kept;
+            let (text, bytes) = (token.kept(&self.kept).and_then(as_text), token.bytes());
+            let text = FoundText { text, bytes };
+            paths.ends(self.places).for_each(|path| finder.found(path, Found::Text(text)));
+            self.end_value(finder);
         }
         Ok(after)
-    }
-
-    fn end_text(&mut self, paths: &Paths, text: FoundText<'_>, finder: &mut impl Finder) {
-        paths.ends(self.places).for_each(|path| finder.found(path, Found::Text(text)));
-        self.end_value(finder);
     }
 
     fn number<'r>(
@@ -479,8 +521,8 @@ fn plain_text(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-fn as_text(bytes: Option<&[u8]>) -> Option<&str> {
-    bytes.and_then(|bytes| std::str::from_utf8(bytes).ok())
+fn as_text(bytes: &[u8]) -> Option<&str> {
+    std::str::from_utf8(bytes).ok()
 }
 
 #[cfg(test)]

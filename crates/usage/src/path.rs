@@ -47,6 +47,9 @@ pub enum PathError {
 /// The longest name of a member that can be looked for, in bytes.
 pub(crate) const MAX_NAME: usize = 128;
 
+/// How many shapes of names are told apart.
+const SHAPES: usize = 64;
+
 /// The most places that paths may lead through, the root being one.
 const MAX_NODES: usize = u128::BITS as usize;
 
@@ -120,15 +123,24 @@ impl fmt::Display for Paths {
 pub(crate) struct Places(u128);
 
 /// Several paths, for a reader that looks for all of them at once.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Paths {
     /// As they are written.
     names: Vec<Path>,
     places: Vec<Place>,
-    /// Those of members whose names have so many bytes: names of other lengths need no look.
-    by_length: Vec<Places>,
+    /// Those of members by the shape of their names: most names need no other look.
+    by_shape: [Places; SHAPES],
     /// Those at which a path ends.
     ended: Places,
+}
+
+/// None.
+impl Default for Paths {
+    fn default() -> Self {
+        let root = Place { step: None, children: Places::NONE, ends: Vec::new() };
+        let by_shape = [Places::NONE; SHAPES];
+        Paths { names: Vec::new(), places: vec![root], by_shape, ended: Places::NONE }
+    }
 }
 
 /// A place that paths lead to or through.
@@ -188,8 +200,7 @@ impl Paths {
     /// # Errors
     /// [`PathError::TooMany`].
     pub fn new<'p>(paths: impl IntoIterator<Item = &'p Path>) -> Result<Paths, PathError> {
-        let root = Place { step: None, children: Places::NONE, ends: Vec::new() };
-        let mut all = Paths { places: vec![root], ..Paths::default() };
+        let mut all = Paths::default();
         for (number, path) in paths.into_iter().enumerate() {
             all.names.push(path.clone());
             let mut at = 0;
@@ -247,13 +258,10 @@ impl Paths {
         if let Some(place) = self.places.get_mut(parent) {
             place.children = place.children.with(Places::at(child));
         }
-        if let Step::Member(name) = step {
-            if self.by_length.len() <= name.len() {
-                self.by_length.resize(name.len() + 1, Places::NONE);
-            }
-            if let Some(places) = self.by_length.get_mut(name.len()) {
-                *places = places.with(Places::at(child));
-            }
+        if let Step::Member(name) = step
+            && let Some(alike) = self.by_shape.get_mut(shape(name.as_bytes()))
+        {
+            *alike = alike.with(Places::at(child));
         }
         Ok(child)
     }
@@ -277,12 +285,12 @@ impl Paths {
 
     /// Which of an object's children are the member of this name.
     pub(crate) fn member(&self, children: Places, name: &[u8]) -> Places {
-        let Some(alike) = self.by_length.get(name.len()) else { return Places::NONE };
-        // Names of one length differ in their last byte, as a rule.
-        let is_name = |own: &[u8]| own.last() == name.last() && own == name;
-        let is_it = |child: &usize| matches!(self.step(*child), Some(Step::Member(own)) if is_name(own.as_bytes()));
-        let found = alike.both(children).positions().filter(is_it);
-        found.fold(Places::NONE, |all, child| all.with(Places::at(child)))
+        let alike =
+            self.by_shape.get(shape(name)).map_or(Places::NONE, |alike| alike.both(children));
+        if alike.is_empty() {
+            return Places::NONE;
+        }
+        self.next(alike, |step| matches!(step, Step::Member(own) if own.as_bytes() == name))
     }
 
     /// Which of an array's children are the element at this index.
@@ -320,6 +328,11 @@ impl Paths {
     pub(crate) fn has_end(&self, at: Places) -> bool {
         self.ended.overlaps(at)
     }
+}
+
+/// The shape of a name: its length and its last byte, in which names differ as a rule.
+fn shape(name: &[u8]) -> usize {
+    (name.len() + usize::from(name.last().copied().unwrap_or_default())) % SHAPES
 }
 
 #[cfg(test)]
