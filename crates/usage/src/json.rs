@@ -4,6 +4,7 @@
 //! RFC 8259 takes and nothing more: a document that another reader would read otherwise, or not at
 //! all, must not be half understood here. Only the encoding of texts is not looked at.
 
+mod beginning;
 mod number;
 mod text;
 
@@ -11,7 +12,7 @@ use std::mem;
 
 use thiserror::Error;
 
-use self::{number::NumberState, text::TextToken};
+use self::{beginning::Beginning, number::NumberState, text::TextToken};
 use crate::path::{Paths, Places};
 
 pub use self::number::Amount;
@@ -32,6 +33,7 @@ pub struct Scanner {
     places: Places,
     /// What is kept of the token, for a name or a value that is wanted.
     kept: Vec<u8>,
+    beginning: Beginning,
 }
 
 /// What a reader does with what it finds.
@@ -160,6 +162,7 @@ impl Scanner {
             token: Token::None,
             places: Places::ROOT,
             kept: Vec::new(),
+            beginning: Beginning::default(),
         }
     }
 
@@ -168,7 +171,7 @@ impl Scanner {
         Scanner { takes_several: true, ..Scanner::of_one() }
     }
 
-    /// Reads the next piece of a document, or of several.
+    /// Reads the next piece of a document, or of several, each time for the same paths.
     ///
     /// # Errors
     /// [`Malformed`], after which only [`Scanner::reset`] helps.
@@ -178,6 +181,8 @@ impl Scanner {
         piece: &[u8],
         finder: &mut impl Finder,
     ) -> Result<(), Malformed> {
+        // It is learned within a piece.
+        self.beginning.end();
         let mut rest = piece;
         while !rest.is_empty() {
             rest = match &self.token {
@@ -232,10 +237,7 @@ impl Scanner {
                     self.begin_name(paths, after, finder)
                 }
                 (b',', Expected::CommaOrEnd) => {
-                    self.expected = match self.inside.kind {
-                        FrameKind::Object => Expected::Name,
-                        FrameKind::Array | FrameKind::Document => Expected::Value,
-                    };
+                    self.pass_comma(after);
                     after
                 }
                 (b':', Expected::Colon) => {
@@ -261,6 +263,21 @@ impl Scanner {
             }
         }
         Ok(rest)
+    }
+
+    fn pass_comma(&mut self, after: &[u8]) {
+        if self.inside.kind != FrameKind::Object {
+            self.expected = Expected::Value;
+            return;
+        }
+        self.expected = Expected::Name;
+        if self.outer.len() > 1 {
+            return;
+        }
+        match self.inside.seen.is_empty() {
+            true => self.beginning.extend(after),
+            false => self.beginning.end(),
+        }
     }
 
     fn begin_name<'r>(
@@ -294,7 +311,15 @@ impl Scanner {
         let Some((&byte, after)) = rest.split_first() else { return Ok(rest) };
         self.place_value(paths, finder);
         match byte {
-            b'{' => self.open(FrameKind::Object, paths, finder)?,
+            b'{' => {
+                self.open(FrameKind::Object, paths, finder)?;
+                if self.outer.len() == 1
+                    && let Some(after) = self.beginning.pass(rest)
+                {
+                    self.expected = Expected::Name;
+                    return Ok(after);
+                }
+            }
             b'[' => self.open(FrameKind::Array, paths, finder)?,
             b'"' => {
                 let is_kept = paths.has_end(self.places);

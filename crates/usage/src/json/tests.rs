@@ -107,6 +107,31 @@ proptest! {
         }
     }
 
+    /// Each has the members of the one before and more, so that they begin alike, or not.
+    #[test]
+    fn documents_one_after_another_are_read_like_those_alone(
+        names in vec("[abxy]|[a-d]{2,90}", 1..6), values in vec(value(), 6),
+        order in vec((0..6_usize, 0..6_usize), 1..6), piece_bytes in 1..900_usize,
+    ) {
+        let paths = Paths::new(&paths()).unwrap();
+        let mut scanner = Scanner::of_one();
+        for (members, changed) in order {
+            let member = |(at, name): (usize, &String)| {
+                let value = &values[if at == changed { 5 } else { at }];
+                format!("{name:?}:{value}")
+            };
+            let members: Vec<String> = names.iter().take(members).enumerate().map(member).collect();
+            let document = format!("{{{}}}", members.join(","));
+            let mut seen_on = Seen { values: vec![None; PATHS.len()], is_repeated: false };
+            for piece in document.as_bytes().chunks(piece_bytes) {
+                scanner.read(&paths, piece, &mut seen_on).unwrap();
+            }
+            prop_assert!(scanner.finish(&paths, &mut seen_on));
+            scanner.reset();
+            prop_assert_eq!(seen_on, seen(document.as_bytes(), 7).unwrap(), "{}", document);
+        }
+    }
+
     #[test]
     fn what_is_json_is_json_for_others(
         document in "[\\[\\]{}:,\"\\\\/abtrueflsn0-9.eE+ u\n-]{0,24}",
