@@ -38,6 +38,7 @@ enum Line {
 
 const BYTE_ORDER_MARK: &[u8] = "\u{FEFF}".as_bytes();
 const DATA: &[u8] = b"data";
+const DATA_BEGINNING: &[u8] = b"data: ";
 
 impl Default for EventStream {
     fn default() -> Self {
@@ -80,6 +81,12 @@ impl EventStream {
                 Line::Name(_) | Line::Colon if matches!(byte, b'\n' | b'\r') => {
                     self.end_line(byte, &mut tell);
                     rest = after;
+                }
+                // As most lines begin that are whole.
+                Line::Name(0) if rest.starts_with(DATA_BEGINNING) => {
+                    self.begin_data(&mut tell);
+                    self.line = Line::Data;
+                    rest = rest.get(DATA_BEGINNING.len()..).unwrap_or_default();
                 }
                 Line::Name(count) => match DATA.get(count) {
                     Some(own) if *own == byte => {

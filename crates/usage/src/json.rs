@@ -5,17 +5,25 @@
 //! all, must not be half understood here. Only the encoding of texts is not looked at.
 
 mod beginning;
+mod found;
+mod frame;
 mod number;
 mod text;
 
 use std::mem;
 
-use thiserror::Error;
-
-use self::{beginning::Beginning, number::NumberState, text::TextToken};
+use self::{
+    beginning::Beginning,
+    frame::{Frame, FrameKind},
+    number::NumberState,
+    text::TextToken,
+};
 use crate::path::{Paths, Places};
 
-pub use self::number::Amount;
+pub use self::{
+    found::{Finder, Found, FoundText, Lost, Malformed},
+    number::Amount,
+};
 
 /// Reads documents one after another. Of all that passed, it keeps what [`Scanner::read`] needs to
 /// go on with the next piece.
@@ -36,86 +44,11 @@ pub struct Scanner {
     beginning: Beginning,
 }
 
-/// What a reader does with what it finds.
-pub trait Finder {
-    /// There is such a value at the end of the path of this number.
-    fn found(&mut self, path: usize, value: Found<'_>);
-
-    /// What was found at the path of this number is superseded, or is there twice.
-    fn lost(&mut self, path: usize, why: Lost);
-
-    /// A document has ended.
-    fn end_document(&mut self) {}
-}
-
-/// A value at the end of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found<'v> {
-    /// `null`, which counts as not there.
-    Null,
-    /// `true` or `false`.
-    Bool(bool),
-    /// A number, as it is written.
-    Number(&'v str),
-    /// A text, without its escapes.
-    Text(FoundText<'v>),
-    /// An array or an object, which begins here.
-    Container,
-}
-
-/// A text at the end of a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FoundText<'v> {
-    /// The text; none: it is longer than what is kept, or is no Unicode.
-    pub text: Option<&'v str>,
-    /// How many bytes it has in UTF-8.
-    pub bytes: u64,
-}
-
-/// Why something that was found does not count.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Lost {
-    /// There is a later element in an array of which the path takes the last.
-    Superseded,
-    /// An object has the member twice: two readers may see two values.
-    Repeated,
-}
-
-/// Why bytes are no JSON.
-#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub enum Malformed {
-    /// Something stands where nothing of its kind may.
-    #[error("it is no JSON")]
-    Syntax,
-    /// It is nested too deeply.
-    #[error("its values are nested more than {MAX_DEPTH} deep")]
-    Depth,
-}
-
 /// The most objects and arrays within each other.
 const MAX_DEPTH: usize = 512;
 
 /// The longest text and number that is kept, in bytes.
 pub(crate) const MAX_KEPT: usize = 1024;
-
-/// An object or an array that is open, or the document.
-#[derive(Debug)]
-struct Frame {
-    kind: FrameKind,
-    /// The places of its members or elements that are wanted.
-    children: Places,
-    /// The places of the members that it had so far.
-    seen: Places,
-    /// How many elements it had so far.
-    elements: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum FrameKind {
-    Document,
-    Object,
-    Array,
-}
 
 /// What may come next, between tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,12 +76,6 @@ enum Token {
     Number(NumberState),
     /// What is left of `true`, `false` or `null`, and its value.
     Word(&'static [u8], Found<'static>),
-}
-
-impl Frame {
-    fn new(kind: FrameKind, children: Places) -> Self {
-        Frame { kind, children, seen: Places::NONE, elements: 0 }
-    }
 }
 
 impl Scanner {
@@ -232,31 +159,28 @@ impl Scanner {
     ) -> Result<&'r [u8], Malformed> {
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
-            rest = match (byte, self.expected) {
-                (b'"', Expected::NameOrEnd | Expected::Name) => {
+            rest = match byte {
+                b'"' if matches!(self.expected, Expected::NameOrEnd | Expected::Name) => {
                     self.begin_name(paths, after, finder)
                 }
-                (b',', Expected::CommaOrEnd) => {
+                b',' if self.expected == Expected::CommaOrEnd => {
                     self.pass_comma(after);
                     after
                 }
-                (b':', Expected::Colon) => {
+                b':' if self.expected == Expected::Colon => {
                     self.expected = Expected::Value;
                     after
                 }
-                (b'}', Expected::NameOrEnd | Expected::CommaOrEnd) => {
+                b'}' if matches!(self.expected, Expected::CommaOrEnd | Expected::NameOrEnd) => {
                     self.close(FrameKind::Object, finder)?;
                     after
                 }
-                (b']', Expected::ElementOrEnd | Expected::CommaOrEnd) => {
+                b']' if matches!(self.expected, Expected::CommaOrEnd | Expected::ElementOrEnd) => {
                     self.close(FrameKind::Array, finder)?;
                     after
                 }
-                (b' ' | b'\n' | b'\r' | b'\t', _) => after,
-                (_, Expected::Document | Expected::Value | Expected::ElementOrEnd) => {
-                    self.begin_value(paths, rest, finder)?
-                }
-                _ => return Err(Malformed::Syntax),
+                b' ' | b'\n' | b'\r' | b'\t' => after,
+                _ => self.begin_value(paths, rest, finder)?,
             };
             if !matches!(self.token, Token::None) {
                 break;
@@ -309,6 +233,10 @@ impl Scanner {
         finder: &mut impl Finder,
     ) -> Result<&'r [u8], Malformed> {
         let Some((&byte, after)) = rest.split_first() else { return Ok(rest) };
+        match self.expected {
+            Expected::Document | Expected::Value | Expected::ElementOrEnd => {}
+            _ => return Err(Malformed::Syntax),
+        }
         self.place_value(paths, finder);
         match byte {
             b'{' => {
@@ -326,9 +254,7 @@ impl Scanner {
                 if let Some((text, after)) = plain_text(after) {
                     if is_kept {
                         let text = FoundText { text: as_text(text), bytes: text.len() as u64 };
-                        paths
-                            .ends(self.places)
-                            .for_each(|path| finder.found(path, Found::Text(text)));
+                        self.tell(paths, Found::Text(text), finder);
                     }
                     self.end_value(finder);
                     return Ok(after);
@@ -336,9 +262,11 @@ impl Scanner {
                 self.kept.clear();
                 self.token = Token::Text(TextToken::new(is_kept));
             }
-            b't' => self.token = Token::Word(b"rue", Found::Bool(true)),
-            b'f' => self.token = Token::Word(b"alse", Found::Bool(false)),
-            b'n' => self.token = Token::Word(b"ull", Found::Null),
+            b't' => return Ok(self.begin_word((b"rue", Found::Bool(true)), paths, after, finder)),
+            b'f' => {
+                return Ok(self.begin_word((b"alse", Found::Bool(false)), paths, after, finder));
+            }
+            b'n' => return Ok(self.begin_word((b"ull", Found::Null), paths, after, finder)),
             _ => {
                 let mut state = NumberState::begin(byte).ok_or(Malformed::Syntax)?;
                 let digits = state.read(after);
@@ -386,11 +314,8 @@ impl Scanner {
         if self.outer.len() == MAX_DEPTH {
             return Err(Malformed::Depth);
         }
-        let mut children = Places::NONE;
-        if !self.places.is_empty() {
-            children = paths.children(self.places);
-            paths.ends(self.places).for_each(|path| finder.found(path, Found::Container));
-        }
+        self.tell(paths, Found::Container, finder);
+        let children = paths.children(self.places);
         self.outer.push(mem::replace(&mut self.inside, Frame::new(kind, children)));
         self.expected = match kind {
             FrameKind::Object => Expected::NameOrEnd,
@@ -406,6 +331,13 @@ impl Scanner {
         self.inside = self.outer.pop().ok_or(Malformed::Syntax)?;
         self.end_value(finder);
         Ok(())
+    }
+
+    /// Tells of a value, if it is wanted.
+    fn tell(&self, paths: &Paths, value: Found<'_>, finder: &mut impl Finder) {
+        if paths.has_end(self.places) {
+            paths.ends(self.places).for_each(|path| finder.found(path, value));
+        }
     }
 
     fn end_value(&mut self, finder: &mut impl Finder) {
@@ -466,8 +398,7 @@ impl Scanner {
         let (after, is_over) = token.read(rest, &mut self.kept)?;
         if is_over {
             let (text, bytes) = (token.kept(&self.kept).and_then(as_text), token.bytes());
-            let text = FoundText { text, bytes };
-            paths.ends(self.places).for_each(|path| finder.found(path, Found::Text(text)));
+            self.tell(paths, Found::Text(FoundText { text, bytes }), finder);
             self.end_value(finder);
         }
         Ok(after)
@@ -506,12 +437,30 @@ impl Scanner {
     }
 
     fn end_number(&mut self, paths: &Paths, number: &[u8], finder: &mut impl Finder) {
+        let number = number.get(..MAX_KEPT).unwrap_or(number);
         if paths.has_end(self.places)
-            && let Ok(number) = std::str::from_utf8(number.get(..MAX_KEPT).unwrap_or(number))
+            && let Some(number) = as_text(number)
         {
-            paths.ends(self.places).for_each(|path| finder.found(path, Found::Number(number)));
+            self.tell(paths, Found::Number(number), finder);
         }
         self.end_value(finder);
+    }
+
+    /// Begins one of the words, of which so much is left.
+    fn begin_word<'r>(
+        &mut self,
+        (left, value): (&'static [u8], Found<'static>),
+        paths: &Paths,
+        after: &'r [u8],
+        finder: &mut impl Finder,
+    ) -> &'r [u8] {
+        let Some(after) = after.strip_prefix(left) else {
+            self.token = Token::Word(left, value);
+            return after;
+        };
+        self.tell(paths, value, finder);
+        self.end_value(finder);
+        after
     }
 
     fn word<'r>(
@@ -528,7 +477,7 @@ impl Scanner {
         *left = still_left;
         if still_left.is_empty() {
             let value = *value;
-            paths.ends(self.places).for_each(|path| finder.found(path, value));
+            self.tell(paths, value, finder);
             self.end_value(finder);
         } else if !after.is_empty() {
             return Err(Malformed::Syntax);
