@@ -19,6 +19,7 @@ limits of keys in a database; here a hook gives it the one key, so that it needs
 import argparse
 import asyncio
 import contextlib
+import functools
 import json
 import os
 import random
@@ -42,7 +43,7 @@ KEY = "sk-budget"
 
 POLICY = """\
 version: 1
-upstreams: {{ model: {{ servers: ["http://127.0.0.1:{model}"] }} }}
+upstreams: {{ model: {{ servers: ["http://127.0.0.1:{model}"], max_connections: 4096, shares: "off" }} }}
 identity: {{ callers: [{{ name: visitor, key: client.ip }}] }}
 limits:
   tokens:
@@ -125,14 +126,14 @@ class Model:
             self.open -= 1
 
 
-async def ask(port, path="/v1/chat/completions"):
-    """One stream to its end. Returns the status."""
+async def ask(port, path="/v1/chat/completions", fields=""):
+    """One stream to its end, asked for with some fields more. Returns the status."""
     body = {
         "model": "m", "stream": True, "stream_options": {"include_usage": True}, "max_tokens": MOST,
         "messages": [{"role": "user", "content": PROMPT}],
     }
     body = json.dumps(body)
-    head = f"POST {path} HTTP/1.1\r\nhost: model\r\nauthorization: Bearer {KEY}\r\nconnection: close\r\n"
+    head = f"POST {path} HTTP/1.1\r\nhost: model\r\nconnection: close\r\n{fields}"
     head += f"content-type: application/json\r\ncontent-length: {len(body)}\r\n\r\n"
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
@@ -145,7 +146,7 @@ async def ask(port, path="/v1/chat/completions"):
         writer.close()
 
 
-async def spend(port, model):
+async def spend(port, model, fields):
     """What the clients spend in a minute: tokens, streams, denials and other answers."""
     model.tokens = model.requests = 0
     statuses = {}
@@ -153,7 +154,7 @@ async def spend(port, model):
 
     async def client():
         while time.monotonic() < end:
-            status = await ask(port)
+            status = await ask(port, fields=fields)
             statuses[status] = statuses.get(status, 0) + 1
             if status != 200:
                 await asyncio.sleep(1)
@@ -172,29 +173,31 @@ def tollgate(binary, model, rate, tally, folder):
     return port, running("tollgate", command, port, tally)
 
 
-def litellm(program, model, tally, folder, **variables):
+def litellm(program, model, tally, variables, folder):
     port = free_port()
     folder.mkdir(parents=True)
     (folder / "config.yaml").write_text(LITELLM.format(model=model.port))
     (folder / "key.py").write_text(LITELLM_KEY)
     command = [program, "--config", str(folder / "config.yaml"), "--port", str(port), "--host", "127.0.0.1"]
-    variables |= {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": str(folder)}
-    variables |= {"LITELLM_MASTER_KEY": f"sk-{secrets.token_hex(32)}"}
+    variables = variables | {"LITELLM_LOCAL_MODEL_COST_MAP": "True", "PYTHONPATH": str(folder)}
+    variables["LITELLM_MASTER_KEY"] = f"sk-{secrets.token_hex(32)}"
     return port, running("litellm", command, port, tally, env=os.environ | variables, cwd=folder)
 
 
 async def measure_accuracy(arguments, model, tally, folder):
-    proxies = {"tollgate": lambda own: tollgate(arguments.tollgate, model, f"{BUDGET}/minute", tally, own)}
+    rate = f"{BUDGET}/minute"
+    proxies = {"tollgate": functools.partial(tollgate, arguments.tollgate, model, rate, tally)}
     if arguments.litellm:
         off = {"LITELLM_TPM_TOKEN_RESERVATION_ENABLED": "false"}
-        proxies["litellm"] = lambda own: litellm(arguments.litellm, model, tally, own)
-        proxies["litellm, told to reserve nothing"] = lambda own: litellm(arguments.litellm, model, tally, own, **off)
+        for name, variables in {"litellm": {}, "litellm, told to reserve nothing": off}.items():
+            proxies[name] = functools.partial(litellm, arguments.litellm, model, tally, variables)
     for name, start in proxies.items():
-        # A process starts without the loop: the model answers nothing meanwhile, and is asked nothing.
+        # The model does not run while a process starts, and is asked nothing then.
         port, process = start(folder / name.replace(" ", "-"))
         with process:
             await asyncio.sleep(60 - time.time() % 60 + 1)
-            spent = await spend(port, model)
+            fields = f"authorization: Bearer {KEY}\r\n" if name != "tollgate" else ""
+            spent = await spend(port, model, fields)
         print(f"{name}: {spent['tokens']} of {BUDGET} tokens", spent, flush=True)
         is_ours = name == "tollgate"
         over = [f"{spent['tokens']} tokens"] if spent["tokens"] > BUDGET and is_ours else []
@@ -211,11 +214,15 @@ def resident(process):
 async def measure_memory(arguments, model, tally, folder):
     """Each in a new process, as an allocator keeps what it had."""
     for name, path in {"budget": "/v1/chat/completions", "no limit": "/free/v1/chat/completions"}.items():
-        port, started = tollgate(arguments.tollgate, model, "1_000_000_000/day", tally, folder / name.replace(" ", "-"))
+        own = folder / name.replace(" ", "-")
+        port, started = tollgate(arguments.tollgate, model, "1_000_000_000/day", tally, own)
         with started as process:
-            await ask_once_open(model, port, path)
-            idle = resident(process)
+            # What is made once is made by a first request.
             model.release = asyncio.Event()
+            model.release.set()
+            await ask(port, path)
+            idle = resident(process)
+            model.release.clear()
             streams = [asyncio.create_task(ask(port, path)) for _ in range(arguments.streams)]
             while model.open < arguments.streams and not any(task.done() for task in streams):
                 await asyncio.sleep(0.1)
@@ -228,15 +235,9 @@ async def measure_memory(arguments, model, tally, folder):
             statuses = set(await asyncio.gather(*streams))
             model.release = None
         each = (busy - idle) / arguments.streams
-        print(f"{name}: {idle} KiB idle, {busy} KiB with {opened} streams, {later} KiB after 5 s; {each:.1f} KiB a stream")
+        print(f"{name}: {idle} KiB idle, {busy} KiB with {opened} streams, {later} KiB after 5 s;", end=" ")
+        print(f"{each:.1f} KiB a stream", flush=True)
         tally.record(f"{name}: all streams pass", [] if statuses == {200} else [str(statuses)])
-
-
-async def ask_once_open(model, port, path):
-    """A first request, so that what is made once is made."""
-    model.release = asyncio.Event()
-    model.release.set()
-    await ask(port, path)
 
 
 async def measure(arguments):

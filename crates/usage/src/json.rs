@@ -159,28 +159,31 @@ impl Scanner {
     ) -> Result<&'r [u8], Malformed> {
         let mut rest = bytes;
         while let Some((&byte, after)) = rest.split_first() {
-            rest = match byte {
-                b'"' if matches!(self.expected, Expected::NameOrEnd | Expected::Name) => {
+            rest = match (byte, self.expected) {
+                (b'"', Expected::NameOrEnd | Expected::Name) => {
                     self.begin_name(paths, after, finder)
                 }
-                b',' if self.expected == Expected::CommaOrEnd => {
+                (b',', Expected::CommaOrEnd) => {
                     self.pass_comma(after);
                     after
                 }
-                b':' if self.expected == Expected::Colon => {
+                (b':', Expected::Colon) => {
                     self.expected = Expected::Value;
                     after
                 }
-                b'}' if matches!(self.expected, Expected::CommaOrEnd | Expected::NameOrEnd) => {
+                (b'}', Expected::NameOrEnd | Expected::CommaOrEnd) => {
                     self.close(FrameKind::Object, finder)?;
                     after
                 }
-                b']' if matches!(self.expected, Expected::CommaOrEnd | Expected::ElementOrEnd) => {
+                (b']', Expected::ElementOrEnd | Expected::CommaOrEnd) => {
                     self.close(FrameKind::Array, finder)?;
                     after
                 }
-                b' ' | b'\n' | b'\r' | b'\t' => after,
-                _ => self.begin_value(paths, rest, finder)?,
+                (b' ' | b'\n' | b'\r' | b'\t', _) => after,
+                (_, Expected::Document | Expected::Value | Expected::ElementOrEnd) => {
+                    self.begin_value(paths, rest, finder)?
+                }
+                _ => return Err(Malformed::Syntax),
             };
             if !matches!(self.token, Token::None) {
                 break;
@@ -233,10 +236,6 @@ impl Scanner {
         finder: &mut impl Finder,
     ) -> Result<&'r [u8], Malformed> {
         let Some((&byte, after)) = rest.split_first() else { return Ok(rest) };
-        match self.expected {
-            Expected::Document | Expected::Value | Expected::ElementOrEnd => {}
-            _ => return Err(Malformed::Syntax),
-        }
         self.place_value(paths, finder);
         match byte {
             b'{' => {
