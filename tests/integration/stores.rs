@@ -25,6 +25,7 @@ macro_rules! for_each_store {
 mod abandoned;
 mod adjustments;
 mod all_or_nothing;
+mod budgets;
 mod changes;
 mod clocks;
 mod counting;

@@ -63,7 +63,7 @@ fn any_history_is_decided_as_in_the_process(home: &Home) {
 
 /// What two stores report alike: all but how the entries of a log and leases are numbered, which
 /// one of them may begin anew when it has forgotten what is over.
-fn alike(charge: &Charge<'_>, outcome: &Outcome) -> Outcome {
+pub(super) fn alike(charge: &Charge<'_>, outcome: &Outcome) -> Outcome {
     let Outcome { standing, receipt, .. } = outcome;
     let is_numbered = charge.quota.open_receipt(standing, charge.cost, standing.reset).is_none();
     let receipt = receipt.map(|receipt| match is_numbered {

@@ -175,6 +175,12 @@ impl Subject {
         subject
     }
 
+    /// What makes all counters leave memory, if this store is cold.
+    pub(super) fn cooling(&self) -> impl Fn() + Send + 'static {
+        let stores = self.is_cold.then(|| Arc::clone(&self.stores));
+        move || stores.iter().for_each(|stores| stores.cool_down())
+    }
+
     /// Another worker of the same proxy.
     pub(super) fn other_worker(&self) -> Subject {
         Subject::start(Arc::clone(&self.stores), self.is_cold)
@@ -300,7 +306,11 @@ impl Subject {
         self.now.set(now);
     }
 
-    fn run<T: Send + 'static>(&self, job: impl AsyncFnOnce(Rc<Store>) -> T + Send + 'static) -> T {
+    /// Does something with the store as its worker does.
+    pub(super) fn run<T: Send + 'static>(
+        &self,
+        job: impl AsyncFnOnce(Rc<Store>) -> T + Send + 'static,
+    ) -> T {
         if self.is_cold {
             self.stores.cool_down();
         }
@@ -338,12 +348,12 @@ impl Drop for Subject {
     }
 }
 
-fn owned(charges: &[Charge<'_>]) -> Vec<OwnedCharge> {
+pub(super) fn owned(charges: &[Charge<'_>]) -> Vec<OwnedCharge> {
     charges.iter().map(OwnedCharge::from).collect()
 }
 
 /// Whether the store itself has decided, and not the process in its place.
-fn is_decided(decision: &Decision) -> bool {
+pub(super) fn is_decided(decision: &Decision) -> bool {
     decision.outcomes.iter().all(|outcome| match outcome.decided_by {
         DecidedBy::Current | DecidedBy::Memo => true,
         // After a denial no other store has to be queried.
