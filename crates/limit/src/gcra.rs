@@ -231,7 +231,9 @@ impl Algorithm for Gcra {
     }
 
     /// Gives back what would not have drained yet if nothing else had been charged since. Once the
-    /// meter has been empty, giving back more would erase later charges.
+    /// meter has been empty, giving back more would erase later charges. What others give back
+    /// meanwhile may empty it earlier: a level does not know that, and then too much is given back,
+    /// though never more than was charged.
     fn give_back(&self, level: &mut Level, receipt: Receipt, cost: u32, now: Timestamp) {
         let rest = self.drain(level, now);
         let Some(micros) = receipt.at.as_micros().checked_sub(rest.at.as_micros()) else {

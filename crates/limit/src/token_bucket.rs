@@ -263,7 +263,9 @@ impl Algorithm for TokenBucket {
     }
 
     /// Gives back what would still be missing if nothing else had been charged since. Once the
-    /// bucket has been full, giving back more would erase later charges. The phase stays.
+    /// bucket has been full, giving back more would erase later charges. What others give back
+    /// meanwhile may fill it earlier: a bucket does not know that, and then too much is given back,
+    /// though never more than was charged. The phase stays.
     fn give_back(&self, bucket: &mut Bucket, receipt: Receipt, cost: u32, now: Timestamp) {
         let rest = self.refilled(bucket, now);
         let charged = u32::try_from(receipt.number).unwrap_or(u32::MAX);
