@@ -23,7 +23,7 @@ use tollgate_store::Adjustment;
 
 use super::named_limits::{
     Asker, ChargeTime, NamedCharge, NamedPlan, Part, ReceiptCharge, ReceiptError, ReceiptTerms,
-    RedeemRequest, Redemption, redeem, sign,
+    RedeemRequest, Redemption, SettledCost, redeem, sign,
 };
 
 pub(super) use self::{
@@ -45,6 +45,9 @@ struct Settled<'p> {
     standings: Vec<WindowStanding>,
     names: CounterNames,
 }
+
+/// All of a charge is given back.
+const NOTHING: SettledCost<'static> = SettledCost::Units(0);
 
 /// Answers a call of a program.
 pub(super) async fn answer(gate: &Gate, call: Call<'_>, program: Program<'_>) -> CallAnswer {
@@ -92,7 +95,7 @@ async fn carry_out(call: Call<'_>, head: &CallHead<'_, '_>) -> Result<CallAnswer
             end_settled(head, correct(head, request).await?)
         }
         Call::Release(receipt) => {
-            let request = RedeemRequest { receipt, part: Part::Slots, limit: None, cost: 0 };
+            let request = RedeemRequest { receipt, part: Part::Slots, limit: None, cost: NOTHING };
             end_settled(head, correct(head, request).await?)
         }
         Call::GiveBack(receipt) => end_settled(head, give_back(head, receipt).await?),
@@ -168,7 +171,7 @@ async fn give_back<'p>(head: &CallHead<'_, 'p>, receipt: &str) -> Result<Settled
     let mut settled: Result<Settled<'p>, CallError> =
         Err(ReceiptError::Nothing("give back").into());
     for part in [Part::Units, Part::Slots] {
-        let request = RedeemRequest { receipt, part, limit: None, cost: 0 };
+        let request = RedeemRequest { receipt, part, limit: None, cost: NOTHING };
         match (correct(head, request).await, &mut settled) {
             (Ok(more), Ok(all)) => all.standings.extend(more.standings),
             (Ok(first), _) => settled = Ok(first),
@@ -189,7 +192,6 @@ async fn correct<'p>(
     let (shared, now) = (head.gate.shared(), head.arrival.now);
     let store = head.gate.store();
     let policies: &'p Policies = &head.snapshot.policies;
-    let cost = request.cost;
     let Redemption { policy, charges: all, at, room } =
         redeem(request, policies, asker_of(head), store, now).await?;
     let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
@@ -201,11 +203,11 @@ async fn correct<'p>(
     let mut is_elsewhere = false;
     let mut latest = None;
     for (own, outcome) in all.iter().zip(&mut standings) {
-        let ReceiptCharge { limit, tuple, charge, receipt, decided_by, .. } = own;
+        let ReceiptCharge { limit, tuple, charge, settled_cost, receipt, decided_by, .. } = own;
         let counter = (limit.position, tuple);
         let is_first_window = latest.replace(counter) != Some(counter);
         is_elsewhere |= store.is_decided_elsewhere(charge, *decided_by);
-        if let Some((adjustment, units)) = adjustment(charge.cost, cost, Some(*receipt)) {
+        if let Some((adjustment, units)) = adjustment(charge.cost, *settled_cost, Some(*receipt)) {
             let settling = Charge { cost: units, ..*charge };
             let charged = Outcome { decided_by: *decided_by, ..*outcome };
             let settled = match at {

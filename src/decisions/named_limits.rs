@@ -12,6 +12,7 @@ mod marks;
 mod named_charge;
 mod plan;
 mod receipt;
+mod settlement;
 
 pub(crate) use self::marks::{note_reset, of_reset};
 pub(super) use self::{
@@ -23,6 +24,7 @@ pub(super) use self::{
     marks::Part,
     plan::NamedPlan,
     receipt::{ReceiptCharge, ReceiptTerms, RedeemRequest, Redemption, redeem, sign},
+    settlement::SettledCost,
 };
 pub(super) use self::{
     client_time::{ChargeTime, MAX_WAIT, parse_instant},

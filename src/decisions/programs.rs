@@ -7,7 +7,7 @@ use std::{
 
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header, request::Parts};
 use serde::{Deserialize, de::DeserializeOwned};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{Gate, Program, X_REQUEST_ID};
 use tollgate_limit::Standing;
@@ -20,7 +20,9 @@ use super::{
         Answer, Call, CallAnswer, CallError, DENIED, Operation, Reason, RefusedCall,
         WindowStanding, answer, refuse,
     },
-    named_limits::{ChargeTime, MAX_WAIT, NamedCharge, ReceiptError, instant_of, parse_instant},
+    named_limits::{
+        ChargeTime, MAX_WAIT, NamedCharge, ReceiptError, SettledCost, instant_of, parse_instant,
+    },
     origin::check_origin,
     whole_body::{WholeBodyError, whole},
 };
@@ -57,6 +59,8 @@ struct SettleCall {
     receipt: String,
     give_back: Option<bool>,
     cost: Option<u32>,
+    /// What a response of a language model says that it has used.
+    usage: Option<Map<String, Value>>,
     limit: Option<String>,
 }
 
@@ -219,13 +223,10 @@ async fn decide(
             answer(gate, Call::Charge(&charges, time), program).await
         }
         Operation::Settle => {
-            let SettleCall { receipt, give_back, cost, limit } = read(body).await?;
-            let cost = match (give_back, cost) {
-                (Some(true), None) => 0,
-                (None, Some(cost)) => cost,
-                _ => return Err(bad("write either \"give_back\": true or \"cost\"")),
-            };
-            answer(gate, Call::Settle(&receipt, limit.as_deref(), cost), program).await
+            let call: SettleCall = read(body).await?;
+            let usage = call.usage.as_ref().map(|usage| json!(usage).to_string());
+            let cost = call.settled_cost(usage.as_deref())?;
+            answer(gate, Call::Settle(&call.receipt, call.limit.as_deref(), cost), program).await
         }
         Operation::Release => {
             let ReleaseCall { receipt } = read(body).await?;
@@ -239,6 +240,18 @@ async fn decide(
             answer(gate, Call::Reset(of, &why), program).await
         }
     })
+}
+
+impl SettleCall {
+    /// What it settles to, which may be the cost of this usage.
+    fn settled_cost<'u>(&self, usage: Option<&'u str>) -> Result<SettledCost<'u>, Refusal> {
+        match (self.give_back, self.cost, usage) {
+            (Some(true), None, None) => Ok(SettledCost::Units(0)),
+            (None, Some(cost), None) => Ok(SettledCost::Units(cost)),
+            (None, None, Some(usage)) => Ok(SettledCost::Usage(usage)),
+            _ => Err(bad("Write one of `\"give_back\": true`, `\"cost\"` and `\"usage\"`.")),
+        }
+    }
 }
 
 /// The response with an answer.

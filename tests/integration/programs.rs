@@ -4,6 +4,7 @@ mod client_time;
 mod of_requests;
 mod tokens;
 mod unanswered;
+mod usage;
 
 use std::{io::Write, net::TcpStream, thread};
 

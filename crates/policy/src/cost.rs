@@ -10,6 +10,7 @@ use tollgate_usage::{
     path::Path,
     request::{FoundMembers, Member},
     response::{Told, Used, Wanted},
+    usage_object::used_in,
     weights::{Weight, Weights},
 };
 use tollgate_yaml::duration_in_words;
@@ -124,6 +125,14 @@ impl Cost {
             _ => None,
         }
     }
+
+    /// How tokens that the response tells are priced, if they are what it costs.
+    pub fn by_usage(&self) -> Option<&BodyCost> {
+        match self.source.as_deref() {
+            Some(CostSource::Body(body)) if matches!(body.wanted, Wanted::Tokens(_)) => Some(body),
+            _ => None,
+        }
+    }
 }
 
 impl Reserve {
@@ -227,10 +236,20 @@ pub enum Unfitness {
 impl BodyCost {
     /// Units that a response has cost that says this; none: it does not say.
     pub fn units(&self, told: &Told) -> Option<u32> {
-        match told.used? {
-            Used::Units(units) => Some(in_units(units)),
-            Used::Tokens(tokens) => Some(in_units(self.weights.cost(&tokens))),
-        }
+        told.used.map(|used| self.price(used))
+    }
+
+    /// Units that a response has cost with this usage, a JSON object in a vendor's form; none: it
+    /// is in no form that is looked for.
+    pub fn units_of_usage(&self, usage: &str) -> Option<u32> {
+        used_in(&self.wanted, usage).map(|used| self.price(used))
+    }
+
+    fn price(&self, used: Used) -> u32 {
+        in_units(match used {
+            Used::Units(units) => units,
+            Used::Tokens(tokens) => self.weights.cost(&tokens),
+        })
     }
 
     /// Units of what has passed of a stream that does not say.

@@ -9,6 +9,7 @@
 //! - [`tokens`]: what vendors of language models call their tokens.
 //! - [`weights`]: what tokens cost.
 //! - [`response`]: a response's body, whatever its form and coding.
+//! - [`usage_object`]: the usage of a response that a program hands over.
 //! - [`request`]: a request's body: what it asks for.
 
 mod coding;
@@ -18,4 +19,5 @@ pub mod path;
 pub mod request;
 pub mod response;
 pub mod tokens;
+pub mod usage_object;
 pub mod weights;

@@ -9,7 +9,9 @@ use tollgate_response::Account;
 use tollgate_store::{NotReset, StoreError};
 
 use super::reason::Reason;
-use crate::decisions::named_limits::{ChargeTime, NamedCharge, NamedError, ReceiptError};
+use crate::decisions::named_limits::{
+    ChargeTime, NamedCharge, NamedError, ReceiptError, SettledCost,
+};
 
 /// What a program asks for.
 #[derive(Clone, Copy, Debug)]
@@ -17,7 +19,7 @@ pub(in crate::decisions) enum Call<'r> {
     /// Take all of this or nothing.
     Charge(&'r [NamedCharge<'r>], ChargeTime),
     /// Correct what a receipt is for, of this limit or of all, to this cost.
-    Settle(&'r str, Option<&'r str>, u32),
+    Settle(&'r str, Option<&'r str>, SettledCost<'r>),
     /// Give the slots back that a receipt is for.
     Release(&'r str),
     /// Give everything back that a receipt is for: the units, the slots, or what is left of both.
@@ -173,7 +175,11 @@ impl CallError {
             | CallError::Receipt(ReceiptError::Store(_)) => StatusCode::SERVICE_UNAVAILABLE,
             CallError::Named(_)
             | CallError::Receipt(
-                ReceiptError::Forged | ReceiptError::Nothing(_) | ReceiptError::Cost { .. },
+                ReceiptError::Forged
+                | ReceiptError::Nothing(_)
+                | ReceiptError::Cost { .. }
+                | ReceiptError::NotByUsage(_)
+                | ReceiptError::Usage { .. },
             ) => StatusCode::BAD_REQUEST,
         }
     }

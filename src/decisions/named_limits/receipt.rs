@@ -22,7 +22,7 @@ use tollgate_store::{CorrectionRoom, Store, StoreError};
 use super::{
     charges::Asker,
     marks::{self, MarkedUse, Part},
-    plan::MAX_COST,
+    settlement::{self, SettledCost},
 };
 
 /// Why a receipt is not taken.
@@ -47,6 +47,22 @@ pub(in crate::decisions) enum ReceiptError {
         limit: Box<str>,
         /// Units.
         most: u32,
+    },
+    /// A usage is to price a limit whose cost it does not tell.
+    #[error(
+        "the cost of limit `{0}` is not by `usage` of a response: settle it with `cost` or `give_back`"
+    )]
+    NotByUsage(Box<str>),
+    /// A usage is in none of the forms that a limit looks for.
+    #[error(
+        "the usage says nothing that limit `{limit}` counts, which looks for `usage: {wanted}`: write \
+         `usage` of a response of OpenAI or Anthropic, or `usageMetadata` of one of Gemini"
+    )]
+    Usage {
+        /// The limit.
+        limit: Box<str>,
+        /// Whose forms.
+        wanted: &'static str,
     },
     /// The policy has changed since.
     #[error("the receipt is of a limit that is not in force any more")]
@@ -80,7 +96,7 @@ struct Written {
 
 /// What was taken of one window of a limit.
 #[derive(Serialize, Deserialize)]
-struct ReceiptEntry {
+pub(super) struct ReceiptEntry {
     /// The limit.
     l: Box<str>,
     /// The owner of the counter, and its entry.
@@ -124,7 +140,7 @@ pub(in crate::decisions) struct RedeemRequest<'r> {
     /// Only this limit; none: all.
     pub(in crate::decisions) limit: Option<&'r str>,
     /// What is to have been charged in the end.
-    pub(in crate::decisions) cost: u32,
+    pub(in crate::decisions) cost: SettledCost<'r>,
 }
 
 /// What a receipt was made for, once it is redeemed.
@@ -143,7 +159,10 @@ pub(in crate::decisions) struct ReceiptCharge<'p> {
     /// What its counter is of: the same in all windows of the limit.
     pub(in crate::decisions) tuple: u128,
     pub(in crate::decisions) window_secs: Option<u64>,
+    /// What was charged.
     pub(in crate::decisions) charge: Charge<'p>,
+    /// What is to have been charged in the end.
+    pub(in crate::decisions) settled_cost: u32,
     pub(in crate::decisions) receipt: tollgate_limit::Receipt,
     pub(in crate::decisions) decided_by: DecidedBy,
     /// The name of its counter, of the first window. None: of others, and where it is not known.
@@ -159,10 +178,6 @@ const MAC_BYTES: usize = 32;
 /// Longer texts are none of ours: 8 charges of limits with 4 windows, and the longest names and
 /// keys, come to less.
 const MAX_TEXT: usize = 32 * 1024;
-
-/// How many times what a limit allows at once may be taken of it by a settlement, where what is
-/// owed is worked off: else one settlement could lock a counter for years.
-const MOST_OWED: u32 = 100;
 
 /// The kind of parts that are hashed here: those of signatures.
 const SIGNATURE: u8 = b'S';
@@ -246,7 +261,7 @@ pub(in crate::decisions) async fn redeem<'p>(
     store: &Rc<Store>,
     now: Timestamp,
 ) -> Result<Redemption<'p>, ReceiptError> {
-    let RedeemRequest { receipt, part, limit, cost } = request;
+    let RedeemRequest { receipt, part, .. } = request;
     let (version, written) = verified(receipt, asker.hasher()).ok_or(ReceiptError::Forged)?;
     let at = written.at.map(Timestamp::from_micros);
     let ends = Timestamp::from_micros(written.e);
@@ -255,20 +270,7 @@ pub(in crate::decisions) async fn redeem<'p>(
     }
     let policy = policies.iter().find(|policy| *policy.name == *written.p);
     let policy = policy.ok_or(ReceiptError::Gone)?;
-    let all =
-        written.t.iter().map(|taken| redeemed(taken, policy, asker).ok_or(ReceiptError::Gone));
-    let mut all = all.collect::<Result<Vec<_>, _>>()?;
-    all.retain(|own| {
-        own.charge.quota.holds_leases() == (part == Part::Slots)
-            && limit.is_none_or(|limit| *limit == *own.limit.name)
-    });
-    if all.is_empty() {
-        return Err(ReceiptError::Nothing(match part {
-            Part::Units => "settle of that: slots of `concurrent` are released",
-            Part::Slots => "release: no limit in it has `concurrent`",
-        }));
-    }
-    all.iter().try_for_each(|own| own.check_cost(cost))?;
+    let all = settlement::charges_of(&written.t, request, policy, asker)?;
     let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
     let made = Timestamp::from_micros(written.w);
     if marks::was_reset_since(&charges, made, store, now).await? {
@@ -302,23 +304,6 @@ pub(in crate::decisions) async fn redeem<'p>(
     }
 }
 
-impl ReceiptCharge<'_> {
-    /// # Errors
-    /// A settlement cannot cost so much.
-    fn check_cost(&self, cost: u32) -> Result<(), ReceiptError> {
-        let quota = self.charge.quota;
-        let most = match quota.refill_time() {
-            Some(_) => quota.capacity().saturating_mul(MOST_OWED).min(MAX_COST),
-            None => MAX_COST,
-        };
-        let most = most.max(self.charge.cost);
-        match cost > most {
-            true => Err(ReceiptError::Cost { limit: self.limit.name.clone(), most }),
-            false => Ok(()),
-        }
-    }
-}
-
 impl Written {
     /// Its limits, each once.
     fn limits(&self) -> BTreeSet<&str> {
@@ -346,7 +331,7 @@ fn rate_of(quota: &Quota) -> (u32, u64) {
 }
 
 /// A charge as it was, by the policy that is in force now: its rate may be another one.
-fn redeemed<'p>(
+pub(super) fn redeemed<'p>(
     taken: &ReceiptEntry,
     policy: &'p Policy,
     asker: Asker<'_>,
@@ -373,6 +358,7 @@ fn redeemed<'p>(
         tuple: of_tuple,
         window_secs: allowance.window_secs,
         charge,
+        settled_cost: taken.c,
         receipt: tollgate_limit::Receipt { at: Timestamp::from_micros(taken.a), number: taken.i },
         decided_by: match taken.d {
             0 => DecidedBy::Current,

@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     Allowances, Cost, Enforcement, KeyPart, Limit, OpenParts, Overrides,
+    cost::{BodyCost, StreamUsage},
     file::{Mode, OnStoreFull, RawLimit, RawMeasure},
 };
 
@@ -156,12 +157,10 @@ impl Compiler<'_> {
 
     /// A program says what it charges, and gives back itself: there is no request and no response.
     fn refuse_what_programs_ignore(&mut self, raw: &RawLimit, part: &KeyPart, cost: Option<&Cost>) {
-        let is_number = cost.is_none_or(|cost| cost.by_method.is_empty() && cost.source.is_none());
         let fields = [
             ("on_missing", raw.on_missing.as_ref().map(|field| field.span)),
             ("refund", raw.refund.as_ref().map(|field| field.span)),
             ("count_when", raw.count_when.as_ref().map(|field| field.span)),
-            ("cost", raw.cost.as_ref().filter(|_| !is_number).map(|cost| cost.span)),
         ];
         for (field, span) in fields {
             if let Some(span) = span {
@@ -169,6 +168,18 @@ impl Compiler<'_> {
                 let help = "remove it; programs say what they charge, and settle it themselves";
                 self.refuse(span, message, help);
             }
+        }
+        if let (Some(node), Some(cost)) = (&raw.cost, cost)
+            && !is_for_programs(cost, part)
+        {
+            let help = match part {
+                KeyPart::Key => {
+                    "write a number, or `from_response: { usage: auto }` with no more than \
+                     `weights` and a `reserve` that is a number"
+                }
+                _ => "write a number; programs say what they charge, and settle it themselves",
+            };
+            self.refuse(node.span, format!("this `cost` does not go with `per: {part}`"), help);
         }
     }
 
@@ -215,6 +226,19 @@ impl Compiler<'_> {
             }
         }
     }
+}
+
+/// Whether programs can charge this cost, and settle it: a number, or, for a key that they name, a
+/// price of the usage that they hand over. They have no request and no stream to read.
+fn is_for_programs(cost: &Cost, part: &KeyPart) -> bool {
+    let Cost { by_method, default: _, source, reserve, abandoned } = cost;
+    let is_told = match cost.by_usage() {
+        Some(BodyCost { stream_usage, stop_upstream, .. }) => {
+            *part == KeyPart::Key && *stream_usage == StreamUsage::default() && !stop_upstream
+        }
+        None => source.is_none(),
+    };
+    is_told && by_method.is_empty() && reserve.is_none() && abandoned.is_none()
 }
 
 impl Limit {
