@@ -18,6 +18,8 @@ pub enum BodyInput<'r> {
     Elsewhere,
     /// It is here, of a request that no client has sent.
     Whole(&'r [u8]),
+    /// Of a request of the past: it had so many bytes, and nobody knows which.
+    Logged(u64),
     /// It comes from the client.
     Coming(&'r ComingBody<'r>),
 }
@@ -78,6 +80,9 @@ impl BodyInput<'_> {
             // It may be longer than this says; what it says itself is not known either.
             BodyInput::Elsewhere => {
                 return Ok(BodyFacts { members: None, bytes: Some(declared_bytes(headers)) });
+            }
+            BodyInput::Logged(bytes) => {
+                return Ok(BodyFacts { members: None, bytes: Some(bytes) });
             }
             BodyInput::Whole(body) => return Ok(facts_of(policy, body, headers, u64::MAX)),
             BodyInput::Coming(coming) => coming,

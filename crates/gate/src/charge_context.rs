@@ -3,12 +3,15 @@
 pub mod keys;
 pub(super) mod names;
 
+use std::num::NonZeroU64;
+
 use http::StatusCode;
 use smallvec::SmallVec;
 use tollgate_identity::{AcceptedTokens, Auth, CurrentKeys, Identifier, Identity};
 use tollgate_limit::{Charge, Key};
 use tollgate_policy::{
     Allowance, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound, Route, UnfitMember,
+    units_of,
 };
 use tollgate_response::Rejection;
 
@@ -195,7 +198,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         };
         let key = |id| Key::new(owner, entry, id);
         let cost = self.cost(limit);
-        let Reserved { units: reserved, input_units } = self.reserved(cost, role)?;
+        let Reserved { units: reserved, input_units } = self.reserved(limit, cost, role)?;
         let origin = keys.origin(limit.open);
         let with_roles = allowances
             .iter()
@@ -225,11 +228,21 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
     ///
     /// # Errors
     /// [`Rejection::Member`]: what its body says cannot be counted by.
-    fn reserved(&self, cost: &Cost, role: ChargeRole) -> Result<Reserved, Rejection> {
+    fn reserved(
+        &self,
+        limit: &Limit,
+        cost: &Cost,
+        role: ChargeRole,
+    ) -> Result<Reserved, Rejection> {
         let fixed = Reserved { units: cost.of(self.input.head.method()), input_units: 0 };
         let (Some(reserve), Some(facts)) = (&cost.reserve, self.input.facts.get()) else {
             return Ok(fixed);
         };
+        // Of a request of the past nobody has the body, but its log may say what came of it.
+        let used = self.input.dry_run.map(|dry_run| &dry_run.used);
+        if let Some(units) = used.and_then(|used| used.cost_of(&limit.name)?.reserved) {
+            return Ok(Reserved { units: units_of(units, NonZeroU64::MIN), ..fixed });
+        }
         match reserve.units(cost.default, facts.members.as_ref(), facts.bytes) {
             Ok(units) => {
                 let input_units = reserve.input_units(facts.bytes.unwrap_or_default());

@@ -151,7 +151,8 @@ fn by_body(cost: &AwaitedCost, body: &BodyCost, told: &Told, is_whole: bool) -> 
     }
 }
 
-fn units_of_time(time: Duration, unit: Duration) -> u32 {
+/// Units of a time of which so much is one: what is begun counts.
+pub(super) fn units_of_time(time: Duration, unit: Duration) -> u32 {
     let units = time.as_nanos().div_ceil(unit.as_nanos().max(1));
     u32::try_from(units).unwrap_or(u32::MAX).min(i32::MAX as u32)
 }

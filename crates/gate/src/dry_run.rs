@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use smallvec::SmallVec;
 use tollgate_identity::{AssumedCaller, AssumedToken};
+use tollgate_usage::logged::LoggedUse;
 
 /// A request that no client has sent: for explanations, for the tests in policies, and for requests
 /// of the past.
@@ -13,6 +14,8 @@ pub struct DryRun {
     pub token: Option<AssumedToken>,
     /// Its caller, which was identified before, in place of a token.
     pub caller: Option<AssumedCaller>,
+    /// What it has used, of a request of the past.
+    pub used: LoggedUse,
     /// Whether charges are taken; else it is only computed what they would come to.
     pub is_charged: bool,
     /// The positions of limits that it is not charged to because it lacks what they count by.

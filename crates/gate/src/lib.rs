@@ -45,6 +45,7 @@ mod late_charges;
 mod limit_standing;
 mod open_call;
 mod overrides;
+pub mod past_costs;
 mod permutation;
 mod preflights;
 mod prepare;

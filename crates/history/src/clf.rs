@@ -9,6 +9,8 @@
 
 use std::borrow::Cow;
 
+use tollgate_usage::logged::LoggedUse;
+
 use super::{
     draft::{Draft, Fault, Line, known, status, time_of, wanted_value},
     duration::{millis, seconds},
@@ -34,6 +36,7 @@ pub(super) fn read(
         client: Some(parts.client),
         host: parts.host.map(Cow::Borrowed),
         status: status(parts.status),
+        used: LoggedUse { response_bytes: parts.bytes.parse().ok(), ..LoggedUse::default() },
         referer: parts.referer.and_then(known).map(unescape),
         user_agent: parts.user_agent.and_then(known).map(unescape),
         ..Draft::default()
@@ -71,6 +74,8 @@ struct Parts<'l> {
     time: &'l str,
     request: &'l str,
     status: &'l str,
+    /// Of the response's body.
+    bytes: &'l str,
     /// What is before the referer, where APISIX has the duration.
     took: Option<&'l str>,
     referer: Option<&'l str>,
@@ -99,13 +104,11 @@ impl<'l> Parts<'l> {
         let (request, rest) = split_request(rest).ok_or(SHAPE)?;
         let mut words = rest.splitn(3, ' ');
         let status = words.next().filter(|word| is_status(word)).ok_or(SHAPE)?;
-        let rest = match words.next() {
-            None => "",
-            Some(bytes) if bytes == "-" || bytes.bytes().all(|byte| byte.is_ascii_digit()) => {
-                words.next().unwrap_or_default()
-            }
-            Some(_) => return Err(SHAPE.into()),
-        };
+        let bytes = words.next().unwrap_or("-");
+        if bytes != "-" && !bytes.bytes().all(|byte| byte.is_ascii_digit()) {
+            return Err(SHAPE.into());
+        }
+        let rest = words.next().unwrap_or_default();
         let (took, rest) = split_number(rest);
         let quoted = split_quoted(rest).and_then(|(referer, rest)| {
             let (user_agent, rest) = split_quoted(rest.trim_start())?;
@@ -120,6 +123,7 @@ impl<'l> Parts<'l> {
             time,
             request,
             status,
+            bytes,
             took,
             referer,
             user_agent,

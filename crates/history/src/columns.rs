@@ -2,7 +2,7 @@
 
 /// What a column can have, and the names by which it is found without a mapping. The first name is
 /// the one that is used here; a mapping may use any of them.
-pub(super) const KNOWN: [&[&str]; 17] = [
+pub(super) const KNOWN: [&[&str]; 20] = [
     &["time", "timestamp", "start", "start_time", "datetime"],
     &["end", "end_time"],
     &["date"],
@@ -20,6 +20,9 @@ pub(super) const KNOWN: [&[&str]; 17] = [
     &["caller"],
     &["tier", "plan"],
     &["denied"],
+    COST,
+    REQUEST_BYTES,
+    RESPONSE_BYTES,
 ];
 pub(super) const CLIENT: &[&str] =
     &["client", "ip", "client_ip", "remote_addr", "remote_ip", "address"];
@@ -31,6 +34,10 @@ pub(super) const REQUEST: &[&str] = &["request", "request_line"];
 pub(super) const STATUS: &[&str] = &["status", "status_code", "code"];
 pub(super) const USER_AGENT: &[&str] = &["user_agent", "agent"];
 pub(super) const REFERER: &[&str] = &["referer", "referrer"];
+pub(super) const COST: &[&str] = &["cost"];
+pub(super) const REQUEST_BYTES: &[&str] = &["request_bytes", "bytes_in", "bytes_received"];
+pub(super) const RESPONSE_BYTES: &[&str] =
+    &["response_bytes", "bytes_out", "bytes_sent", "body_bytes_sent", "bytes"];
 
 /// Which column or field has what, by the first name of [`KNOWN`].
 #[derive(Clone, Default)]

@@ -6,7 +6,7 @@ use csv_core::ReadRecordResult;
 
 use super::{
     columns::{Columns, KNOWN},
-    draft::{Draft, Fault, Line, dated_time, known, own_fields, status, with_query},
+    draft::{Draft, Fault, Line, dated_time, known, own_fields, status, used, with_query},
     duration::{millis, seconds},
     value_cache::ValueCache,
 };
@@ -119,6 +119,7 @@ impl Csv {
             status: field("status").and_then(status),
             user_agent: field("user_agent").map(Cow::Borrowed),
             referer: field("referer").map(Cow::Borrowed),
+            used: used(field),
             ..Draft::default()
         };
         if let Some(took) = took {

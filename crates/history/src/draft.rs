@@ -4,6 +4,7 @@ use std::{borrow::Cow, net::IpAddr, time::Duration};
 
 use http::Method;
 use tollgate_clock::Timestamp;
+use tollgate_usage::logged::{LoggedCost, LoggedUse};
 
 use super::{
     OwnFields, Place, Record, Target,
@@ -50,6 +51,8 @@ pub(super) struct Draft<'l> {
     pub(super) is_end: bool,
     /// How long the request took.
     pub(super) took: Option<Duration>,
+    /// What it has used besides, and cost.
+    pub(super) used: LoggedUse,
     pub(super) doubts: Doubts,
     /// The client's address, perhaps with a port.
     pub(super) client: Option<&'l str>,
@@ -160,6 +163,7 @@ impl<'l> Draft<'l> {
             target,
             status: self.status,
             took,
+            used: LoggedUse { took, ..self.used },
             user_agent,
             referer,
             own: self.own,
@@ -299,6 +303,17 @@ pub(super) fn own_fields<'l>(
         stands_for: 1,
         ..OwnFields::default()
     })
+}
+
+/// What a request has used, by the values of fields that name it.
+pub(super) fn used<'l>(value: impl Fn(&str) -> Option<&'l str>) -> LoggedUse {
+    let number = |what: &str| value(what)?.trim().parse().ok();
+    LoggedUse {
+        costs: value("cost").and_then(LoggedCost::parse).into_iter().collect(),
+        request_bytes: number("request_bytes"),
+        response_bytes: number("response_bytes"),
+        took: None,
+    }
 }
 
 /// The value of a wanted field.

@@ -8,6 +8,8 @@
 
 use std::borrow::Cow;
 
+use tollgate_usage::logged::LoggedUse;
+
 use super::{
     Format,
     draft::{Draft, Fault, Line, address, forwarded_for, known, status, time_of, wanted_value},
@@ -40,7 +42,10 @@ pub(super) fn read(
     let (front, rest) = rest.split_once("\" \"").ok_or(SHAPE)?;
     let (numbers, forwarded) = front.rsplit_once('"').ok_or(SHAPE)?;
     // The duration, and the time of the upstream, which is a hyphen if there was none.
-    let took = numbers.trim_end().rsplit(' ').nth(1).and_then(known);
+    let mut from_end = numbers.trim_end().rsplit(' ').skip(1);
+    let took = from_end.next().and_then(known);
+    let mut bytes = || from_end.next().and_then(|bytes| bytes.parse().ok());
+    let (response_bytes, request_bytes) = (bytes(), bytes());
     let mut parts = rest.rsplitn(4, "\" \"");
     let (last, authority, id) =
         (parts.next().ok_or(SHAPE)?, parts.next().ok_or(SHAPE)?, parts.next().ok_or(SHAPE)?);
@@ -53,6 +58,7 @@ pub(super) fn read(
         client: peer.or_else(|| forwarded_for(forwarded)),
         host: known(authority).map(Cow::Borrowed),
         status: status(code),
+        used: LoggedUse { request_bytes, response_bytes, ..LoggedUse::default() },
         user_agent: known(user_agent).map(Cow::Borrowed),
         ..Draft::default()
     };

@@ -9,6 +9,8 @@
 
 use std::time::Duration;
 
+use tollgate_usage::logged::LoggedUse;
+
 use super::{
     Format,
     draft::{Draft, Fault, Line, status, time_of},
@@ -50,6 +52,8 @@ struct Parts<'l> {
     /// `TR/Tw/Tc/Tr/Ta`, each in milliseconds.
     timers: &'l str,
     status: &'l str,
+    /// Of the response.
+    bytes: &'l str,
     request: &'l str,
 }
 
@@ -63,8 +67,9 @@ impl<'l> Parts<'l> {
         // A line of `option tcplog` has two times less and no status.
         let timers = words.next().filter(|word| word.split('/').count() >= 5)?;
         let status = words.next().filter(|word| word.parse::<i32>().is_ok())?;
+        let bytes = words.next().unwrap_or_default();
         let request = rest.split('"').nth(1)?;
-        Some(Parts { client, date, server, timers, status, request })
+        Some(Parts { client, date, server, timers, status, bytes, request })
     }
 
     /// How long the request was active: the last timer, which counts from the date on. It is -1 if
@@ -83,6 +88,10 @@ fn read_text(line: &str, wanted: &[String], repeated: &mut ValueCache) -> Result
         client: Some(client),
         status: status(parts.status),
         took: parts.took(),
+        used: LoggedUse {
+            response_bytes: parts.bytes.trim_start_matches('+').parse().ok(),
+            ..LoggedUse::default()
+        },
         ..Draft::default()
     };
     if request == "<BADREQ>" {

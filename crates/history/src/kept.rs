@@ -11,6 +11,7 @@ use http::{HeaderValue, Method, uri::PathAndQuery};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tollgate_clock::Timestamp;
+use tollgate_usage::logged::{LoggedCost, LoggedUse};
 
 use super::{OwnFields, Place, Record, Target};
 
@@ -27,10 +28,21 @@ pub(super) struct Kept<'r> {
     target: Cow<'r, str>,
     status: Option<u16>,
     took: Option<Duration>,
+    costs: Vec<KeptCost<'r>>,
+    request_bytes: Option<u64>,
+    response_bytes: Option<u64>,
     user_agent: Option<Cow<'r, str>>,
     referer: Option<Cow<'r, str>>,
     own: Option<KeptOwn<'r>>,
     fields: Vec<Option<Cow<'r, str>>>,
+}
+
+/// What it has cost a limit.
+#[derive(Serialize, Deserialize)]
+struct KeptCost<'r> {
+    limit: Option<Cow<'r, str>>,
+    units: u64,
+    reserved: Option<u64>,
 }
 
 /// What only a log of tollgate says.
@@ -60,6 +72,9 @@ impl<'r> Kept<'r> {
             target: record.target.as_str().into(),
             status: record.status,
             took: record.took,
+            costs: record.used.costs.iter().map(KeptCost::of).collect(),
+            request_bytes: record.used.request_bytes,
+            response_bytes: record.used.response_bytes,
             user_agent: text(&record.user_agent),
             referer: text(&record.referer),
             own: record.own.as_ref().map(KeptOwn::of),
@@ -91,11 +106,29 @@ impl<'r> Kept<'r> {
             },
             status: kept.status,
             took: kept.took,
+            used: LoggedUse {
+                costs: kept.costs.into_iter().map(KeptCost::into_cost).collect(),
+                request_bytes: kept.request_bytes,
+                response_bytes: kept.response_bytes,
+                took: kept.took,
+            },
             user_agent: value(kept.user_agent),
             referer: value(kept.referer),
             own: kept.own.map(KeptOwn::into_fields),
             fields: kept.fields.into_iter().map(|field| field.map(Box::from)).collect(),
         }))
+    }
+}
+
+impl<'r> KeptCost<'r> {
+    fn of(cost: &'r LoggedCost) -> KeptCost<'r> {
+        let LoggedCost { limit, units, reserved } = cost;
+        KeptCost { limit: limit.as_deref().map(Cow::from), units: *units, reserved: *reserved }
+    }
+
+    fn into_cost(self) -> LoggedCost {
+        let KeptCost { limit, units, reserved } = self;
+        LoggedCost { limit: limit.map(Box::from), units, reserved }
     }
 }
 

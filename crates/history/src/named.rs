@@ -5,7 +5,7 @@ use std::{borrow::Cow, time::Duration};
 use super::{
     Format,
     columns::Columns,
-    draft::{Draft, Fault, Line, dated_time, forwarded_for, own_fields, status, with_query},
+    draft::{Draft, Fault, Line, dated_time, forwarded_for, own_fields, status, used, with_query},
     duration::{MILLIS, SECONDS, duration},
     escapes::unescape,
     fields::Fields,
@@ -112,6 +112,7 @@ impl<'f> NamedLine<'f> {
                 }
             }),
             referer: self.value("referer", names.referer).map(Cow::Borrowed),
+            used: used(|what| self.used(what)),
             ..Draft::default()
         };
         let named = [("duration", SECONDS), ("duration_ms", MILLIS)];
@@ -126,6 +127,20 @@ impl<'f> NamedLine<'f> {
         }
         self.request(&mut draft)?;
         Ok(draft)
+    }
+
+    /// What says of one of these what the request has used.
+    fn used(&self, what: &str) -> Option<&'f str> {
+        let NamedLine { names, .. } = *self;
+        self.value(
+            what,
+            match what {
+                "cost" => names.cost,
+                "request_bytes" => names.request_bytes,
+                "response_bytes" => names.response_bytes,
+                _ => &[],
+            },
+        )
     }
 
     /// The time, whether it is the end, and the duration where both are known.

@@ -27,6 +27,12 @@ pub(super) struct Names {
     pub(super) status: &'static [&'static str],
     pub(super) user_agent: &'static [&'static str],
     pub(super) referer: &'static [&'static str],
+    /// Units that the request has cost.
+    pub(super) cost: &'static [&'static str],
+    /// The length of the request's body.
+    pub(super) request_bytes: &'static [&'static str],
+    /// The length of the response's body.
+    pub(super) response_bytes: &'static [&'static str],
     /// Whether times that do not say their offset are in UTC.
     pub(super) is_utc: bool,
     pub(super) escapes: Escapes,
@@ -58,6 +64,9 @@ const NONE: Names = Names {
     status: &[],
     user_agent: &[],
     referer: &[],
+    cost: &[],
+    request_bytes: &[],
+    response_bytes: &[],
     is_utc: false,
     escapes: Escapes::None,
 };
@@ -76,6 +85,8 @@ const NGINX: Names = Names {
     status: &["status"],
     user_agent: &["http_user_agent", "user_agent"],
     referer: &["http_referer", "http_referrer", "referer", "referrer"],
+    request_bytes: &["content_length", "http_content_length", "request_length"],
+    response_bytes: &["body_bytes_sent", "bytes_sent"],
     ..NONE
 };
 
@@ -91,6 +102,8 @@ const CADDY: Names = Names {
     status: &["status"],
     user_agent: &["request.headers.User-Agent"],
     referer: &["request.headers.Referer"],
+    request_bytes: &["bytes_read"],
+    response_bytes: &["size"],
     ..NONE
 };
 
@@ -106,6 +119,8 @@ const TRAEFIK: Names = Names {
     status: &["DownstreamStatus", "OriginStatus"],
     user_agent: &["request_User-Agent"],
     referer: &["request_Referer"],
+    request_bytes: &["RequestContentSize"],
+    response_bytes: &["DownstreamContentSize"],
     ..NONE
 };
 
@@ -124,6 +139,8 @@ const ENVOY: Names = Names {
     status: &["response_code", "status"],
     user_agent: &["user_agent", "user-agent"],
     referer: &["referer"],
+    request_bytes: &["bytes_received"],
+    response_bytes: &["bytes_sent"],
     ..NONE
 };
 
@@ -151,6 +168,8 @@ const HAPROXY: Names = Names {
     status: &["status_code", "http_status", "status"],
     user_agent: &["user_agent", "http_user_agent"],
     referer: &["referer"],
+    request_bytes: &["bytes_uploaded"],
+    response_bytes: &["bytes_read"],
     ..NONE
 };
 
@@ -166,6 +185,8 @@ const CLOUDFLARE: Names = Names {
     status: &["EdgeResponseStatus"],
     user_agent: &["ClientRequestUserAgent"],
     referer: &["ClientRequestReferer"],
+    request_bytes: &["ClientRequestBytes"],
+    response_bytes: &["EdgeResponseBodyBytes", "EdgeResponseBytes"],
     ..NONE
 };
 
@@ -180,6 +201,8 @@ const GCP: Names = Names {
     status: &["httpRequest.status"],
     user_agent: &["httpRequest.userAgent"],
     referer: &["httpRequest.referer"],
+    request_bytes: &["httpRequest.requestSize"],
+    response_bytes: &["httpRequest.responseSize"],
     ..NONE
 };
 
@@ -196,6 +219,8 @@ const W3C: Names = Names {
     status: &["sc-status"],
     user_agent: &["cs(User-Agent)"],
     referer: &["cs(Referer)"],
+    request_bytes: &["cs-bytes"],
+    response_bytes: &["sc-bytes"],
     is_utc: true,
     escapes: Escapes::Blanks,
     ..NONE
@@ -213,6 +238,8 @@ const ALB: Names = Names {
     request_line: &["request"],
     status: &["elb_status_code"],
     user_agent: &["user_agent"],
+    request_bytes: &["received_bytes"],
+    response_bytes: &["sent_bytes"],
     escapes: Escapes::Backslashes,
     ..NONE
 };
@@ -240,6 +267,9 @@ const JSON: Names = Names {
     status: columns::STATUS,
     user_agent: columns::USER_AGENT,
     referer: columns::REFERER,
+    cost: columns::COST,
+    request_bytes: columns::REQUEST_BYTES,
+    response_bytes: columns::RESPONSE_BYTES,
     ..NONE
 };
 

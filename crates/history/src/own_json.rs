@@ -3,8 +3,9 @@
 use std::{borrow::Cow, sync::LazyLock, time::Duration};
 
 use memchr::memmem::Finder;
-use serde::Deserialize;
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
+use tollgate_usage::logged::{LoggedCost, LoggedUse};
 
 use super::{
     OwnFields,
@@ -38,6 +39,39 @@ struct OwnLine<'l> {
     facts: Option<Map<String, Value>>,
     denials: Option<u32>,
     total_ms: Option<f64>,
+    /// What the body of the response told.
+    #[serde(default, rename = "limits", deserialize_with = "told_costs")]
+    costs: Vec<LoggedCost>,
+    request_bytes: Option<u64>,
+    response_bytes: Option<u64>,
+}
+
+/// What a limit was charged.
+#[derive(Deserialize)]
+struct OwnLimit<'l> {
+    #[serde(borrow)]
+    name: Cow<'l, str>,
+    cost: u64,
+    reserved: Option<u64>,
+    #[serde(borrow)]
+    cost_source: Option<Cow<'l, str>>,
+}
+
+fn told_costs<'l, D: Deserializer<'l>>(deserializer: D) -> Result<Vec<LoggedCost>, D::Error> {
+    let limits = Option::<Vec<OwnLimit<'l>>>::deserialize(deserializer)?.unwrap_or_default();
+    let told = |own: &OwnLimit<'_>| own.cost_source.as_deref().is_some_and(is_told_by_body);
+    let costs = limits.into_iter().filter(told).map(|own| LoggedCost {
+        limit: Some(own.name.into()),
+        units: own.cost,
+        reserved: own.reserved,
+    });
+    Ok(costs.collect())
+}
+
+/// Whether a `cost_source` is what the body of the response says: bytes and time are in fields of
+/// their own, and a reserve that has stayed says nothing.
+pub(super) fn is_told_by_body(source: &str) -> bool {
+    !matches!(source, "reserve" | "response_bytes" | "request_bytes" | "upstream_time")
 }
 
 /// Reads a line.
@@ -74,6 +108,12 @@ pub(super) fn read(
             asked_by: boxed(own.asked_by),
             stands_for: own.denials.unwrap_or(1).max(1),
         }),
+        used: LoggedUse {
+            costs: own.costs,
+            request_bytes: own.request_bytes,
+            response_bytes: own.response_bytes,
+            took: None,
+        },
         took: own.total_ms.and_then(|millis| Duration::try_from_secs_f64(millis / 1e3).ok()),
         ..Draft::default()
     };
@@ -111,17 +151,23 @@ fn as_written(line: &str) -> Option<OwnLine<'_>> {
         scan.literal(name)?.text_or_null()?;
     }
     // Limits and their numbers: names of limits are the only texts there, and need no escapes.
-    scan.literal(",\"limit\":")?.skip_to(&USER_AGENT)?;
+    let limits = scan.literal(",\"limit\":")?.skip_to(&USER_AGENT)?;
+    if RESERVED.find(limits.as_bytes()).is_some() {
+        return None;
+    }
     let user_agent = scan.text_or_null()?;
     let facts = match scan.literal(",\"facts\":") {
         Some(scan) => Some(scan.object()?),
         None => None,
     };
     let (mut denials, mut total_ms) = (None, None);
+    let (mut request_bytes, mut response_bytes) = (None, None);
     while scan.rest != "}" {
         let name = scan.literal(",")?.text()?;
         match (name, scan.literal(":")?.word()) {
             ("denials", number) => denials = Some(number.parse().ok()?),
+            ("request_bytes", number) => request_bytes = Some(number.parse().ok()?),
+            ("response_bytes", number) => response_bytes = Some(number.parse().ok()?),
             ("total_ms", number) => total_ms = Some(number.parse().ok()?),
             (_, word) if word.starts_with(['"', '{', '[']) => return None,
             _ => {}
@@ -143,6 +189,9 @@ fn as_written(line: &str) -> Option<OwnLine<'_>> {
         facts,
         denials,
         total_ms,
+        costs: Vec::new(),
+        request_bytes,
+        response_bytes,
     })
 }
 
@@ -152,6 +201,9 @@ fn borrowed(text: &str) -> Text<'_> {
 
 /// What is behind the list of limits.
 static USER_AGENT: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("],\"user_agent\":"));
+
+/// What stands with a cost that the response told: such lines are rarer, and left to the parser.
+static RESERVED: LazyLock<Finder<'static>> = LazyLock::new(|| Finder::new("\"reserved\":"));
 
 /// A line that is read from the front.
 struct Scan<'l> {
@@ -188,10 +240,12 @@ impl<'l> Scan<'l> {
         word
     }
 
-    fn skip_to(&mut self, end: &Finder<'_>) -> Option<()> {
+    /// What is before this, which is skipped.
+    fn skip_to(&mut self, end: &Finder<'_>) -> Option<&'l str> {
         let at = end.find(self.rest.as_bytes())?;
-        self.rest = self.rest.get(at + end.needle().len()..)?;
-        Some(())
+        let (skipped, rest) = self.rest.split_at_checked(at)?;
+        self.rest = rest.get(end.needle().len()..)?;
+        Some(skipped)
     }
 
     fn object(&mut self) -> Option<Map<String, Value>> {

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 
 use serde_json::{Map, Value};
+use tollgate_usage::logged::{LoggedCost, LoggedUse};
 
 use super::{
     OwnFields,
@@ -10,7 +11,7 @@ use super::{
     duration::millis,
     escapes::unescape,
     instant,
-    own_json::skipped,
+    own_json::{is_told_by_body, skipped},
     value_cache::ValueCache,
 };
 
@@ -39,7 +40,9 @@ pub(super) fn read(
         stands_for: 1,
         ..OwnFields::default()
     };
-    let mut took = None;
+    let (mut took, mut used, mut cost, mut reserved) = (None, LoggedUse::default(), None, None);
+    // What is not written is none.
+    (used.request_bytes, used.response_bytes) = (Some(0), Some(0));
     for word in words {
         let (name, value) = word.split_once('=').unwrap_or((word, ""));
         match name {
@@ -48,6 +51,14 @@ pub(super) fn read(
             "denials" => own.stands_for = value.parse().unwrap_or(1).max(1),
             "facts" => own.facts = facts(value)?,
             "total" => took = millis(value),
+            "in" => used.request_bytes = value.parse().ok(),
+            "out" => used.response_bytes = value.parse().ok(),
+            "cost" => cost = value.parse().ok(),
+            "reserved" => reserved = value.parse().ok(),
+            "cost_source" if is_told_by_body(value) => {
+                let told = |units| LoggedCost { limit: None, units, reserved };
+                used.costs = cost.map(told).into_iter().collect();
+            }
             _ => {}
         }
     }
@@ -67,6 +78,7 @@ pub(super) fn read(
         target: unescape(path),
         status: status(answer),
         took,
+        used,
         fields: fields.collect(),
         own: Some(own),
         ..Draft::default()

@@ -5,6 +5,7 @@ use std::{fmt, net::IpAddr, sync::Arc, time::Duration};
 use http::{HeaderValue, Method, uri::PathAndQuery};
 use serde_json::{Map, Value};
 use tollgate_clock::Timestamp;
+use tollgate_usage::logged::LoggedUse;
 
 /// A request, as a log describes it. A field that the log does not have is `None`.
 #[derive(Clone, Debug)]
@@ -25,6 +26,8 @@ pub struct Record {
     pub status: Option<u16>,
     /// Until its response had ended.
     pub took: Option<Duration>,
+    /// What it has used besides, and cost.
+    pub used: LoggedUse,
     /// Its header `user-agent`.
     pub user_agent: Option<HeaderValue>,
     /// Its header `referer`.

@@ -223,6 +223,7 @@ impl Read for Piece {
 #[cfg(test)]
 mod tests {
     use http::{HeaderValue, Method};
+    use tollgate_usage::logged::{LoggedCost, LoggedUse};
 
     use super::*;
     use crate::{OwnFields, Place, Target};
@@ -241,6 +242,15 @@ mod tests {
             },
             status: Some(200),
             took: Some(std::time::Duration::from_nanos(1_234_567_891)),
+            used: LoggedUse {
+                costs: vec![
+                    LoggedCost { limit: Some("tokens".into()), units: 130, reserved: Some(408) },
+                    LoggedCost { limit: None, units: line, reserved: None },
+                ],
+                request_bytes: Some(line),
+                response_bytes: None,
+                took: Some(std::time::Duration::from_nanos(1_234_567_891)),
+            },
             user_agent: HeaderValue::from_str("\u{e4} \"b\"").ok(),
             referer: None,
             own: Some(OwnFields {
@@ -277,7 +287,7 @@ mod tests {
         let shuffled = || (0..60).map(|at| at * 7 % 60).map(|line| record(1000 + line / 3, line));
         // Newest first, lines have other numbers.
         let newest_first = || (0..60).rev().map(|at| record(1000 + at / 3, 59 - at));
-        for max_bytes in [usize::MAX, 3000, 1] {
+        for max_bytes in [usize::MAX, 6000, 1] {
             assert_eq!(sorted(max_bytes, in_order()), expected, "{max_bytes}");
             assert_eq!(sorted(max_bytes, shuffled()), expected, "{max_bytes}");
         }
@@ -285,6 +295,6 @@ mod tests {
         let of_lines: Vec<String> =
             (0..60).map(|at| format!("{:?}", record(1000 + at / 3, 59 - at))).collect();
         assert_eq!(whole, of_lines);
-        assert_eq!(sorted(3000, newest_first()), of_lines);
+        assert_eq!(sorted(6000, newest_first()), of_lines);
     }
 }

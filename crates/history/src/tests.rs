@@ -16,6 +16,8 @@ mod durations;
 mod order;
 /// Lines of each program.
 mod samples;
+/// What requests have used and cost.
+mod used;
 
 /// Files in a directory of their own.
 struct Logs {

@@ -124,9 +124,10 @@ impl Window {
 /// About how much memory a request takes, in bytes. What can be long is counted as it is.
 pub(super) fn size(record: &Record) -> usize {
     let fields: usize = record.fields.iter().flatten().map(|value| value.len() + 16).sum();
-    let Record { host, target, user_agent, referer, own, .. } = record;
+    let Record { host, target, user_agent, referer, own, used, .. } = record;
     let values = [host, user_agent, referer].into_iter().flatten();
     let values: usize = values.map(|value| value.len() + 64).sum();
     let own = if own.is_some() { 256 } else { 0 };
-    size_of::<Record>() + target.as_str().len() + fields + values + own
+    let costs = used.costs.len() * 128;
+    size_of::<Record>() + target.as_str().len() + fields + values + own + costs
 }

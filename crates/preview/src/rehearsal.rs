@@ -20,6 +20,7 @@ use tollgate_gate::{
     head::Head,
     judge::Judge,
     judge_input::JudgeInput,
+    past_costs::PastCosts,
     request_state::{Action, RequestState},
     respond::{Audience, Reply},
     shared::fresh_stores,
@@ -30,6 +31,7 @@ use tollgate_response::{Body, Rejection};
 use tollgate_settings::{ListenerSettings, MemoryBounds};
 use tollgate_store::{LeaseBook, Store};
 use tollgate_upstream::{clean_response, downstream::Peer};
+use tollgate_usage::logged::LoggedUse;
 
 use super::{
     draft::{Draft, DraftOutcome, DraftResult},
@@ -232,7 +234,10 @@ impl Rehearsal {
             now,
             is_asked: false,
             dry_run,
-            body: BodyInput::Whole(&draft.body),
+            body: match dry_run.and_then(|dry_run| dry_run.used.request_bytes) {
+                Some(bytes) => BodyInput::Logged(bytes),
+                None => BodyInput::Whole(&draft.body),
+            },
             facts: OnceCell::new(),
         }
     }
@@ -240,6 +245,16 @@ impl Rehearsal {
     /// Corrects what a request of the past was charged, by the upstream's answer.
     pub(super) fn settle_past(&self, state: &mut RequestState<'_>, answer: &Response<()>) {
         self.judge.settle_past(state, answer);
+    }
+
+    /// What an admitted request of the past has cost, of what its response told after its head.
+    pub(super) fn past_costs(&self, state: &RequestState<'_>, used: &LoggedUse) -> PastCosts {
+        self.judge.past_costs(state, used)
+    }
+
+    /// Settles what a request of the past has cost, as its response has ended now.
+    pub fn settle_past_costs(&self, costs: PastCosts) {
+        self.judge.settle_past_costs(costs);
     }
 
     /// The time by which it judges.

@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use tollgate_gate::{
     charge_plan::ChargeRole,
     dry_run::DryRun,
+    past_costs::{CostInLog, PastCosts},
     request_state::{Action, RequestState},
     tally::{DecidedCharge, Tally},
 };
@@ -14,6 +15,7 @@ use tollgate_limit::{Retry, Standing};
 use tollgate_policy::{Allowance, Limit, Policies, Policy, Route};
 use tollgate_response::Rejection;
 use tollgate_store::HeldLeases;
+use tollgate_usage::logged::LoggedUse;
 
 use super::{Draft, Rehearsal};
 
@@ -45,6 +47,8 @@ pub struct Judgement<'p> {
     pub verdict: PastVerdict,
     /// What it holds of limits of requests in flight, until this is dropped.
     pub leases: Option<HeldLeases>,
+    /// What is to be settled when its response has ended.
+    pub costs: PastCosts,
 }
 
 /// What would have been done with a request.
@@ -98,8 +102,10 @@ pub struct JudgedCharge<'p> {
     /// Units that the request has asked for.
     pub asked: u32,
     /// Units that it has come to, were it not denied: after refunds and costs that a response
-    /// names.
+    /// tells.
     pub cost: u32,
+    /// Whether the log says what it came to.
+    pub cost_in_log: CostInLog,
     /// Whether there was room.
     pub fits: bool,
     /// When there would have been.
@@ -132,6 +138,11 @@ impl PastRequest {
         std::mem::replace(&mut self.dry_run.caller, caller)
     }
 
+    /// What it has used. It is filled anew for each one.
+    pub fn used_mut(&mut self) -> &mut LoggedUse {
+        &mut self.dry_run.used
+    }
+
     /// Whether it is known who has sent it.
     pub fn has_caller(&self) -> bool {
         self.dry_run.caller.is_some()
@@ -161,27 +172,44 @@ impl Rehearsal {
         };
         std::mem::swap(&mut judged.unkeyed, &mut past.dry_run.unkeyed.borrow_mut());
         judged.charges.clear();
+        let judged_charges = |tally| judged_charges(tally, past);
         judged.charges.extend(state.tally.iter().flat_map(judged_charges));
-        judged.leases = match judged.verdict {
-            PastVerdict::Admitted => {
-                self.settle_past(&mut state, &past.answer);
-                state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now))
-            }
-            _ => None,
-        };
-        let settled = state.tally.iter().flat_map(judged_charges);
-        for (judged, settled) in judged.charges.iter_mut().zip(settled) {
-            judged.cost = settled.asked;
+        (judged.leases, judged.costs) = (None, PastCosts::default());
+        if judged.verdict == PastVerdict::Admitted {
+            self.settle_past(&mut state, &past.answer);
+            judged.costs = self.past_costs(&state, &past.dry_run.used);
+            let granted = state.tally.as_ref().map(Tally::granted);
+            judged.leases = granted.and_then(|granted| self.leases.hold(granted, now));
+            note_settled(judged, &state);
         }
         (judged.policy, judged.route) = (state.policy, state.route);
         judged.identity = state.identity.take();
     }
 }
 
-fn judged_charges<'t, 'p: 't>(tally: &'t Tally<'p>) -> impl Iterator<Item = JudgedCharge<'p>> + 't {
+/// Notes by what the head of the response has corrected the charges of an admitted request.
+fn note_settled(judged: &mut Judgement<'_>, state: &RequestState<'_>) {
+    let settled = state.tally.iter().flat_map(Tally::charges);
+    for (judged, settled) in judged.charges.iter_mut().zip(settled) {
+        let units = settled.charge.cost;
+        if units != judged.asked {
+            judged.cost = units;
+            // What was refunded has cost nothing, whatever its response told.
+            if judged.cost_in_log == CostInLog::Lacking {
+                judged.cost_in_log = CostInLog::Fixed;
+            }
+        }
+    }
+}
+
+fn judged_charges<'t, 'p: 't>(
+    tally: &'t Tally<'p>,
+    past: &'t PastRequest,
+) -> impl Iterator<Item = JudgedCharge<'p>> + 't {
     let tier = tally.tier();
     tally.charges().map(move |own: DecidedCharge<'_, 'p>| {
         let Standing { retry, .. } = *own.standing();
+        let cost_in_log = own.cost_in_log(&past.dry_run.used, past.answer.headers());
         JudgedCharge {
             limit: own.planned.limit,
             allowance: own.planned.allowance,
@@ -189,7 +217,11 @@ fn judged_charges<'t, 'p: 't>(tally: &'t Tally<'p>) -> impl Iterator<Item = Judg
             tier,
             key: own.charge.key.entry,
             asked: own.charge.cost,
-            cost: own.charge.cost,
+            cost: match cost_in_log {
+                CostInLog::Told(units) => units,
+                CostInLog::Fixed | CostInLog::Lacking => own.charge.cost,
+            },
+            cost_in_log,
             fits: own.outcome.fits(),
             retry,
         }

@@ -19,6 +19,7 @@
 mod answers;
 mod caller_id;
 mod callers;
+mod costs;
 mod curve;
 mod describe;
 mod error;

@@ -1,7 +1,7 @@
 //! What has to be known before the numbers are read: a sentence each.
 
 use tollgate_identity::CallerKey;
-use tollgate_policy::{KeyPart, Limit, Policies};
+use tollgate_policy::{Cost, KeyPart, Limit, Policies};
 
 use super::{FileRead, Outcome, Read, curve::share, translate::Lacks};
 
@@ -12,7 +12,7 @@ pub(super) struct Needs {
     callers: bool,
     /// Hosts.
     hosts: bool,
-    /// Claims, headers, cookies or costs.
+    /// Claims, headers, cookies or costs in headers.
     facts: bool,
     /// How long a request took.
     durations: bool,
@@ -24,19 +24,19 @@ impl Needs {
         let callers = || policies.iter().flat_map(|policy| &policy.identity.callers);
         let is_address = |key: &CallerKey| matches!(key, CallerKey::Address { .. });
         let by_host = |limit: &Limit| limit.per.parts.contains(&KeyPart::Host);
-        let has_cost = |limit: &Limit| limit.cost.source.is_some();
+        let ends_late = |cost: &Cost| cost.source.is_some() && cost.header().is_none();
         let has_leases = |limit: &Limit| {
             limit.rates.iter().flatten().any(|allowance| allowance.quota.holds_leases())
         };
         let of_routes = policies.iter().flat_map(|policy| &policy.routes);
-        let mut costs = of_routes.filter_map(|route| route.cost.as_ref());
+        let of_routes = of_routes.filter_map(|route| route.cost.as_ref());
+        let costs: Vec<&Cost> = limits().map(|limit| &limit.cost).chain(of_routes).collect();
         Needs {
             callers: callers().any(|caller| !is_address(&caller.key)),
             hosts: policies.iter().any(|policy| !policy.hosts.is_empty()) || limits().any(by_host),
-            durations: limits().any(has_leases),
+            durations: limits().any(has_leases) || costs.iter().any(|cost| ends_late(cost)),
             facts: policies.iter().any(|policy| !policy.facts.is_empty())
-                || limits().any(has_cost)
-                || costs.any(|cost| cost.source.is_some()),
+                || costs.iter().any(|cost| cost.header().is_some()),
         }
     }
 }
@@ -86,8 +86,8 @@ pub(super) fn notes(read: &Read, lacks: &Lacks, needs: Needs, outcome: &Outcome)
     }
     if needs.durations && lacks.duration > 0 {
         notes.push(format!(
-            "{} of the requests have no duration in the log: limits of requests in flight count them \
-             as if they had ended at once.",
+            "{} of the requests have no duration in the log: limits of requests in flight, and of \
+             what is reserved until a response has ended, count them as if they had ended at once.",
             of(lacks.duration)
         ));
     }

@@ -2,6 +2,7 @@
 
 use std::{
     collections::BTreeMap,
+    mem::take,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -10,7 +11,7 @@ use std::{
 };
 
 use tollgate_clock::{Clock, Timestamp};
-use tollgate_gate::Shared;
+use tollgate_gate::{Shared, past_costs::PastCosts};
 use tollgate_identity::PublishedKeys;
 use tollgate_policy::Policies;
 use tollgate_preview::{Judgement, PastRequest, Rehearsal};
@@ -30,15 +31,22 @@ pub(super) struct PastJudge<'p> {
     policies: &'p Policies,
     rehearsal: Rehearsal,
     clock: Arc<AtomicU64>,
-    /// What requests hold of limits of requests in flight, by the time at which they end, and the
-    /// number of the request.
-    in_flight: BTreeMap<(Timestamp, u64), HeldLeases>,
+    /// The requests that have not ended, by the time at which they do, and their number.
+    in_flight: BTreeMap<(Timestamp, u64), InFlight>,
     judged: u64,
     /// Requests since the latest sweep.
     unswept: usize,
     /// The counters in use after the latest sweep, and the most after any.
     keys: usize,
     peak_keys: usize,
+}
+
+/// What ends with a request.
+struct InFlight {
+    /// What it holds of limits of requests in flight.
+    leases: Option<HeldLeases>,
+    /// What is settled then.
+    costs: PastCosts,
 }
 
 impl<'p> PastJudge<'p> {
@@ -71,8 +79,9 @@ impl<'p> PastJudge<'p> {
         self.clock.store(now.as_micros(), Ordering::Relaxed);
         self.rehearsal.replay(self.policies, past, judged).await;
         self.judged += 1;
-        if let Some(leases) = judged.leases.take() {
-            self.in_flight.insert((now + took, self.judged), leases);
+        let (leases, costs) = (judged.leases.take(), take(&mut judged.costs));
+        if leases.is_some() || !costs.is_empty() {
+            self.in_flight.insert((now + took, self.judged), InFlight { leases, costs });
         }
         self.unswept += 1;
         if self.is_sweep_due() {
@@ -111,7 +120,9 @@ impl<'p> PastJudge<'p> {
             && end <= now
         {
             self.clock.store(end.as_micros(), Ordering::Relaxed);
-            drop(first.remove());
+            let InFlight { leases, costs } = first.remove();
+            drop(leases);
+            self.rehearsal.settle_past_costs(costs);
         }
     }
 }

@@ -13,6 +13,7 @@ use super::{
     Need, Outcome, Read, Report, SimulationError,
     caller_id::CallerIds,
     callers::CallerCounts,
+    costs::CostCounts,
     curve::share,
     describe::{describe, name_of},
     limits::LimitCounts,
@@ -138,6 +139,7 @@ struct Counts<'s, 'q> {
     limits: LimitCounts<'q>,
     callers: CallerCounts,
     moments: Moments,
+    costs: CostCounts<'q>,
     calls: Calls,
     first: Option<Timestamp>,
     last: Timestamp,
@@ -166,6 +168,7 @@ impl<'s, 'q> Counts<'s, 'q> {
             limits: LimitCounts::default(),
             callers: CallerCounts::default(),
             moments: Moments::default(),
+            costs: CostCounts::default(),
             calls: Calls::default(),
             first: None,
             last: Timestamp::default(),
@@ -229,6 +232,7 @@ impl<'s, 'q> Counts<'s, 'q> {
                     *name = Some(name_of(charge, past, judged));
                 }
             }
+            self.costs.add(policy, &judged.charges);
             let tier = judged.identity.as_ref().map(|identity| identity.tier);
             for limit in judged.unkeyed.iter().filter_map(|at| policy.limits.get(*at)) {
                 self.limits.not_judged.add(policy, limit, tier);
@@ -292,6 +296,7 @@ impl<'s, 'q> Counts<'s, 'q> {
         read.seconds = seconds;
         let needs = Needs::of(simulation.candidate.policies);
         let mut notes = notes(&read, &self.translator.lacks, needs, outcome);
+        notes.extend(self.costs.notes(simulation.candidate.policies));
         notes.extend(of_logs);
         let (limits, curves) = self.limits.report(simulation.candidate.policies);
         let peak_keys = self.judge.peak_keys();

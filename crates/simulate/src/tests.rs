@@ -1,5 +1,6 @@
 //! Logs of tollgate, judged again.
 
+mod costs;
 mod forms;
 mod honest;
 

@@ -1,6 +1,6 @@
 //! From a line of a log to a request that can be judged. What the log lacks is counted.
 
-use std::{net::Ipv4Addr, time::Duration};
+use std::{mem::take, net::Ipv4Addr, time::Duration};
 
 use http::{HeaderName, HeaderValue, Request, StatusCode, Uri, header, uri::PathAndQuery};
 use serde_json::{Map, Value};
@@ -9,6 +9,7 @@ use tollgate_identity::AssumedCaller;
 use tollgate_policy::{HostPattern, Policies};
 use tollgate_preview::{Draft, PastRequest};
 use tollgate_response::DenialReason;
+use tollgate_usage::logged::LoggedUse;
 
 /// Where a log has the names of callers.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -132,6 +133,8 @@ impl Translator {
             None => self.lacks.foreign += count(true),
         }
         self.lacks.duration += count(record.took.is_none());
+        // A denial has used nothing; what the request would have used is not known either.
+        *past.used_mut() = if is_denied { LoggedUse::default() } else { take(&mut record.used) };
         // Its memory is used again.
         let before = past.set_caller(None).unwrap_or_default();
         let caller = self.caller(record, own, before);

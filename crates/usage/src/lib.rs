@@ -9,12 +9,14 @@
 //! - [`tokens`]: what vendors of language models call their tokens.
 //! - [`weights`]: what tokens cost.
 //! - [`response`]: a response's body, whatever its form and coding.
+//! - [`logged`]: what a log says that a request has used.
 //! - [`usage_object`]: the usage of a response that a program hands over.
 //! - [`request`]: a request's body: what it asks for.
 
 mod coding;
 pub mod event_stream;
 pub mod json;
+pub mod logged;
 pub mod path;
 pub mod request;
 pub mod response;

@@ -117,7 +117,11 @@ fn what_cannot_be_settled_by_usage_is_told_and_settles_nothing() {
         (&both, json!({ "usage": {} }), "limit `tokens` counts, which looks for `usage: auto`"),
         (&both, json!({ "usage": { "total_tokens": 5 } }), "`usageMetadata` of one of Gemini"),
         // One of the limits does not understand it.
-        (&both, json!({ "usage": gemini }), "limit `plain` counts, which looks for `usage: openai`"),
+        (
+            &both,
+            json!({ "usage": gemini }),
+            "limit `plain` counts, which looks for `usage: openai`",
+        ),
         (&both, json!({ "usage": 5 }), "expected a map"),
         (&both, json!({ "usage": chat(), "limit": "calls" }), "limit `calls` is not by `usage`"),
         (&calls, json!({ "usage": chat() }), "settle it with `cost` or `give_back`"),

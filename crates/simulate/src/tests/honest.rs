@@ -10,7 +10,7 @@ use super::line;
 use crate::{Curve, PolicySet, Report, Simulation};
 
 /// A policy with these limits, as YAML of one line each, for every path.
-fn policy(limits: &[&str]) -> String {
+pub(super) fn policy(limits: &[&str]) -> String {
     let named: Vec<String> = (0..limits.len()).map(|at| format!("l{at}")).collect();
     let lines = named.iter().zip(limits).map(|(name, limit)| format!("  {name}: {{ {limit} }}\n"));
     format!(
@@ -32,7 +32,7 @@ limits:
     )
 }
 
-fn policies(text: &str) -> Policies {
+pub(super) fn policies(text: &str) -> Policies {
     let policy = load("main.yaml".as_ref(), text, &Sources::system());
     Policies::new(vec![policy.unwrap_or_else(|problems| panic!("{problems:?}\n{text}"))])
 }

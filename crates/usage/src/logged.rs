@@ -1,0 +1,46 @@
+//! What a log says that a request has used.
+
+use std::time::Duration;
+
+use crate::json::Amount;
+
+/// What a log says that a request has used. What it does not say is empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoggedUse {
+    /// What it has cost, where only its response told that.
+    pub costs: Vec<LoggedCost>,
+    /// Bytes of its body.
+    pub request_bytes: Option<u64>,
+    /// Bytes of the body of its response.
+    pub response_bytes: Option<u64>,
+    /// Until its response had ended.
+    pub took: Option<Duration>,
+}
+
+/// What a request has cost a limit, as a log says.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LoggedCost {
+    /// The limit; none: the log does not say.
+    pub limit: Option<Box<str>>,
+    /// Units.
+    pub units: u64,
+    /// What was charged before the response told that; none: the log does not say.
+    pub reserved: Option<u64>,
+}
+
+impl LoggedUse {
+    /// What it has cost a limit of this name. What another limit has cost stands in, as limits are
+    /// renamed.
+    pub fn cost_of(&self, limit: &str) -> Option<&LoggedCost> {
+        let is_it = |own: &&LoggedCost| own.limit.as_deref() == Some(limit);
+        self.costs.iter().find(is_it).or(self.costs.first())
+    }
+}
+
+impl LoggedCost {
+    /// What is written as a cost; none: it is no number of units.
+    pub fn parse(text: &str) -> Option<LoggedCost> {
+        let units = Amount::parse(text)?.units;
+        Some(LoggedCost { units, ..LoggedCost::default() })
+    }
+}
