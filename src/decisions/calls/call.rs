@@ -175,11 +175,7 @@ impl CallError {
             | CallError::Receipt(ReceiptError::Store(_)) => StatusCode::SERVICE_UNAVAILABLE,
             CallError::Named(_)
             | CallError::Receipt(
-                ReceiptError::Forged
-                | ReceiptError::Nothing(_)
-                | ReceiptError::Cost { .. }
-                | ReceiptError::NotByUsage(_)
-                | ReceiptError::Usage { .. },
+                ReceiptError::Forged | ReceiptError::Nothing(_) | ReceiptError::Settlement(_),
             ) => StatusCode::BAD_REQUEST,
         }
     }

@@ -22,7 +22,7 @@ use tollgate_store::{CorrectionRoom, Store, StoreError};
 use super::{
     charges::Asker,
     marks::{self, MarkedUse, Part},
-    settlement::{self, SettledCost},
+    settlement::{SettledCost, SettlementError},
 };
 
 /// Why a receipt is not taken.
@@ -40,30 +40,9 @@ pub(in crate::decisions) enum ReceiptError {
     /// A counter was reset since.
     #[error("the receipt has ended, as its counter was reset")]
     Reset,
-    /// A cost is out of range.
-    #[error("the cost for limit `{limit}` has to be 0 to {most}")]
-    Cost {
-        /// The limit.
-        limit: Box<str>,
-        /// Units.
-        most: u32,
-    },
-    /// A usage is to price a limit whose cost it does not tell.
-    #[error(
-        "the cost of limit `{0}` is not by `usage` of a response: settle it with `cost` or `give_back`"
-    )]
-    NotByUsage(Box<str>),
-    /// A usage is in none of the forms that a limit looks for.
-    #[error(
-        "the usage says nothing that limit `{limit}` counts, which looks for `usage: {wanted}`: write \
-         `usage` of a response of OpenAI or Anthropic, or `usageMetadata` of one of Gemini"
-    )]
-    Usage {
-        /// The limit.
-        limit: Box<str>,
-        /// Whose forms.
-        wanted: &'static str,
-    },
+    /// It cannot cost what it is to cost.
+    #[error(transparent)]
+    Settlement(#[from] SettlementError),
     /// The policy has changed since.
     #[error("the receipt is of a limit that is not in force any more")]
     Gone,
@@ -96,7 +75,7 @@ struct Written {
 
 /// What was taken of one window of a limit.
 #[derive(Serialize, Deserialize)]
-pub(super) struct ReceiptEntry {
+struct ReceiptEntry {
     /// The limit.
     l: Box<str>,
     /// The owner of the counter, and its entry.
@@ -270,7 +249,7 @@ pub(in crate::decisions) async fn redeem<'p>(
     }
     let policy = policies.iter().find(|policy| *policy.name == *written.p);
     let policy = policy.ok_or(ReceiptError::Gone)?;
-    let all = settlement::charges_of(&written.t, request, policy, asker)?;
+    let all = charges_of(&written.t, request, policy, asker)?;
     let charges: Vec<Charge<'_>> = all.iter().map(|own| own.charge).collect();
     let made = Timestamp::from_micros(written.w);
     if marks::was_reset_since(&charges, made, store, now).await? {
@@ -304,6 +283,39 @@ pub(in crate::decisions) async fn redeem<'p>(
     }
 }
 
+/// The charges of a receipt that are settled, each with what it is to have cost.
+///
+/// # Errors
+/// [`ReceiptError`], in which case none is settled.
+fn charges_of<'p>(
+    taken: &[ReceiptEntry],
+    request: RedeemRequest<'_>,
+    policy: &'p Policy,
+    asker: Asker<'_>,
+) -> Result<Vec<ReceiptCharge<'p>>, ReceiptError> {
+    let RedeemRequest { part, limit, cost, .. } = request;
+    let all = taken.iter().map(|taken| redeemed(taken, policy, asker).ok_or(ReceiptError::Gone));
+    let mut all = all.collect::<Result<Vec<_>, _>>()?;
+    all.retain(|own| {
+        own.charge.quota.holds_leases() == (part == Part::Slots)
+            && limit.is_none_or(|limit| *limit == *own.limit.name)
+    });
+    let Some(first) = all.first().map(|own| own.limit) else {
+        return Err(ReceiptError::Nothing(match part {
+            Part::Units => "settle of that: slots of `concurrent` are released",
+            Part::Slots => "release: no limit in it has `concurrent`",
+        }));
+    };
+    all.retain(|own| cost.is_for(own.limit));
+    if all.is_empty() {
+        return Err(SettlementError::NotByUsage(first.name.clone()).into());
+    }
+    for own in &mut all {
+        own.settled_cost = cost.of(own.limit, &own.charge)?;
+    }
+    Ok(all)
+}
+
 impl Written {
     /// Its limits, each once.
     fn limits(&self) -> BTreeSet<&str> {
@@ -331,7 +343,7 @@ fn rate_of(quota: &Quota) -> (u32, u64) {
 }
 
 /// A charge as it was, by the policy that is in force now: its rate may be another one.
-pub(super) fn redeemed<'p>(
+fn redeemed<'p>(
     taken: &ReceiptEntry,
     policy: &'p Policy,
     asker: Asker<'_>,

@@ -1,13 +1,9 @@
-//! What the charges of a receipt are to have cost in the end.
+//! What a charge is to have cost in the end.
 
-use tollgate_policy::{Limit, Policy};
+use tollgate_limit::Charge;
+use tollgate_policy::Limit;
 
-use super::{
-    charges::Asker,
-    marks::Part,
-    plan::MAX_COST,
-    receipt::{ReceiptCharge, ReceiptEntry, ReceiptError, RedeemRequest, redeemed},
-};
+use super::plan::MAX_COST;
 
 /// What is to have been charged in the end.
 #[derive(Clone, Copy, Debug)]
@@ -19,80 +15,74 @@ pub(in crate::decisions) enum SettledCost<'r> {
     Usage(&'r str),
 }
 
+/// Why a charge cannot be settled so.
+#[derive(Debug, thiserror::Error)]
+pub(in crate::decisions) enum SettlementError {
+    /// A cost is out of range.
+    #[error("the cost for limit `{limit}` has to be 0 to {most}")]
+    Cost {
+        /// The limit.
+        limit: Box<str>,
+        /// Units.
+        most: u32,
+    },
+    /// A usage is to price a limit whose cost it does not tell.
+    #[error(
+        "the cost of limit `{0}` is not by `usage` of a response: settle it with `cost` or `give_back`"
+    )]
+    NotByUsage(Box<str>),
+    /// A usage is in none of the forms that a limit looks for.
+    #[error(
+        "the usage says nothing that limit `{limit}` counts, which looks for `usage: {wanted}`: write \
+         `usage` of a response of OpenAI or Anthropic, or `usageMetadata` of one of Gemini"
+    )]
+    Usage {
+        /// The limit.
+        limit: Box<str>,
+        /// Whose forms.
+        wanted: &'static str,
+    },
+}
+
 /// How many times what a limit allows at once may be taken of it by a settlement, where what is
 /// owed is worked off: else one settlement could lock a counter for years.
 const MOST_OWED: u32 = 100;
 
-/// The charges of a receipt that are settled, each with what it is to have cost.
-///
-/// # Errors
-/// [`ReceiptError`], in which case none is settled.
-pub(super) fn charges_of<'p>(
-    taken: &[ReceiptEntry],
-    request: RedeemRequest<'_>,
-    policy: &'p Policy,
-    asker: Asker<'_>,
-) -> Result<Vec<ReceiptCharge<'p>>, ReceiptError> {
-    let RedeemRequest { part, limit, cost, .. } = request;
-    let all = taken.iter().map(|taken| redeemed(taken, policy, asker).ok_or(ReceiptError::Gone));
-    let mut all = all.collect::<Result<Vec<_>, _>>()?;
-    all.retain(|own| {
-        own.charge.quota.holds_leases() == (part == Part::Slots)
-            && limit.is_none_or(|limit| *limit == *own.limit.name)
-    });
-    let Some(first) = all.first().map(|own| own.limit) else {
-        return Err(ReceiptError::Nothing(match part {
-            Part::Units => "settle of that: slots of `concurrent` are released",
-            Part::Slots => "release: no limit in it has `concurrent`",
-        }));
-    };
-    all.retain(|own| cost.is_for(own.limit));
-    if all.is_empty() {
-        return Err(ReceiptError::NotByUsage(first.name.clone()));
-    }
-    for own in &mut all {
-        own.settled_cost = cost.of(own.limit)?;
-        own.check_cost()?;
-    }
-    Ok(all)
-}
-
 impl SettledCost<'_> {
     /// Whether it says what this limit costs.
-    fn is_for(self, limit: &Limit) -> bool {
+    pub(super) fn is_for(self, limit: &Limit) -> bool {
         match self {
             SettledCost::Units(_) => true,
             SettledCost::Usage(_) => limit.cost.by_usage().is_some(),
         }
     }
 
-    /// Units of this limit.
-    fn of(self, limit: &Limit) -> Result<u32, ReceiptError> {
-        let usage = match self {
-            SettledCost::Units(units) => return Ok(units),
-            SettledCost::Usage(usage) => usage,
+    /// Units of a limit that was charged this.
+    ///
+    /// # Errors
+    /// [`SettlementError`].
+    pub(super) fn of(self, limit: &Limit, charge: &Charge<'_>) -> Result<u32, SettlementError> {
+        let units = match self {
+            SettledCost::Units(units) => units,
+            SettledCost::Usage(usage) => price(usage, limit)?,
         };
-        let price = limit.cost.by_usage();
-        price.and_then(|price| price.units_of_usage(usage)).ok_or_else(|| ReceiptError::Usage {
-            limit: limit.name.clone(),
-            wanted: limit.cost.source.as_ref().map_or("", |source| source.name()),
-        })
+        let most = match charge.quota.refill_time() {
+            Some(_) => charge.quota.capacity().saturating_mul(MOST_OWED).min(MAX_COST),
+            None => MAX_COST,
+        };
+        let most = most.max(charge.cost);
+        match units > most {
+            true => Err(SettlementError::Cost { limit: limit.name.clone(), most }),
+            false => Ok(units),
+        }
     }
 }
 
-impl ReceiptCharge<'_> {
-    /// # Errors
-    /// A settlement cannot cost so much.
-    fn check_cost(&self) -> Result<(), ReceiptError> {
-        let quota = self.charge.quota;
-        let most = match quota.refill_time() {
-            Some(_) => quota.capacity().saturating_mul(MOST_OWED).min(MAX_COST),
-            None => MAX_COST,
-        };
-        let most = most.max(self.charge.cost);
-        match self.settled_cost > most {
-            true => Err(ReceiptError::Cost { limit: self.limit.name.clone(), most }),
-            false => Ok(()),
-        }
-    }
+/// Units of a limit that this usage costs.
+fn price(usage: &str, limit: &Limit) -> Result<u32, SettlementError> {
+    let price = limit.cost.by_usage();
+    price.and_then(|price| price.units_of_usage(usage)).ok_or_else(|| SettlementError::Usage {
+        limit: limit.name.clone(),
+        wanted: limit.cost.source.as_ref().map_or("", |source| source.name()),
+    })
 }
