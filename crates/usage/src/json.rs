@@ -371,7 +371,7 @@ impl Scanner {
     }
 
     /// The name of a member has ended. None: it is none that is looked for.
-    fn end_name(&mut self, paths: &Paths, name: Option<&[u8]>, finder: &mut impl Finder) {
+    fn end_name<F: Finder>(&mut self, paths: &Paths, name: Option<&[u8]>, finder: &mut F) {
         self.token = Token::None;
         self.expected = Expected::Colon;
         self.places = Places::NONE;
@@ -379,6 +379,10 @@ impl Scanner {
         let Some(name) = name.filter(|_| !frame.children.is_empty()) else { return };
         self.places = paths.member(frame.children, name);
         if self.places.is_empty() {
+            if F::MINDS_LETTERS {
+                let alike = paths.members_alike(frame.children, name);
+                paths.through(alike).for_each(|path| finder.lost(path, Lost::Repeated));
+            }
             return;
         }
         if self.places.overlaps(frame.seen) {

@@ -8,6 +8,8 @@
 //! - [`event_stream`]: the documents in a stream of server-sent events.
 //! - [`tokens`]: what vendors of language models call their tokens.
 //! - [`weights`]: what tokens cost.
+//! - [`include_usage`]: asks for the usage of a stream.
+//! - [`mcp`]: the messages of the Model Context Protocol in a request's body.
 //! - [`response`]: a response's body, whatever its form and coding.
 //! - [`logged`]: what a log says that a request has used.
 //! - [`usage_object`]: the usage of a response that a program hands over.
@@ -15,8 +17,11 @@
 
 mod coding;
 pub mod event_stream;
+pub mod include_usage;
 pub mod json;
 pub mod logged;
+pub mod mcp;
+mod members;
 pub mod path;
 pub mod request;
 pub mod response;

@@ -22,18 +22,23 @@ pub struct LoggedUse {
 pub struct LoggedCost {
     /// The limit; none: the log does not say.
     pub limit: Option<Box<str>>,
-    /// Units.
-    pub units: u64,
+    /// Units; none: the response did not tell.
+    pub units: Option<u64>,
     /// What was charged before the response told that; none: the log does not say.
     pub reserved: Option<u64>,
 }
 
 impl LoggedUse {
-    /// What it has cost a limit of this name. What another limit has cost stands in, as limits are
-    /// renamed.
-    pub fn cost_of(&self, limit: &str) -> Option<&LoggedCost> {
-        let is_it = |own: &&LoggedCost| own.limit.as_deref() == Some(limit);
-        self.costs.iter().find(is_it).or(self.costs.first())
+    /// Units that it has cost a limit of this name, where its response told that. What another limit
+    /// has cost stands in, as limits are renamed.
+    pub fn told_cost(&self, limit: &str) -> Option<u64> {
+        let told = || self.costs.iter().filter(|own| own.units.is_some());
+        told().find(|own| own.is_of(limit)).or_else(|| told().next())?.units
+    }
+
+    /// What was charged to a limit of this name before its response told anything.
+    pub fn reserved(&self, limit: &str) -> Option<u64> {
+        self.costs.iter().find(|own| own.limit.is_none() || own.is_of(limit))?.reserved
     }
 }
 
@@ -41,6 +46,10 @@ impl LoggedCost {
     /// What is written as a cost; none: it is no number of units.
     pub fn parse(text: &str) -> Option<LoggedCost> {
         let units = Amount::parse(text)?.units;
-        Some(LoggedCost { units, ..LoggedCost::default() })
+        Some(LoggedCost { units: Some(units), ..LoggedCost::default() })
+    }
+
+    fn is_of(&self, limit: &str) -> bool {
+        self.limit.as_deref() == Some(limit)
     }
 }

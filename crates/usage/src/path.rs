@@ -4,9 +4,13 @@ use std::{fmt, str::FromStr};
 
 use thiserror::Error;
 
+use crate::members::reads_alike;
+
 /// A way from the root of a document to one of its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Path {
+    /// As it is written in a policy.
+    text: Box<str>,
     /// Never empty.
     steps: Vec<Step>,
 }
@@ -84,26 +88,29 @@ impl FromStr for Path {
             }
             match rest.strip_prefix('.') {
                 Some(after) => rest = after,
-                None if rest.is_empty() => return Ok(Path { steps }),
+                None if rest.is_empty() => return Ok(Path { text: text.into(), steps }),
                 None => return Err(PathError::Brackets),
             }
         }
     }
 }
 
+impl Path {
+    /// Whether it leads to one value at most.
+    pub fn is_of_one_value(&self) -> bool {
+        !self.steps.contains(&Step::Each)
+    }
+
+    /// As it is written in a policy.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
 /// As it is written in a policy.
 impl fmt::Display for Path {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (position, step) in self.steps.iter().enumerate() {
-            match step {
-                Step::Member(name) if position == 0 => f.write_str(name)?,
-                Step::Member(name) => write!(f, ".{name}")?,
-                Step::Element(index) => write!(f, "[{index}]")?,
-                Step::Last => f.write_str("[-1]")?,
-                Step::Each => f.write_str("[]")?,
-            }
-        }
-        Ok(())
+        f.write_str(&self.text)
     }
 }
 
@@ -291,6 +298,12 @@ impl Paths {
             return Places::NONE;
         }
         self.next(alike, |step| matches!(step, Step::Member(own) if own.as_bytes() == name))
+    }
+
+    /// Which of an object's children some reader takes this name for.
+    pub(crate) fn members_alike(&self, children: Places, name: &[u8]) -> Places {
+        let Ok(name) = std::str::from_utf8(name) else { return Places::NONE };
+        self.next(children, |step| matches!(step, Step::Member(own) if reads_alike(name, own)))
     }
 
     /// Which of an array's children are the element at this index.

@@ -33,7 +33,7 @@ pub enum Member {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FoundMembers {
     members: Vec<Member>,
-    /// The paths that lead to, or through, a member which is there twice.
+    /// The paths that lead to, or through, a member which is there twice, or in other letters.
     repeated: Vec<usize>,
 }
 
@@ -106,13 +106,16 @@ impl FoundMembers {
         self.members.get(path).unwrap_or(&Member::Missing)
     }
 
-    /// Whether the path of this number leads to, or through, a member which is there twice.
+    /// Whether the path of this number leads to, or through, a member which is there twice, or in
+    /// other letters.
     pub fn is_repeated(&self, path: usize) -> bool {
         self.repeated.contains(&path)
     }
 }
 
 impl Finder for FoundMembers {
+    const MINDS_LETTERS: bool = true;
+
     fn found(&mut self, path: usize, value: Found<'_>) {
         let Some(member) = self.members.get_mut(path) else { return };
         *member = match value {
@@ -163,6 +166,10 @@ mod tests {
     fn what_two_readers_may_see_otherwise_is_told() {
         assert!(find(r#"{"max_tokens":1,"max_tokens":2}"#).unwrap().is_repeated(1));
         assert!(find(r#"{"params":{"name":"a"},"params":{}}"#).unwrap().is_repeated(2));
+        assert!(find(r#"{"Max_Tokens":1}"#).unwrap().is_repeated(1));
+        assert!(find(r#"{"max_tokens":1,"max_toKens":2}"#).unwrap().is_repeated(1));
+        assert!(find("{\"max_to\u{212A}ens\":1}").unwrap().is_repeated(1));
+        assert!(find(r#"{"PARAMS":{}}"#).unwrap().is_repeated(2));
         assert_eq!(find(r#"{"max_tokens":-1}"#).unwrap().at(1), &Member::Number(None));
     }
 

@@ -48,8 +48,10 @@ pub struct Tokens {
 #[derive(Clone, Debug, Default)]
 pub struct TokenCounts {
     counts: [Option<u64>; FIELDS],
-    /// Whether there is one.
+    /// Whether something is told.
     has_counts: bool,
+    /// Whether one of them is no number of tokens, so that the others say too little.
+    is_unfit: bool,
     /// Bytes of what the model has made, in the parts of a stream.
     pub delta_bytes: u64,
 }
@@ -181,13 +183,16 @@ impl TokenCounts {
             (Field::Delta, Found::Text(text)) => self.delta_bytes += text.bytes,
             (Field::Delta, _) => {}
             (field, Found::Number(number)) => {
-                let amount = Amount::parse(number);
-                if let (Some(slot), Some(amount)) = (self.counts.get_mut(*field as usize), amount) {
-                    *slot = Some(amount.units);
-                    self.has_counts = true;
+                self.has_counts = true;
+                match (self.counts.get_mut(*field as usize), Amount::parse(number)) {
+                    (Some(slot), Some(amount)) => *slot = Some(amount.units),
+                    _ => self.is_unfit = true,
                 }
             }
-            (_, Found::Null | Found::Bool(_) | Found::Text(_) | Found::Container) => {}
+            (_, Found::Null) => {}
+            (_, Found::Bool(_) | Found::Text(_) | Found::Container) => {
+                (self.has_counts, self.is_unfit) = (true, true);
+            }
         }
     }
 
@@ -199,6 +204,7 @@ impl TokenCounts {
             return;
         }
         self.has_counts = true;
+        self.is_unfit |= mem::take(&mut later.is_unfit);
         for (count, later) in self.counts.iter_mut().zip(&mut later.counts) {
             *count = later.take().or(*count);
         }
@@ -208,11 +214,14 @@ impl TokenCounts {
         self.counts.get(field as usize).copied().flatten()
     }
 
-    /// The tokens, each counted once; none: the response did not say.
+    /// The tokens, each counted once; none: the response did not say, or said what is no number.
     ///
     /// Where it says so in two vendors' fields, as some gateways do, OpenAI's count: they are the
     /// ones that such gateways imitate.
     pub fn tokens(&self) -> Option<Tokens> {
+        if self.is_unfit {
+            return None;
+        }
         let of = |field| self.count(field).unwrap_or(0);
         let has = |fields: [Field; 2]| fields.iter().any(|field| self.count(*field).is_some());
         let including = |prompt: u64, cached: u64, cache_write: u64, output: u64| Tokens {

@@ -6,6 +6,10 @@ use super::MAX_DEPTH;
 
 /// What a reader does with what it finds.
 pub trait Finder {
+    /// Whether a member that is wanted must not be there in other letters either: some readers take
+    /// `Model` for `model`.
+    const MINDS_LETTERS: bool = false;
+
     /// There is such a value at the end of the path of this number.
     fn found(&mut self, path: usize, value: Found<'_>);
 
@@ -45,7 +49,7 @@ pub struct FoundText<'v> {
 pub enum Lost {
     /// There is a later element in an array of which the path takes the last.
     Superseded,
-    /// An object has the member twice: two readers may see two values.
+    /// An object has the member twice, or in other letters: two readers may see two values.
     Repeated,
 }
 
