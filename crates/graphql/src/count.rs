@@ -101,7 +101,8 @@ impl Count<'_> {
             Some(set) => self.set(&set, depth)?,
             None => Sum::default(),
         };
-        let Some(size) = size.map(u64::from) else { return Ok(inside) };
+        // Servers that take no size from a zero execute it all the same.
+        let Some(size) = size.map(|size| u64::from(size.max(1))) else { return Ok(inside) };
         let units = match self.measure {
             Measure::Points => inside.units.saturating_mul(size).saturating_add(1),
             Measure::Nodes => inside.units.saturating_add(1).saturating_mul(size),

@@ -1,6 +1,6 @@
 //! The operations and fragments of a document.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use apollo_parser::{
     Parser, SyntaxNode, SyntaxTree,
@@ -16,6 +16,7 @@ use crate::{
 pub(crate) struct Document<'t> {
     text: &'t str,
     operations: Vec<Operation>,
+    operation_names: BTreeSet<Option<String>>,
     fragments: BTreeMap<String, SelectionSet>,
     /// How many tokens it has.
     pub(crate) tokens: usize,
@@ -37,8 +38,13 @@ impl<'t> Document<'t> {
         let tree = Parser::new(text).recursion_limit(MAX_DEPTH).token_limit(max_tokens).parse();
         check(&tree, text)?;
         let tokens = tree.token_limit().high;
-        let mut document =
-            Document { text, operations: Vec::new(), fragments: BTreeMap::new(), tokens };
+        let mut document = Document {
+            text,
+            operations: Vec::new(),
+            operation_names: BTreeSet::new(),
+            fragments: BTreeMap::new(),
+            tokens,
+        };
         for definition in tree.document().definitions() {
             match definition {
                 Definition::OperationDefinition(operation) => document.add_operation(operation)?,
@@ -89,7 +95,7 @@ impl<'t> Document<'t> {
             None => None,
         };
         // A second one without a name is none that a request can ask for.
-        if self.operations.iter().any(|other| other.name == name) {
+        if !self.operation_names.insert(name.clone()) {
             let what = if name.is_some() {
                 "an operation of this name"
             } else {

@@ -15,6 +15,9 @@ pub enum Refusal {
     /// The text of the document is not in UTF-8.
     #[error("the document is not UTF-8")]
     NotUtf8,
+    /// Its body is not read here.
+    #[error("the request cannot be read: it is too long, or in another form than JSON")]
+    Unread,
     /// There is another value in place of a request, or none.
     #[error("a request is an object with a member `query`, or an array of such objects")]
     NoRequest,

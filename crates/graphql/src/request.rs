@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tollgate_wire::query::{Parameter, parameters};
+
 use crate::{
     Measure, RequestCost, bounds::MAX_TOKENS, document::Document, json::Json, refusal::Refusal,
 };
@@ -87,12 +89,17 @@ impl Request {
 impl UrlParameters {
     pub(crate) fn read(url_query: &str) -> Result<UrlParameters, Refusal> {
         let mut all: Vec<(&'static str, String)> = Vec::new();
-        for (name, value) in form_urlencoded::parse(url_query.as_bytes()) {
-            let Some(name) = member(&name)? else { continue };
+        for parameter in parameters(url_query) {
+            check_spelling(parameter)?;
+            let Some(name) = MEMBERS.into_iter().find(|member| parameter.is_called(member)) else {
+                continue;
+            };
             if all.iter().any(|(other, _)| *other == name) {
                 return Err(Refusal::RepeatedMember(name));
             }
-            all.push((name, value.into_owned()));
+            let value =
+                str::from_utf8(&parameter.value()).map_err(|_| Refusal::NotUtf8)?.to_owned();
+            all.push((name, value));
         }
         Ok(UrlParameters(all))
     }
@@ -116,6 +123,20 @@ impl UrlParameters {
             Some((name, _)) => Err(Refusal::InUrl(name)),
             None => Ok(self.0.into_iter().map(|(_, value)| value).find(|value| !value.is_empty())),
         }
+    }
+}
+
+/// Checks that no server takes a parameter for a member that it does not name.
+fn check_spelling(parameter: Parameter<'_>) -> Result<(), Refusal> {
+    let misspelled = |parameter: Parameter<'_>, is_whole: bool| {
+        let mut alike = MEMBERS.into_iter().filter(|member| parameter.is_like(member));
+        alike.find(|member| !is_whole || !parameter.is_called(member))
+    };
+    // What some servers read behind a semicolon is none for the others.
+    let behind = parameter.after_semicolons().find_map(|behind| misspelled(behind, false));
+    match misspelled(parameter, true).or(behind) {
+        Some(member) => Err(Refusal::MisspelledMember(member)),
+        None => Ok(()),
     }
 }
 

@@ -47,11 +47,13 @@ impl<'q> Parameter<'q> {
 
     /// Whether some server takes its name for this one. PHP passes over spaces in front, reads up
     /// to a NUL or a bracket, and takes dots, spaces and a bracket that is not closed for `_`;
-    /// `qs`, which Express uses, and Rack take `[name]` for `name`; ASP.NET ignores the case.
+    /// `qs`, which Express uses, and Rack take `[name]` for `name`, and Rack passes over brackets of
+    /// both kinds in front; ASP.NET ignores the case.
     pub fn is_like(self, name: &str) -> bool {
         let own = form_decoded(self.written_name());
         let own = own.trim_ascii_start();
-        let own = own.strip_prefix(b"[").unwrap_or(own);
+        let start = own.iter().position(|byte| !b"[]".contains(byte)).unwrap_or(own.len());
+        let own = own.get(start..).unwrap_or_default();
         let until = |ends: &[u8]| own.split(|byte| ends.contains(byte)).next().unwrap_or_default();
         [until(b"[]\0"), until(b"]\0")].into_iter().any(|own| is_variant(own, name.as_bytes()))
     }
@@ -117,6 +119,7 @@ mod tests {
             "access_token%5B0%5D=a",
             "access_token%00x=a",
             "[access_token]=a",
+            "[]access_token=a",
             "%5Baccess_token%5D[]=a",
             "access_token",
         ] {

@@ -129,7 +129,7 @@ fn walk(
             0
         }
         Random::Field { size, inside, .. } => {
-            let Some(size) = size.first.max(size.last).map(u128::from) else {
+            let Some(size) = size.first.max(size.last).map(|size| u128::from(size.max(1))) else {
                 return walk(measure, sets, (own, inside), product);
             };
             let inside = walk(measure, sets, (own, inside), product * size);
