@@ -1,37 +1,37 @@
 //! What is read of a client's body before its request goes to a server: limits may count by it.
 
-use std::{
-    borrow::Cow, collections::VecDeque, future::poll_fn, pin::Pin, rc::Rc, task::Poll,
-    time::Duration,
-};
+use std::{future::poll_fn, pin::Pin, rc::Rc, task::Poll, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body::{Body as _, Frame};
 use hyper::body::Incoming;
 use tollgate_clock::deadline::Ticker;
 
 use crate::UpstreamError;
 
-/// Frames that were read and not passed on yet. None for most requests, which are not read ahead.
+/// What was read and not passed on yet. Nothing for most requests, which are not read ahead.
 #[derive(Debug, Default)]
-pub struct Ahead(VecDeque<Frame<Bytes>>);
+pub struct Ahead {
+    /// Of the body: in one piece, as a client may send a frame for each byte.
+    data: BytesMut,
+    trailers: Option<Frame<Bytes>>,
+}
 
 impl Ahead {
     pub(super) fn next(&mut self) -> Option<Frame<Bytes>> {
-        self.0.pop_front()
+        match self.data.is_empty() {
+            false => Some(Frame::data(self.data.split().freeze())),
+            true => self.trailers.take(),
+        }
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.data.is_empty() && self.trailers.is_none()
     }
 
-    /// Bytes of the body in them.
+    /// Bytes of the body in it.
     pub(super) fn bytes(&self) -> u64 {
-        self.data().map(|data| data.len() as u64).sum()
-    }
-
-    fn data(&self) -> impl Iterator<Item = &Bytes> {
-        self.0.iter().filter_map(Frame::data_ref)
+        self.data.len() as u64
     }
 
     /// Reads on until more than `max_bytes` have come, or all, for as long as `time`. Returns
@@ -49,7 +49,7 @@ impl Ahead {
         let deadline = ticker.deadline();
         deadline.set(time);
         let mut room = max_bytes;
-        let frames = &mut self.0;
+        let Ahead { data, trailers } = self;
         poll_fn(|context| {
             loop {
                 let frame = match Pin::new(&mut *incoming).poll_frame(context) {
@@ -63,8 +63,15 @@ impl Ahead {
                     }
                     Poll::Pending => return Poll::Pending,
                 };
-                let bytes = frame.data_ref().map_or(0, Bytes::len) as u64;
-                frames.push_back(frame);
+                let frame = match frame.into_data() {
+                    Ok(bytes) => bytes,
+                    Err(other) => {
+                        *trailers = Some(other);
+                        continue;
+                    }
+                };
+                let bytes = frame.len() as u64;
+                data.extend_from_slice(&frame);
                 match room.checked_sub(bytes) {
                     Some(left) => room = left,
                     None => return Poll::Ready(Ok(false)),
@@ -74,13 +81,13 @@ impl Ahead {
         .await
     }
 
-    /// All of the body in them.
-    pub(super) fn whole(&self) -> Cow<'_, [u8]> {
-        let mut data = self.data();
-        match (data.next(), data.next()) {
-            (None, _) => Cow::Borrowed(&[]),
-            (Some(only), None) => Cow::Borrowed(only),
-            (Some(_), Some(_)) => Cow::Owned(self.data().flatten().copied().collect()),
-        }
+    /// Puts other bytes in the place of those of the body.
+    pub(super) fn replace(&mut self, data: &[u8]) {
+        self.data = BytesMut::from(data);
+    }
+
+    /// All of the body in it.
+    pub(super) fn whole(&self) -> &[u8] {
+        &self.data
     }
 }

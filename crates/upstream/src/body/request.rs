@@ -2,7 +2,6 @@
 //! response reads.
 
 use std::{
-    borrow::Cow,
     cell::{Cell, RefCell},
     pin::Pin,
     rc::Rc,
@@ -71,8 +70,13 @@ impl ClientBody {
     }
 
     /// What was read ahead.
-    pub fn ahead(&self) -> Cow<'_, [u8]> {
+    pub fn ahead(&self) -> &[u8] {
         self.ahead.whole()
+    }
+
+    /// Puts other bytes in the place of what was read ahead, which is all of the body.
+    pub fn replace_ahead(&mut self, data: &[u8]) {
+        self.ahead.replace(data);
     }
 
     /// Whether it has nothing to pass on.
