@@ -93,11 +93,20 @@ fn write_limits(text: &mut Exposition, totals: &[PolicyTotal]) {
             }
         }
     }
-    let help = "Units that requests have taken of limits, and those of them that were given back.";
+    let help = "Units that requests have taken of limits, and those of them that were given back; \
+                of costs that responses tell, what was reserved, what they came to, and what of \
+                that was not reserved.";
     text.family("tollgate_limit_units_total", MetricKind::Counter, help);
     for total in totals {
         for limit in &total.limits {
-            for (kind, number) in [("charged", limit.charged), ("refunded", limit.refunded)] {
+            let kinds = [
+                ("charged", limit.charged),
+                ("refunded", limit.refunded),
+                ("reserved", limit.reserved),
+                ("settled", limit.settled),
+                ("debt", limit.debt),
+            ];
+            for (kind, number) in kinds {
                 let labels = [
                     ("policy", &*total.policy),
                     ("limit", &*limit.limit),

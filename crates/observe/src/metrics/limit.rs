@@ -40,7 +40,7 @@ impl LimitDecision {
     }
 }
 
-/// What a worker counts of a limit and a tier. It fills a cache line.
+/// What a worker counts of a limit and a tier. What each request counts fills a cache line.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct LimitCounters {
@@ -50,12 +50,34 @@ pub struct LimitCounters {
     pub charged: Count,
     /// Those of them that were given back.
     pub refunded: Count,
+    /// Costs that responses have told.
+    pub settlements: SettlementCounts,
+}
+
+/// What is counted of costs that responses have told. It fills a cache line, too.
+#[derive(Debug, Default)]
+#[repr(align(64))]
+pub struct SettlementCounts {
+    /// Units that were reserved for them.
+    pub reserved: Count,
+    /// What they came to.
+    pub settled: Count,
+    /// How much of that was not reserved: it was charged though nobody had asked whether it is there.
+    pub debt: Count,
 }
 
 impl LimitCounters {
     /// Counts a decision.
     pub fn count(&self, decision: LimitDecision) {
         self.of(decision).increment();
+    }
+
+    /// Counts that a request which had reserved some units has cost others.
+    pub fn settle(&self, reserved: u32, cost: u32) {
+        let SettlementCounts { reserved: units, settled, debt } = &self.settlements;
+        units.add(reserved.into());
+        settled.add(cost.into());
+        debt.add(cost.saturating_sub(reserved).into());
     }
 
     /// The count of one kind of decision.
@@ -83,6 +105,6 @@ mod tests {
         }
         let counts = LimitDecision::ALL.map(|decision| counters.of(decision).get());
         assert_eq!(counts, [0, 1, 2, 3, 4]);
-        assert_eq!(size_of::<LimitCounters>(), 64);
+        assert_eq!(size_of::<LimitCounters>(), 2 * 64);
     }
 }
