@@ -4,9 +4,11 @@ use std::{fmt, num::NonZeroU64, sync::Arc, time::Duration};
 
 use http::{HeaderName, Method};
 use thiserror::Error;
+use tollgate_graphql::{Measure, RequestCost};
 use tollgate_keyword::{Keyword as _, keywords};
 use tollgate_usage::{
     json::Amount,
+    mcp::Message,
     path::Path,
     request::{FoundMembers, Member},
     response::{Told, Used, Wanted},
@@ -24,7 +26,7 @@ pub struct Cost {
     pub default: u32,
     /// What tells later what the request has really cost; none: nothing.
     pub source: Option<Arc<CostSource>>,
-    /// What the body of the request says that it may cost; none: nothing, it is `default`.
+    /// What the body of the request says that it costs, or may cost; none: nothing, it is `default`.
     pub reserve: Option<Box<Reserve>>,
     /// Units, if the client hangs up and the response never tells; none: the highest recent cost.
     pub abandoned: Option<u32>,
@@ -54,6 +56,8 @@ pub struct BodyCost {
     pub weights: Weights,
     /// What becomes of a stream that does not tell.
     pub stream_usage: StreamUsage,
+    /// Where requests ask for the usage of a stream; none: that does not matter.
+    pub asked: Option<Box<AskedUsage>>,
     /// Tokens that a byte is at most, where nothing tells.
     pub tokens_per_byte: Weight,
     /// Whether the upstream is left at once when the client hangs up in the middle of the body.
@@ -66,13 +70,50 @@ pub enum StreamUsage {
     /// It is estimated from what has passed.
     #[default]
     Estimate,
+    /// A request that does not ask for it is refused.
+    Require,
+    /// It is asked for in the place of a request that does not.
+    Inject,
 }
 
-keywords! { StreamUsage { Estimate = "estimate" } }
+keywords! { StreamUsage { Estimate = "estimate", Require = "require", Inject = "inject" } }
 
-/// How much a request may cost, as its body says.
+/// Where a request in the form of OpenAI's Chat Completions asks for the usage of its stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Reserve {
+pub struct AskedUsage {
+    /// Whether it wants a stream.
+    pub stream: BodyMember,
+    /// Whether it asks for the usage.
+    pub include_usage: BodyMember,
+    /// What such a request has, and one for Responses does not, whose streams always tell.
+    pub prompts: [BodyMember; 2],
+}
+
+/// How the body of a request says what it costs, or may cost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reserve {
+    /// By members of its JSON, and by its length.
+    Members(MemberReserve),
+    /// By the messages of the Model Context Protocol in it.
+    Messages(MessageCosts),
+    /// By the GraphQL in it, or in the target. One whose text the server has costs the default.
+    Query(Measure),
+}
+
+/// Units of each message of the Model Context Protocol.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MessageCosts {
+    /// Of calls of these tools.
+    pub tools: Vec<(Box<str>, u32)>,
+    /// Of these methods.
+    pub methods: Vec<(Box<str>, u32)>,
+    /// Of all others but those that every client has to send.
+    pub default: u32,
+}
+
+/// How much a request may cost, as members of its body say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MemberReserve {
     /// The most that the model may make: the first of these members that is there.
     pub bounds: Vec<BodyMember>,
     /// How often it is to make that: factors, where they are there.
@@ -105,6 +146,12 @@ impl PartialEq for BodyMember {
 
 impl Eq for BodyMember {}
 
+impl AsRef<str> for BodyMember {
+    fn as_ref(&self) -> &str {
+        self.path.as_str()
+    }
+}
+
 impl Cost {
     /// One unit.
     pub const ONE: Cost =
@@ -116,6 +163,19 @@ impl Cost {
         let is_it =
             |(listed, _): &&(Method, u32)| listed.as_str().eq_ignore_ascii_case(method.as_str());
         self.by_method.iter().find(is_it).map_or(self.default, |(_, units)| *units)
+    }
+
+    /// Whether it depends on the body of the request.
+    pub fn looks_into_body(&self) -> bool {
+        self.reserve.is_some() || self.asked_usage().is_some()
+    }
+
+    /// Where requests ask for the usage of a stream, and what becomes of those that do not.
+    pub fn asked_usage(&self) -> Option<(&AskedUsage, StreamUsage)> {
+        match self.source.as_deref() {
+            Some(CostSource::Body(body)) => Some((body.asked.as_deref()?, body.stream_usage)),
+            _ => None,
+        }
     }
 
     /// The field of the response's head that tells what the request has cost, if one does.
@@ -135,7 +195,41 @@ impl Cost {
     }
 }
 
-impl Reserve {
+impl MessageCosts {
+    /// One unit a message.
+    pub const ONE: MessageCosts =
+        MessageCosts { tools: Vec::new(), methods: Vec::new(), default: 1 };
+
+    /// What a message costs.
+    pub fn of(&self, message: &Message) -> u32 {
+        if message.is_unread {
+            return self.highest();
+        }
+        let Some(method) = message.method.as_deref() else { return 0 };
+        let known = |list: &[(Box<str>, u32)], name: &str| {
+            list.iter().find(|(own, _)| **own == *name).map(|(_, units)| *units)
+        };
+        let tool = message.tool().and_then(|tool| known(&self.tools, tool));
+        tool.or_else(|| known(&self.methods, method)).unwrap_or_else(|| match is_overhead(method) {
+            true => 0,
+            false => self.default,
+        })
+    }
+
+    /// What the dearest message costs.
+    pub fn highest(&self) -> u32 {
+        let listed = self.tools.iter().chain(&self.methods).map(|(_, units)| *units);
+        listed.max().unwrap_or_default().max(self.default)
+    }
+}
+
+/// Whether every client has to send it before it can call anything, or asks what there is to call.
+fn is_overhead(method: &str) -> bool {
+    const ALONE: [&str; 4] = ["initialize", "ping", "server/discover", "subscriptions/listen"];
+    ALONE.contains(&method) || method.ends_with("/list") || method.starts_with("notifications/")
+}
+
+impl MemberReserve {
     /// Units to reserve for a request, which costs `default` where its body does not say. None for
     /// `bytes`: the body is longer than what was read of it.
     ///
@@ -211,7 +305,8 @@ fn in_units(units: u64) -> u32 {
 }
 
 /// A member of a body that cannot be counted by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("`{path}` in the request's body {why}")]
 pub struct UnfitMember {
     /// Where it is.
     pub path: Path,
@@ -223,7 +318,7 @@ pub struct UnfitMember {
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
 pub enum Unfitness {
     /// Two readers may see two values.
-    #[error("is there twice")]
+    #[error("is there twice, or in other letters")]
     Repeated,
     /// It is below zero.
     #[error("is negative")]
@@ -231,6 +326,32 @@ pub enum Unfitness {
     /// It is something else.
     #[error("is not a whole number")]
     NotWhole,
+}
+
+/// Units of a GraphQL request, of which each part whose text is not there costs `default`.
+pub fn query_units(cost: RequestCost, default: u32) -> u32 {
+    let RequestCost { units, unknown } = cost;
+    in_units(units.saturating_add(u64::from(unknown).saturating_mul(default.into())))
+}
+
+impl AskedUsage {
+    /// Whether a request wants a stream, and does not ask for its usage.
+    ///
+    /// # Errors
+    /// [`UnfitMember`]: two readers may see two values.
+    pub fn is_missing(&self, found: &FoundMembers) -> Result<bool, UnfitMember> {
+        let AskedUsage { stream, include_usage, prompts } = self;
+        let [chat, text] = prompts;
+        for member in [stream, include_usage, chat, text] {
+            if found.is_repeated(member.number) {
+                return Err(UnfitMember { path: member.path.clone(), why: Unfitness::Repeated });
+            }
+        }
+        let at = |member: &BodyMember| found.at(member.number);
+        let is_chat = prompts.iter().any(|prompt| *at(prompt) != Member::Missing);
+        let is_stream = !matches!(at(stream), Member::Missing | Member::Bool(false));
+        Ok(is_chat && is_stream && *at(include_usage) != Member::Bool(true))
+    }
 }
 
 impl BodyCost {
@@ -267,7 +388,29 @@ pub fn units_of(measured: u64, unit: NonZeroU64) -> u32 {
 /// What makes two of them differ, in words.
 impl fmt::Display for Reserve {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Reserve { bounds, copies: _, output, input, tokens_per_byte, at_most } = self;
+        match self {
+            Reserve::Members(members) => members.fmt(f),
+            Reserve::Messages(costs) => costs.fmt(f),
+            Reserve::Query(measure) => write!(f, "GraphQL {}", measure.keyword()),
+        }
+    }
+}
+
+/// The same of messages.
+impl fmt::Display for MessageCosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MessageCosts { tools, methods, default } = self;
+        for (name, units) in tools.iter().chain(methods) {
+            write!(f, "{name} {units}, ")?;
+        }
+        write!(f, "other messages {default}")
+    }
+}
+
+/// The same of members.
+impl fmt::Display for MemberReserve {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let MemberReserve { bounds, copies: _, output, input, tokens_per_byte, at_most } = self;
         for member in bounds {
             write!(f, "{} ", member.path)?;
         }

@@ -47,7 +47,7 @@ pub(super) fn fact_keys(
 
 /// Whether the log has it only as a fact: the other sources are in each line anyway.
 pub(super) fn is_fact(key: &KeyPart) -> bool {
-    matches!(key.chooser(), Chooser::Issuer | Chooser::Client)
+    matches!(key.chooser(), Chooser::Issuer | Chooser::Client | Chooser::Calls)
 }
 
 /// Whether knowing the value lets others act as its owner. Cookies mostly name a session, whatever

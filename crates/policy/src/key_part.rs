@@ -8,7 +8,10 @@ use ipnet::IpNet;
 use tollgate_keyword::{Keyword, keywords};
 use tollgate_yaml::names_credential;
 
-use super::{CallerName, HostPattern, PathPattern, networks::in_words};
+use super::{BodyMember, CallerName, HostPattern, PathPattern, networks::in_words};
+
+/// The field with the session of a request of the Model Context Protocol.
+pub static MCP_SESSION_ID: HeaderName = HeaderName::from_static("mcp-session-id");
 
 /// Makes [`KeyPart`] of the table, so that the parser, the schema and the names of overrides know
 /// all sources.
@@ -77,6 +80,12 @@ sources! {
         Path = "path", Paths;
         /// The request's method.
         Method = "method", Methods;
+        /// The tool that a message of the Model Context Protocol calls.
+        McpTool = "mcp.tool", Calls;
+        /// The method of such a message.
+        McpMethod = "mcp.method", Calls;
+        /// The session that such a request is of: a field of its head.
+        McpSession = "mcp.session", Client;
         /// What a program names that charges the limit (`decisions` in the settings). No request
         /// has it.
         Key = "key", Program;
@@ -90,6 +99,8 @@ sources! {
         Header(HeaderName) = "header", Client;
         /// A cookie.
         Cookie(Box<str>) = "cookie", Client;
+        /// A member of the JSON in a request's body.
+        Body(BodyMember) = "body", Client;
         /// What Envoy's rate limit filter sends as this key of a descriptor. No request has it.
         Descriptor(Box<str>) = "descriptor", Program;
     }
@@ -97,7 +108,8 @@ sources! {
 
 /// All sources, for messages.
 pub(super) const HELP: &str = "one of: caller, client.ip, host, path, path.<parameter>, method, \
-                               all, jwt.<claim>, header.<name>, cookie.<name>, key, \
+                               all, jwt.<claim>, header.<name>, cookie.<name>, \
+                               body.<path>, mcp.tool, mcp.method, mcp.session, key, \
                                descriptor.<key>";
 
 /// Who chooses the values of a source.
@@ -119,6 +131,8 @@ pub enum Chooser {
     Paths,
     /// The client: what it calls something that the limit protects.
     Segments,
+    /// The client: what it calls, of the methods and tools that the upstream has.
+    Calls,
     /// The client. There are few methods, but for those that it makes up.
     Methods,
     /// The client, freely. It may put a secret there.
@@ -144,7 +158,14 @@ impl KeyPart {
     pub fn may_be_missing(&self) -> bool {
         matches!(
             self,
-            KeyPart::Caller | KeyPart::Claim(_) | KeyPart::Header(_) | KeyPart::Cookie(_)
+            KeyPart::Caller
+                | KeyPart::Claim(_)
+                | KeyPart::Header(_)
+                | KeyPart::Cookie(_)
+                | KeyPart::Body(_)
+                | KeyPart::McpTool
+                | KeyPart::McpMethod
+                | KeyPart::McpSession
         )
     }
 
@@ -164,6 +185,7 @@ impl KeyPart {
         match self {
             KeyPart::Header(name) => Some(name.clone()),
             KeyPart::Cookie(_) => Some(header::COOKIE),
+            KeyPart::McpSession => Some(MCP_SESSION_ID.clone()),
             KeyPart::All
             | KeyPart::Caller
             | KeyPart::ClientIp
@@ -172,9 +194,22 @@ impl KeyPart {
             | KeyPart::PathParameter(_)
             | KeyPart::Method
             | KeyPart::Claim(_)
+            | KeyPart::Body(_)
+            | KeyPart::McpTool
+            | KeyPart::McpMethod
             | KeyPart::Key
             | KeyPart::Descriptor(_) => None,
         }
+    }
+
+    /// Whether it is in the body of requests.
+    pub fn is_in_body(&self) -> bool {
+        matches!(self, KeyPart::Body(_)) || self.is_in_messages()
+    }
+
+    /// Whether it is in the messages of the Model Context Protocol in such a body.
+    pub fn is_in_messages(&self) -> bool {
+        matches!(self, KeyPart::McpTool | KeyPart::McpMethod)
     }
 }
 

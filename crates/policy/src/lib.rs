@@ -38,6 +38,7 @@ mod upstream;
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::Duration};
 
 use http::{HeaderName, Method, StatusCode};
+use tollgate_graphql::Measure;
 use tollgate_identity::{Auth, IdentityRules, Issuer, PublishedKeys, Scheme};
 use tollgate_usage::request::Members;
 use tollgate_wire::{method_override::MethodOverride, target::EncodedSlash};
@@ -52,14 +53,14 @@ pub use self::{
     compile::{load, warnings::Vouchers},
     cors::{Cors, OriginPattern, Origins, Preflight},
     cost::{
-        BodyCost, BodyMember, Cost, CostSource, Reserve, StreamUsage, UnfitMember, Unfitness,
-        units_of,
+        AskedUsage, BodyCost, BodyMember, Cost, CostSource, MemberReserve, MessageCosts, Reserve,
+        StreamUsage, UnfitMember, Unfitness, query_units, units_of,
     },
     descriptors::{DescriptorCharge, DescriptorKey, DescriptorRule, DescriptorValue},
     facts::Fact,
     file::schema,
     headers::{HeaderFamily, HeaderProfile, is_reserved},
-    key_part::{Chooser, KeyPart, KeyValue, NamedKey, Wanted},
+    key_part::{Chooser, KeyPart, KeyValue, MCP_SESSION_ID, NamedKey, Wanted},
     limit::{Enforcement, Limit, OnMissing, OpenParts, Per, Refund, Statuses},
     matcher::{
         HostPattern, Matcher, PathPattern, PatternError, Request, RequestPath, RoutePart, Router,
@@ -298,6 +299,10 @@ pub struct Route {
     pub cost: Option<Cost>,
     /// Whether something that it charges looks into the bodies of requests.
     pub looks_into_body: bool,
+    /// Whether some of that are messages of the Model Context Protocol.
+    pub reads_messages: bool,
+    /// Which costs of GraphQL requests some of it are.
+    pub query_measures: Vec<Measure>,
     /// Bytes that a request's body may have; none: any number.
     pub max_body: Option<u64>,
     /// What pages of other origins may read; none: what the upstream says.
@@ -319,6 +324,9 @@ pub struct Responses {
     pub headers: HeaderProfile,
     /// Status of a denial: 400 to 499, or 503.
     pub denied_status: StatusCode,
+    /// The same to clients of the Model Context Protocol before its revision 2026-07-28, some of
+    /// which end their session at any status but 200; none: the same.
+    pub mcp_denied_status: Option<StatusCode>,
     /// Where the API's limits are explained.
     pub documentation_url: Option<Cow<'static, str>>,
     /// The protection space named in `WWW-Authenticate`.
@@ -338,6 +346,7 @@ impl Responses {
     pub const DEFAULT: Responses = Responses {
         headers: HeaderProfile::Github,
         denied_status: StatusCode::TOO_MANY_REQUESTS,
+        mcp_denied_status: None,
         documentation_url: None,
         realm: Cow::Borrowed("tollgate"),
         schemes: Cow::Borrowed(&[Scheme::Bearer]),

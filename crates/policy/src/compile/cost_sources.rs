@@ -2,17 +2,19 @@
 
 use std::{num::NonZeroU64, sync::Arc, time::Duration};
 
+use tollgate_graphql::Measure;
 use tollgate_usage::{
     path::{Path, Paths},
     response::Wanted,
+    tokens::Vendor,
     weights::{Weight, Weights},
 };
-use tollgate_yaml::{ABOVE_ZERO, Check, Node, Span, Spanned, Value};
+use tollgate_yaml::{ABOVE_ZERO, Check, Choice, Node, Span, Spanned, Value};
 
 use super::Compiler;
 use crate::{
-    Cost, CostSource, Reserve,
-    cost::{BodyCost, BodyMember},
+    Cost, CostSource, MemberReserve, Reserve,
+    cost::{AskedUsage, BodyCost, BodyMember, StreamUsage},
     file::{LATER, RawCostSource, RawReportedCost, RawReserve, RawUnit, RawWeights},
 };
 
@@ -35,23 +37,46 @@ impl Compiler<'_> {
     pub(super) fn told_cost(&mut self, node: &Node) -> Option<Cost> {
         let raw: RawReportedCost = self.decode(node, LATER)?;
         let weights = self.weights(raw.weights.as_ref());
-        let reserve = match &raw.reserve {
-            None => Some((1, None)),
-            Some(reserve) => self.reserve(reserve, weights.as_ref()),
+        let reserve = match (&raw.reserve, &raw.graphql) {
+            (None, None) => Some((1, None)),
+            (None, Some(measure)) => self.query_reserve(measure, raw.default.as_ref()),
+            (Some(reserve), None) => self.reserve(reserve, weights.as_ref()),
+            (Some(reserve), Some(_)) => {
+                let message = "`reserve` beside `graphql`, which says what is reserved";
+                self.refuse(reserve, message, "remove it; `default` is for unknown queries");
+                None
+            }
         };
-        let tokens_per_byte =
-            reserve.as_ref().and_then(|(_, reserve)| reserve.as_ref()?.tokens_per_byte);
+        if let (None, Some(default)) = (&raw.graphql, &raw.default) {
+            let message = "`default` goes with `graphql` here";
+            self.refuse(default, message, "write `reserve: { default: … }`, or `reserve`");
+        }
+        let tokens_per_byte = match reserve.as_ref().map(|(_, reserve)| reserve) {
+            Some(Some(Reserve::Members(members))) => members.tokens_per_byte,
+            _ => None,
+        };
         let source = match (&raw.from_response_header, &raw.from_response) {
             (Some(header), None) => self.message_header(header).map(CostSource::Header),
             (None, Some(source)) => {
                 let stream_usage = self.keyword_or_default(raw.stream_usage.as_ref());
+                let asked = match stream_usage {
+                    Some(StreamUsage::Require | StreamUsage::Inject) => self.asked_usage(),
+                    Some(StreamUsage::Estimate) | None => None,
+                };
                 let body = |wanted| {
                     let tokens_per_byte =
                         tokens_per_byte.or_else(|| TOKENS_PER_BYTE.parse().ok())?;
                     let (weights, stream_usage) = (weights?, stream_usage?);
                     let stop_upstream = raw.stop_upstream.as_ref().is_some_and(|stop| stop.value);
-                    let body =
-                        BodyCost { wanted, weights, stream_usage, tokens_per_byte, stop_upstream };
+                    let asked = asked.clone();
+                    let body = BodyCost {
+                        wanted,
+                        weights,
+                        stream_usage,
+                        asked,
+                        tokens_per_byte,
+                        stop_upstream,
+                    };
                     Some(CostSource::Body(Box::new(body)))
                 };
                 self.cost_source(source, body)
@@ -60,13 +85,20 @@ impl Compiler<'_> {
                 self.refuse(header, "a cost from a header and from the response", "keep one");
                 None
             }
+            (None, None) if raw.graphql.is_some() => None,
             (None, None) => {
                 let help = "add `from_response: { usage: auto }`, say, or `from_response_header`";
                 self.refuse(node, "nothing says where the cost comes from", help);
                 None
             }
         };
-        self.refuse_what_source_ignores(&raw, source.as_ref()?);
+        match &source {
+            Some(source) => self.refuse_what_source_ignores(&raw, Some(source)),
+            None if raw.graphql.is_some() && raw.is_told_by_query_alone() => {
+                self.refuse_what_source_ignores(&raw, None);
+            }
+            None => return None,
+        }
         let (default, reserve) = reserve?;
         let abandoned = match &raw.abandoned {
             None => None,
@@ -76,22 +108,54 @@ impl Compiler<'_> {
             by_method: Vec::new(),
             default,
             source: source.map(Arc::new),
-            reserve,
+            reserve: reserve.map(Box::new),
             abandoned,
         })
     }
 
-    fn refuse_what_source_ignores(&mut self, raw: &RawReportedCost, source: &CostSource) {
+    /// Where OpenAI's requests ask for the usage of a stream.
+    fn asked_usage(&mut self) -> Option<Box<AskedUsage>> {
+        let mut member = |path: &str| Some(self.member(path.parse().ok()?));
+        Some(Box::new(AskedUsage {
+            stream: member("stream")?,
+            include_usage: member("stream_options.include_usage")?,
+            prompts: [member("messages")?, member("prompt")?],
+        }))
+    }
+
+    /// What a GraphQL request costs, and one whose text is not there.
+    fn query_reserve(
+        &mut self,
+        measure: &Spanned<Choice<Measure>>,
+        default: Option<&Node>,
+    ) -> Option<(u32, Option<Reserve>)> {
+        let default = default.map_or(Some(1), |node| self.count(node));
+        Some((default?, Some(Reserve::Query(self.keyword(measure)?))))
+    }
+
+    fn refuse_what_source_ignores(&mut self, raw: &RawReportedCost, source: Option<&CostSource>) {
         let body = match source {
-            CostSource::Body(body) => Some(&body.wanted),
+            Some(CostSource::Body(body)) => Some(body),
             _ => None,
         };
-        let has_tokens = matches!(body, Some(Wanted::Tokens(_)));
+        if let (None, Some(abandoned)) = (source, &raw.abandoned) {
+            let message = "`abandoned` goes with a cost that the response tells";
+            self.refuse(abandoned, message, "remove it, or add `from_response`");
+        }
+        let wanted = body.map(|body| &body.wanted);
+        let has_tokens = matches!(wanted, Some(Wanted::Tokens(_)));
         let fields = [
             ("weights", raw.weights.as_ref().map(Span::from), has_tokens),
             ("stream_usage", raw.stream_usage.as_ref().map(Span::from), has_tokens),
             ("stop_upstream", raw.stop_upstream.as_ref().map(Span::from), body.is_some()),
         ];
+        if let (Some(Wanted::Tokens(Vendor::Anthropic | Vendor::Gemini)), Some(stream_usage)) =
+            (wanted, &raw.stream_usage)
+            && body.is_some_and(|body| body.stream_usage != StreamUsage::Estimate)
+        {
+            let message = "only OpenAI's requests have to ask for the usage of a stream";
+            self.refuse(stream_usage, message, "remove it, or write `estimate`");
+        }
         for (field, place, is_read) in fields {
             if let (Some(place), false) = (place, is_read) {
                 let message = format!("`{field}` goes with the cost that a response's body tells");
@@ -177,7 +241,7 @@ impl Compiler<'_> {
         }
     }
 
-    fn json_path(&mut self, raw: &Spanned<String>) -> Option<Path> {
+    pub(super) fn json_path(&mut self, raw: &Spanned<String>) -> Option<Path> {
         match raw.value.parse() {
             Ok(path) => Some(path),
             Err(error) => {
@@ -220,7 +284,7 @@ impl Compiler<'_> {
         &mut self,
         node: &Node,
         weights: Option<&Weights>,
-    ) -> Option<(u32, Option<Box<Reserve>>)> {
+    ) -> Option<(u32, Option<Reserve>)> {
         if !matches!(node.value, Value::Mapping(_)) {
             return Some((self.count(node)?, None));
         }
@@ -257,8 +321,8 @@ impl Compiler<'_> {
             Some(weight) => Some(weight?),
         };
         let Weights { input, output, .. } = *weights?;
-        let reserve = Reserve { bounds, copies, output, input, tokens_per_byte, at_most };
-        Some((default?, Some(Box::new(reserve))))
+        let reserve = MemberReserve { bounds, copies, output, input, tokens_per_byte, at_most };
+        Some((default?, Some(Reserve::Members(reserve))))
     }
 
     /// A member of the bodies of requests, which is looked for from now on.

@@ -9,12 +9,13 @@ use super::{
     routes::RouteContext,
 };
 use crate::{
-    Allowances, Cost, Limit,
+    Allowances, Cost, KeyPart, Limit, MessageCosts, Per, Reserve,
     file::{RawLimit, RawRoute},
 };
 
 /// The fields of a cost that the response reports; everything else in a mapping is a method.
-const BY_RESPONSE: [&str; 7] = [
+const BY_RESPONSE: [&str; 8] = [
+    "graphql",
     "reserve",
     "from_response_header",
     "from_response",
@@ -24,10 +25,17 @@ const BY_RESPONSE: [&str; 7] = [
     "stop_upstream",
 ];
 
+/// The field of a cost that messages of the Model Context Protocol have.
+const MCP: &str = "mcp";
+
 impl Compiler<'_> {
     /// What a limit says that a request costs.
-    pub(super) fn limit_cost(&mut self, raw: &RawLimit) -> Option<Cost> {
-        let Some(node) = &raw.cost else { return Some(Cost::ONE) };
+    pub(super) fn limit_cost(&mut self, raw: &RawLimit, per: &Per) -> Option<Cost> {
+        let Some(node) = &raw.cost else {
+            let reserve = per.parts.iter().any(KeyPart::is_in_messages);
+            let reserve = reserve.then(|| Box::new(Reserve::Messages(MessageCosts::ONE)));
+            return Some(Cost { reserve, ..Cost::ONE });
+        };
         let cost = self.cost(node)?;
         if let (Some(_), Some(count_when)) = (&cost.source, &raw.count_when) {
             self.refuse(
@@ -45,10 +53,50 @@ impl Compiler<'_> {
         };
         let is_by_response =
             |(key, _): &(Spanned<String>, Node)| suggest(&key.value, BY_RESPONSE).is_some();
-        if entries.iter().any(is_by_response) {
-            self.told_cost(node)
-        } else {
-            self.cost_by_method(entries)
+        match entries.as_slice() {
+            [(key, costs)] if key.value == MCP => self.cost_by_message(costs),
+            _ if entries.iter().any(is_by_response) => self.told_cost(node),
+            _ => self.cost_by_method(entries),
+        }
+    }
+
+    /// What each message of the Model Context Protocol costs.
+    fn cost_by_message(&mut self, node: &Node) -> Option<Cost> {
+        let mut costs = MessageCosts::ONE;
+        for (key, node) in self.mapping(node)? {
+            match key.as_str() {
+                "default" => costs.default = self.count(node)?,
+                "tools" => {
+                    for (tool, node) in self.mapping(node)? {
+                        costs.tools.push((tool.as_str().into(), self.count(node)?));
+                    }
+                }
+                method => {
+                    self.check_message_method(key);
+                    costs.methods.push((method.into(), self.count(node)?));
+                }
+            }
+        }
+        let default = costs.highest();
+        Some(Cost { default, reserve: Some(Box::new(Reserve::Messages(costs))), ..Cost::ONE })
+    }
+
+    fn mapping<'n>(&mut self, node: &'n Node) -> Option<&'n [(Spanned<String>, Node)]> {
+        if let Value::Mapping(entries) = &node.value {
+            return Some(entries);
+        }
+        let message = format!("expected a mapping, found {}", node.value.kind());
+        self.note(node, message, "write units for each, such as { tools/call: 1, default: 0 }");
+        None
+    }
+
+    /// A method without a slash is most likely the name of a tool.
+    fn check_message_method(&mut self, method: &Spanned<String>) {
+        const ALONE: [&str; 2] = ["initialize", "ping"];
+        if !method.value.contains('/') && !ALONE.contains(&method.as_str()) {
+            let message = format!("`{}` is no method of the Model Context Protocol", method.value);
+            let help = "write one such as tools/call, `default`, or the tool below `tools`";
+            self.refuse(method.span, message, help);
         }
     }
 

@@ -7,7 +7,8 @@ use tollgate_yaml::{Check, Node, Spanned, Value, suggest};
 
 use super::{Compiler, words::Names};
 use crate::{
-    KeyPart, NamedKey, Per, Wanted, file::RawLimit, key_part::HELP, matcher::is_parameter_name,
+    BodyMember, KeyPart, NamedKey, Per, Wanted, file::RawLimit, key_part::HELP,
+    matcher::is_parameter_name,
 };
 
 /// What other rate limiters call the same.
@@ -157,6 +158,7 @@ impl Compiler<'_> {
             Some((NamedKey::Descriptor, key)) if !key.is_empty() => {
                 Some(KeyPart::Descriptor(key.into()))
             }
+            Some((NamedKey::Body, path)) => self.key_member(&spanned(path)).map(KeyPart::Body),
             Some((NamedKey::Claim | NamedKey::PathParameter | NamedKey::Descriptor, _)) | None => {
                 let help = match meant(text) {
                     Some(key) => format!("did you mean `{key}`?"),
@@ -213,7 +215,13 @@ impl Compiler<'_> {
                 self.refuse(text.span, "an empty key", "write the key that programs name");
                 None
             }
-            KeyPart::Key | KeyPart::Descriptor(_) | KeyPart::Cookie(_) => any(),
+            KeyPart::Key
+            | KeyPart::Descriptor(_)
+            | KeyPart::Cookie(_)
+            | KeyPart::Body(_)
+            | KeyPart::McpTool
+            | KeyPart::McpMethod
+            | KeyPart::McpSession => any(),
         }
     }
 
@@ -245,6 +253,15 @@ impl Compiler<'_> {
             Value::Integer(number) => Some(number.to_string()),
             _ => self.text(node).map(str::to_owned),
         }
+    }
+
+    fn key_member(&mut self, raw: &Spanned<String>) -> Option<BodyMember> {
+        let path = self.json_path(raw)?;
+        if !path.is_of_one_value() {
+            let message = format!("`body.{path}` may lead to several values");
+            self.refuse(raw.span, message, "write an index, such as [0] or [-1], in place of []");
+        }
+        Some(self.member(path))
     }
 
     fn key_header(&mut self, raw: &Spanned<String>) -> Option<HeaderName> {

@@ -45,7 +45,7 @@ impl Compiler<'_> {
             None => Some(Vec::new()),
             Some(candidate) => self.candidate(candidate, raw, context, tiers),
         };
-        let cost = self.limit_cost(raw);
+        let cost = per.as_ref().and_then(|per| self.limit_cost(raw, per));
         let count_when = self.count_when(raw);
         let asked = |part: &KeyPart| matches!(part, KeyPart::Key | KeyPart::Descriptor(_));
         if let Some(part) = per.as_ref().and_then(|per| per.parts.iter().find(|part| asked(part))) {

@@ -4,7 +4,7 @@
 use tollgate_limit::Quota;
 use tollgate_yaml::{Document, Span};
 
-use crate::{KeyPart, Limit, Period, Policy, file::RawPolicy};
+use crate::{KeyPart, Limit, MemberReserve, Period, Policy, Reserve, file::RawPolicy};
 
 /// A limit of a sliding window below which one request more or less is a tenth or more of it.
 const ENOUGH_TO_ESTIMATE: u32 = 10;
@@ -63,7 +63,11 @@ fn few_in_sliding_windows(raw: &RawPolicy, policy: &Policy) -> impl Iterator<Ite
 /// it.
 fn capped_reserves(raw: &RawPolicy, policy: &Policy) -> impl Iterator<Item = Note> {
     policy.limits.iter().zip(raw.limits.iter()).filter_map(|(limit, (name, _))| {
-        let most = limit.cost.reserve.as_ref()?.at_most?;
+        let Some(Reserve::Members(MemberReserve { at_most: Some(most), .. })) =
+            limit.cost.reserve.as_deref()
+        else {
+            return None;
+        };
         let text = format!(
             "limit {} may be exceeded by requests that ask for more than {most} units: no more is \
              reserved for one (`at_most`), and the rest is charged when it has ended",

@@ -272,7 +272,9 @@ impl Compiler<'_> {
 /// Whether an entry says what an override is for, and is not one of its fields.
 fn is_key(key: &Spanned<String>) -> bool {
     match key.value.split_once('.') {
-        Some((prefix, _)) => prefix == "client" || NamedKey::from_prefix(prefix).is_some(),
+        Some((prefix, _)) => {
+            ["client", "mcp"].contains(&prefix) || NamedKey::from_prefix(prefix).is_some()
+        }
         // `caller` is a field of an override.
         None => {
             let mut keywords = KeyPart::KEYWORDS.iter().map(|(keyword, _)| *keyword);

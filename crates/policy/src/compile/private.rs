@@ -9,7 +9,8 @@ use crate::{
     facts::{fact_keys, is_fact},
 };
 
-const HELP: &str = "list keys of the form jwt.<claim>, header.<name>, cookie.<name>";
+const HELP: &str = "list keys of the form jwt.<claim>, header.<name>, cookie.<name>, body.<path>, \
+                    mcp.tool";
 
 impl Compiler<'_> {
     /// The keys that are listed. A key that nothing counts by is a mistake: misspelt, it would

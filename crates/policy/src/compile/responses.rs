@@ -32,6 +32,15 @@ impl Compiler<'_> {
                 None
             }
         };
+        let mcp_denied_status = match &raw.mcp_denied_status {
+            None => None,
+            Some(Spanned { value: status @ (200 | 429), .. }) => StatusCode::from_u16(*status).ok(),
+            Some(raw) => {
+                let help = "write 200, which old clients survive, or leave it out";
+                self.refuse(raw.span, "a denial of a message is 200 or 429", help);
+                None
+            }
+        };
         for text in [&raw.documentation_url, &raw.realm].into_iter().flatten() {
             let is_plain = text.value.bytes().all(|b| b.is_ascii_graphic() || b == b' ');
             if !is_plain || text.value.is_empty() || text.value.contains(['"', '\\']) {
@@ -50,6 +59,7 @@ impl Compiler<'_> {
         Some(Responses {
             headers: headers?,
             denied_status: denied_status?,
+            mcp_denied_status,
             documentation_url: text(&raw.documentation_url),
             realm: text(&raw.realm).unwrap_or(Responses::DEFAULT.realm),
             schemes: challenged(sources),

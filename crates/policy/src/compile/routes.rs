@@ -1,8 +1,9 @@
 //! Routes: which requests they match, which clients they admit, what they charge.
 
-use std::{ops::Range, sync::Arc};
+use std::{collections::HashSet, ops::Range, sync::Arc};
 
 use http::{HeaderName, Method};
+use tollgate_graphql::Measure;
 use tollgate_identity::{Auth, CallerKey, ClaimRules, IdentityRules, Tiers};
 use tollgate_yaml::{Check, Spanned, suggest, warning::Rule};
 
@@ -12,7 +13,8 @@ use super::{
     words::Names,
 };
 use crate::{
-    Cors, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Route, Upstream,
+    Cors, Cost, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Reserve, Route,
+    Upstream,
     file::{RawPolicy, RawRoute},
 };
 
@@ -115,13 +117,22 @@ impl Compiler<'_> {
             reading,
         };
         let label = self.route_label(route);
-        let looks_into_body = limits.iter().any(|at| {
-            let limit = context.limits.get(*at);
-            let own = cost.as_ref().and_then(Option::as_ref);
-            own.or(limit.map(|limit| &limit.cost)).is_some_and(|cost| cost.reserve.is_some())
+        let own_cost = cost.as_ref().and_then(Option::as_ref);
+        let charged = || limits.iter().filter_map(|at| context.limits.get(*at));
+        let costs = || charged().map(|limit| own_cost.unwrap_or(&limit.cost));
+        let mut parts = charged().flat_map(|limit| &limit.per.parts);
+        let reads_messages = parts.clone().any(KeyPart::is_in_messages)
+            || costs().any(|cost| matches!(cost.reserve.as_deref(), Some(Reserve::Messages(_))));
+        let measures = costs().filter_map(|cost| match cost.reserve.as_deref() {
+            Some(Reserve::Query(measure)) => Some(*measure),
+            _ => None,
         });
+        let query_measures: HashSet<Measure> = measures.collect();
+        let looks_into_body = parts.any(KeyPart::is_in_body) || costs().any(Cost::looks_into_body);
         let route = Route {
             looks_into_body,
+            reads_messages,
+            query_measures: query_measures.into_iter().collect(),
             name: route.matcher.path.value.as_str().into(),
             label: label?,
             position: 0,

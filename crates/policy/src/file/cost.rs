@@ -3,6 +3,7 @@
 use schemars::{JsonSchema, json_schema};
 use serde::Deserialize;
 use serde_json::json;
+use tollgate_graphql::Measure;
 use tollgate_usage::tokens::Vendor;
 use tollgate_yaml::{Choice, Node, Spanned};
 
@@ -12,11 +13,27 @@ use crate::cost::StreamUsage;
 /// A cost that the response tells.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename = "cost section")]
-#[schemars(extend("oneOf" = [
-    { "required": ["from_response_header"] },
-    { "required": ["from_response"] },
-]))]
+#[schemars(extend(
+    "anyOf" = [
+        { "required": ["from_response_header"] },
+        { "required": ["from_response"] },
+        { "required": ["graphql"] },
+    ],
+    "not" = { "anyOf": [
+        { "required": ["from_response_header", "from_response"] },
+        { "required": ["graphql", "reserve"] },
+    ] },
+    "dependentRequired" = { "default": ["graphql"] },
+))]
 pub(crate) struct RawReportedCost {
+    /// What a GraphQL request costs, told from its text before it is executed. `points`: GitHub's
+    /// score; `nodes`: how many nodes its connections may have. A cost that the response tells
+    /// replaces it.
+    pub(crate) graphql: Option<Spanned<Choice<Measure>>>,
+    /// For `graphql`: units of a request whose text only the server has (a persisted query).
+    /// Default: 1.
+    #[schemars(with = "Option<shape::Count>")]
+    pub(crate) default: Option<Node>,
     /// What is charged until the response tells: a number, or what the body of the request says, `{
     /// from_request: [max_tokens], plus_body: 0.25, default: 2000, at_most: 32_000 }`. Default: 1.
     #[schemars(with = "Option<ReserveShape>")]
@@ -32,8 +49,10 @@ pub(crate) struct RawReportedCost {
     pub(crate) from_response: Option<Node>,
     /// For `usage`: units of a token, by its kind. Default: 1 each.
     pub(crate) weights: Option<Spanned<RawWeights>>,
-    /// For `usage`: what becomes of streams that do not tell what they have used. `estimate`: that
-    /// is estimated from their length. Default: estimate.
+    /// For `usage`: what becomes of streams that do not tell what they have used, as OpenAI's do not
+    /// unless the request asks for it. `estimate`: that is estimated from their length. `require`:
+    /// a request that does not ask is refused. `inject`: it is asked for in its place. Default:
+    /// estimate.
     pub(crate) stream_usage: Option<Spanned<Choice<StreamUsage>>>,
     /// What is charged if the client hangs up and the response never tells: not less than the
     /// reserve. Default: the highest cost that responses on this route reported in the last hour or
@@ -43,6 +62,13 @@ pub(crate) struct RawReportedCost {
     /// For `usage` and `json`: whether the upstream is left at once when the client hangs up. Left
     /// out: the rest of the response is read, within bounds, for the cost in it. Default: false.
     pub(crate) stop_upstream: Option<Spanned<bool>>,
+}
+
+impl RawReportedCost {
+    /// Whether no response is to tell it.
+    pub(crate) fn is_told_by_query_alone(&self) -> bool {
+        self.from_response.is_none() && self.from_response_header.is_none()
+    }
 }
 
 /// Units of a token, by its kind.
@@ -117,6 +143,7 @@ shapes! {
     /// What a request costs: a number, one by method, or what the response reports.
     Cost = "cost", |generator| {
         let reported = generator.subschema_for::<RawReportedCost>();
+        let messages = generator.subschema_for::<MessageCostsShape>();
         json_schema!({
             "anyOf": [
                 count(),
@@ -126,11 +153,41 @@ shapes! {
                 },
                 {
                     "type": "object",
+                    "description": "What each message of the Model Context Protocol costs.",
+                    "properties": {
+                        "mcp": { "description": "Units of each message.", "$ref": messages.get("$ref") },
+                    },
+                    "required": ["mcp"],
+                    "additionalProperties": false,
+                },
+                {
+                    "type": "object",
                     "description": "A number for each method, in capitals; `default` is for the others.",
                     "propertyNames": { "pattern": "^(default|[^a-z]+)$" },
                     "additionalProperties": count(),
                 },
             ],
+        })
+    };
+
+    /// Units of messages of the Model Context Protocol, by tool and by method.
+    MessageCostsShape = "mcp section", |_generator| {
+        let count = count();
+        json_schema!({
+            "type": "object",
+            "properties": {
+                "tools": {
+                    "description": "Units of calls of these tools.",
+                    "type": "object",
+                    "additionalProperties": count,
+                },
+                "default": {
+                    "description": "Units of all other messages but those that every client has to send. Default: 1.",
+                    "anyOf": [count],
+                },
+            },
+            "propertyNames": { "pattern": "^(tools|default|initialize|ping|.*/.*)$" },
+            "additionalProperties": count,
         })
     };
 

@@ -22,6 +22,11 @@ pub(crate) struct RawResponses {
         "not" = { "type": "integer", "minimum": 500, "maximum": 502 },
     ))]
     pub(crate) denied_status: Option<Spanned<u16>>,
+    /// The status of a denial of messages of the Model Context Protocol before its revision
+    /// 2026-07-28: 200 or 429. Some clients of that time end their session at any other status than
+    /// 200; the error is in the body. Default: `denied_status`.
+    #[schemars(extend("enum" = [200, 429, null]))]
+    pub(crate) mcp_denied_status: Option<Spanned<u16>>,
     /// A page that explains the API's limits; denials link to it.
     #[schemars(extend("examples" = ["https://docs.example.com/limits"]))]
     pub(crate) documentation_url: Option<Spanned<String>>,

@@ -47,7 +47,7 @@ shapes! {
     /// What of a key the access log may hide.
     PrivateKey = "private key", |_generator| json_schema!({
         "type": "string",
-        "pattern": r"^(jwt|claim|header|cookie)\..+$",
+        "pattern": r"^((jwt|claim|header|cookie|body)\..+|mcp\.(tool|method|session))$",
     });
 
     /// Rates, perhaps by tier.

@@ -72,6 +72,7 @@ fn free_part(limit: &Limit) -> Option<String> {
             Chooser::Nobody
             | Chooser::Network
             | Chooser::Segments
+            | Chooser::Calls
             | Chooser::Methods
             | Chooser::Program => false,
         };
