@@ -207,6 +207,12 @@ async fn correct<'p>(
         let counter = (limit.position, tuple);
         let is_first_window = latest.replace(counter) != Some(counter);
         is_elsewhere |= store.is_decided_elsewhere(charge, *decided_by);
+        let write = own.name.as_ref().map(|name| move |to: &mut String| to.push_str(name));
+        let name = write.as_ref().map(|write| write as &dyn Fn(&mut String));
+        let corrected = Corrected { policy, limit, tuple: *tuple, name };
+        if is_first_window {
+            head.count_settlement(&corrected, charge.cost, *settled_cost);
+        }
         if let Some((adjustment, units)) = adjustment(charge.cost, *settled_cost, Some(*receipt)) {
             let settling = Charge { cost: units, ..*charge };
             let charged = Outcome { decided_by: *decided_by, ..*outcome };
@@ -216,9 +222,6 @@ async fn correct<'p>(
             };
             outcome.standing = settled.unwrap_or(outcome.standing);
             if is_first_window {
-                let write = own.name.as_ref().map(|name| move |to: &mut String| to.push_str(name));
-                let name = write.as_ref().map(|write| write as &dyn Fn(&mut String));
-                let corrected = Corrected { policy, limit, tuple: *tuple, name };
                 head.count_adjustment(corrected, adjustment, units);
             }
             if let Adjustment::GiveBack(_) = adjustment {

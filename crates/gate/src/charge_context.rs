@@ -8,15 +8,17 @@ use std::num::NonZeroU64;
 use http::StatusCode;
 use smallvec::SmallVec;
 use tollgate_identity::{AcceptedTokens, Auth, CurrentKeys, Identifier, Identity};
-use tollgate_limit::{Charge, Key};
+use tollgate_limit::{Charge, Key, Origin};
 use tollgate_policy::{
-    Allowance, Cost, Enforcement, Limit, OnMissing, Policy, RefundBound, Route, UnfitMember,
-    units_of,
+    Allowance, Cost, Enforcement, KeyPart, Limit, OnMissing, Policy, RefundBound, Reserve, Route,
+    StreamUsage, query_units, units_of,
 };
 use tollgate_response::Rejection;
+use tollgate_usage::mcp::{Message, Messages};
 
 use self::keys::{KeyBuilder, is_ambiguous};
 use super::{
+    body_look::LookedInto,
     charge_plan::{ChargePlan, ChargeRole, PlannedLimit},
     judge_input::JudgeInput,
     revalidation::is_revalidation,
@@ -34,6 +36,25 @@ pub struct ChargeContext<'r, 'p> {
     pub route: Option<&'p Route>,
     /// What the request is judged by.
     pub input: &'r JudgeInput<'r>,
+    /// The message in its body that is charged; none: the whole request is.
+    pub message: Option<&'r Message>,
+}
+
+/// How much of a limit a caller has.
+struct LimitShare<'p> {
+    limit: &'p Limit,
+    role: ChargeRole,
+    allowances: &'p [Allowance],
+    /// Rates that are tried out.
+    candidates: &'p [Allowance],
+}
+
+/// A counter that a request is charged on.
+struct ChargedCounter {
+    owner: u128,
+    entry: u128,
+    reserved: Reserved,
+    origin: Origin,
 }
 
 /// What a request is charged at first.
@@ -59,7 +80,16 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
     /// The [`Rejection`]: the body does not come in time, or is too large.
     pub(super) async fn look_into_body(&self) -> Result<(), Rejection> {
         let Some(route) = self.route else { return Ok(()) };
-        let looked = self.input.body.look(self.policy, route, self.input.client.headers).await?;
+        let JudgeInput { head, client, body, .. } = *self.input;
+        let request = LookedInto {
+            policy: self.policy,
+            route,
+            method: head.method(),
+            path: head.plain_path(),
+            query: client.query.unwrap_or_default(),
+            headers: client.headers,
+        };
+        let looked = body.look(request).await?;
         let _ = self.input.facts.set(looked);
         Ok(())
     }
@@ -183,10 +213,6 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         if allowances.is_empty() && candidates.is_empty() {
             return Ok(());
         }
-        let keys = KeyBuilder { context: self, per: &limit.per, identity };
-        let Some((owner, entry)) = keys.hash() else {
-            return self.without_key(limit, identity);
-        };
         let JudgeInput { dry_run, now, .. } = *self.input;
         if limit.per.on_missing == OnMissing::Share && dry_run.is_none() {
             warn_of_unfit_claim(self.policy, limit, identity, self.identifier, now);
@@ -196,10 +222,125 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
             true if plan.has_primary_besides(limit) => ChargeRole::Secondary,
             true => ChargeRole::Primary,
         };
+        let share = LimitShare { limit, role, allowances, candidates };
+        if self.route.is_some_and(|route| route.reads_messages) {
+            return self.add_messages(&share, identity, plan);
+        }
+        match self.counter(limit, identity, role)? {
+            Some(counter) => self.add_counter(&share, counter, identity, plan),
+            None => return self.without_key(limit, identity),
+        }
+        Ok(())
+    }
+
+    /// Adds the charges of one limit for each message in the body of the request. Messages with one
+    /// counter are one charge.
+    ///
+    /// # Errors
+    /// [`Rejection::MissingKey`], [`Rejection::Member`] and [`Rejection::Message`].
+    fn add_messages(
+        &self,
+        share: &LimitShare<'p>,
+        identity: &Identity<'_>,
+        plan: &mut ChargePlan<'p>,
+    ) -> Result<(), Rejection> {
+        let &LimitShare { limit, role, .. } = share;
+        let facts = self.input.facts.get().map(|facts| &facts.messages);
+        if let (Some(Err(error)), true) = (facts, role.is_enforced()) {
+            return Err(Rejection::Message(error.clone()));
+        }
+        let none = [None].as_slice();
+        let each: SmallVec<[Option<&Message>; 4]> = match self.messages() {
+            Some(messages) if self.counts_messages(limit) => {
+                messages.each().iter().map(Some).collect()
+            }
+            _ => none.into(),
+        };
+        let mut counters: SmallVec<[ChargedCounter; 4]> = SmallVec::new();
+        for message in each {
+            let context = ChargeContext { message, ..*self };
+            let Some(counter) = context.counter(limit, identity, role)? else { continue };
+            match counters.iter_mut().find(|other| other.entry == counter.entry) {
+                Some(other) => {
+                    let units = other.reserved.units.saturating_add(counter.reserved.units);
+                    other.reserved.units = units;
+                }
+                None => counters.push(counter),
+            }
+        }
+        if counters.is_empty() {
+            return self.without_key(limit, identity);
+        }
+        for counter in counters {
+            self.add_counter(share, counter, identity, plan);
+        }
+        Ok(())
+    }
+
+    /// Whether each message in the body of a request is charged to a limit; else the request is.
+    fn counts_messages(&self, limit: &Limit) -> bool {
+        let cost = self.cost(limit);
+        limit.per.parts.iter().any(KeyPart::is_in_messages)
+            || match cost.reserve.as_deref() {
+                Some(Reserve::Messages(_)) => true,
+                Some(Reserve::Members(_) | Reserve::Query(_)) => false,
+                None => cost.source.is_none(),
+            }
+    }
+
+    /// The messages in the body of the request. None: there are none that can be read.
+    pub(super) fn messages(&self) -> Option<&'r Messages> {
+        self.input.facts.get()?.messages.as_ref().ok()?.as_ref()
+    }
+
+    /// The counter of a limit that the request is charged on; none: it lacks what the limit counts
+    /// by.
+    ///
+    /// # Errors
+    /// [`Rejection::Member`].
+    fn counter(
+        &self,
+        limit: &'p Limit,
+        identity: &Identity<'_>,
+        role: ChargeRole,
+    ) -> Result<Option<ChargedCounter>, Rejection> {
+        let keys = KeyBuilder { context: self, per: &limit.per, identity };
+        if role.is_enforced() {
+            keys.check_members()?;
+            self.check_stream_usage(self.cost(limit))?;
+        }
+        let Some((owner, entry)) = keys.hash() else { return Ok(None) };
+        let reserved = self.reserved(limit, self.cost(limit), role)?;
+        Ok(Some(ChargedCounter { owner, entry, reserved, origin: keys.origin(limit.open) }))
+    }
+
+    /// Checks that a request which wants a stream asks for its usage, where a cost requires that.
+    ///
+    /// # Errors
+    /// [`Rejection::NoStreamUsage`] and [`Rejection::Member`].
+    fn check_stream_usage(&self, cost: &Cost) -> Result<(), Rejection> {
+        let Some((asked, stream_usage)) = cost.asked_usage() else { return Ok(()) };
+        let Some(facts) = self.input.facts.get() else { return Ok(()) };
+        let lacks = facts.lacks_usage(asked)? || facts.is_unread_json;
+        match stream_usage {
+            StreamUsage::Require if lacks => Err(Rejection::NoStreamUsage),
+            StreamUsage::Require | StreamUsage::Inject | StreamUsage::Estimate => Ok(()),
+        }
+    }
+
+    /// Adds the charges of one limit on one counter.
+    fn add_counter(
+        &self,
+        share: &LimitShare<'p>,
+        counter: ChargedCounter,
+        identity: &Identity<'_>,
+        plan: &mut ChargePlan<'p>,
+    ) {
+        let &LimitShare { limit, role, allowances, candidates } = share;
+        let ChargedCounter { owner, entry, reserved, origin } = counter;
+        let Reserved { units: reserved, input_units } = reserved;
         let key = |id| Key::new(owner, entry, id);
         let cost = self.cost(limit);
-        let Reserved { units: reserved, input_units } = self.reserved(limit, cost, role)?;
-        let origin = keys.origin(limit.open);
         let with_roles = allowances
             .iter()
             .map(|allowance| (allowance, role))
@@ -221,7 +362,6 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
                 plan.add(PlannedLimit { limit, allowance, cost, role, input_units }, charge);
             }
         }
-        Ok(())
     }
 
     /// What a request is charged at first.
@@ -240,9 +380,27 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
         };
         // Of a request of the past nobody has the body, but its log may say what came of it.
         let used = self.input.dry_run.map(|dry_run| &dry_run.used);
-        if let Some(units) = used.and_then(|used| used.cost_of(&limit.name)?.reserved) {
+        if let Some(units) = used.and_then(|used| used.reserved(&limit.name)) {
             return Ok(Reserved { units: units_of(units, NonZeroU64::MIN), ..fixed });
         }
+        let reserve = match (&**reserve, self.message) {
+            (Reserve::Members(reserve), _) => reserve,
+            (Reserve::Messages(costs), Some(message)) => {
+                return Ok(Reserved { units: costs.of(message), input_units: 0 });
+            }
+            (Reserve::Messages(_), None) => return Ok(fixed),
+            (Reserve::Query(measure), _) => {
+                let known = facts.queries.iter().find(|(own, _)| own == measure);
+                return match known {
+                    Some((_, Ok(units))) => {
+                        let units = query_units(*units, cost.default);
+                        Ok(Reserved { units, input_units: 0 })
+                    }
+                    Some((_, Err(refusal))) if role.is_enforced() => Err(refusal.clone().into()),
+                    Some(_) | None => Ok(fixed),
+                };
+            }
+        };
         match reserve.units(cost.default, facts.members.as_ref(), facts.bytes) {
             Ok(units) => {
                 let input_units = reserve.input_units(facts.bytes.unwrap_or_default());
@@ -250,9 +408,7 @@ impl<'r, 'p> ChargeContext<'r, 'p> {
             }
             // A limit in shadow mode refuses nothing.
             Err(_) if role == ChargeRole::Shadow => Ok(fixed),
-            Err(UnfitMember { path, why }) => {
-                Err(Rejection::Member { name: path.to_string().into(), why })
-            }
+            Err(unfit) => Err(unfit.into()),
         }
     }
 

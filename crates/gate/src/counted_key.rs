@@ -355,6 +355,10 @@ impl<'p> NamedPart<'p> {
             | KeyPart::PathParameter(_)
             | KeyPart::Header(_)
             | KeyPart::Cookie(_)
+            | KeyPart::Body(_)
+            | KeyPart::McpTool
+            | KeyPart::McpMethod
+            | KeyPart::McpSession
             | KeyPart::Key
             | KeyPart::Descriptor(_) => NamedValue::Text(value.to_owned()),
         };

@@ -17,6 +17,7 @@ use tollgate_observe::{
 use tollgate_policy::{KeyPart, Per, Policy};
 use tollgate_response::Rejection;
 use tollgate_store::Adjustment;
+use tollgate_usage::mcp::Messages;
 
 use super::{
     charge_context::{ChargeContext, keys::KeyBuilder},
@@ -232,11 +233,24 @@ impl NamingRequest<'_> {
         let (NamingRequest { identifier, input }, Some(policy)) = (*self, state.policy) else {
             return;
         };
-        let context = ChargeContext { identifier, policy, route: state.route, input };
+        let route = state.route;
+        let whole = ChargeContext { identifier, policy, route, input, message: None };
         let unidentified = identifier.unidentified(&policy.identity, input.client.address);
         let identity = state.identity.as_ref().unwrap_or(&unidentified);
         let per = &own.planned.limit.per;
-        KeyBuilder { context: &context, per, identity }.write_name(to);
+        let messages = whole.messages().map(Messages::each).unwrap_or_default();
+        let tuple = own.charge.key.tuple(own.planned.allowance.id);
+        let is_its = |context: &ChargeContext<'_, '_>| {
+            KeyBuilder { context, per, identity }.hash().is_some_and(|(_, entry)| entry == tuple)
+        };
+        let mut each =
+            messages.iter().map(|message| ChargeContext { message: Some(message), ..whole });
+        let context = match per.parts.iter().any(KeyPart::is_in_messages) {
+            true => each.find(is_its),
+            false => None,
+        };
+        let context = &context.unwrap_or(whole);
+        KeyBuilder { context, per, identity }.write_name(to);
     }
 }
 

@@ -21,7 +21,10 @@ use http::{HeaderValue, request::Parts};
 use parking_lot::{Mutex, MutexGuard};
 use tollgate_clock::Timestamp;
 use tollgate_identity::ResolvedCaller;
-use tollgate_observe::metrics::{Count, Shards};
+use tollgate_observe::{
+    metrics::{Count, Shards},
+    sketch::MAX_NAME_BYTES,
+};
 use tollgate_response::DenialReason;
 
 use super::{
@@ -371,6 +374,7 @@ impl<'p> DeniedRequest<'_, 'p> {
         for own in self.without_room() {
             let mut name = String::new();
             (self.name)(&own, &mut name);
+            name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
             if !name.is_empty() && !names.contains(&name) {
                 names.push(name);
             }

@@ -136,7 +136,7 @@ impl Drop for WaitGuard<'_> {
 }
 
 fn key(context: &ChargeContext<'_, '_>) -> u128 {
-    let ChargeContext { identifier, policy, route, input } = context;
+    let ChargeContext { identifier, policy, route, input, message: _ } = context;
     let address = identifier.hash_address(input.client.address, Prefixes::default()).to_le_bytes();
     let route = route.map_or("", |route| &*route.name);
     let parts = [(b'p', policy.name.as_bytes()), (b'r', route.as_bytes()), (b'a', &address[..])];

@@ -1,10 +1,12 @@
 //! What is different about requests that no client has sent.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 
 use smallvec::SmallVec;
 use tollgate_identity::{AssumedCaller, AssumedToken};
 use tollgate_usage::logged::LoggedUse;
+
+use super::body_look::BodyFacts;
 
 /// A request that no client has sent: for explanations, for the tests in policies, and for requests
 /// of the past.
@@ -20,4 +22,6 @@ pub struct DryRun {
     pub is_charged: bool,
     /// The positions of limits that it is not charged to because it lacks what they count by.
     pub unkeyed: RefCell<SmallVec<[usize; 2]>>,
+    /// What its body says, once that was looked at.
+    pub body_facts: OnceCell<BodyFacts>,
 }

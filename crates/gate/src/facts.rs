@@ -10,6 +10,7 @@ use tollgate_observe::access_log::{FactValue, Facts, MAX_FACT_BYTES};
 use tollgate_policy::{Fact, KeyPart};
 
 use super::{
+    body_look::BodyFacts,
     charge_context::{
         keys::{chosen_value, counted_claim},
         names::hash_fact,
@@ -21,7 +22,12 @@ use super::{
 impl RequestState<'_> {
     /// What limits count by, of a request that was judged and had these headers. None: it was
     /// refused before anything was counted.
-    pub(super) fn facts(&self, headers: &HeaderMap, hashing: &Hashing) -> Option<Facts> {
+    pub(super) fn facts(
+        &self,
+        headers: &HeaderMap,
+        body: Option<&BodyFacts>,
+        hashing: &Hashing,
+    ) -> Option<Facts> {
         let policy = self.policy?;
         // A request whose credentials are bad is counted too: by its address.
         let tier = match (&self.identity, &self.tally) {
@@ -43,7 +49,7 @@ impl RequestState<'_> {
         let claims = known.map(|known| &known.token.claims);
         let mut writer = FactWriter { facts: &mut facts, hashing };
         for fact in &policy.facts {
-            writer.add(fact, claims, headers);
+            writer.add(fact, claims, headers, body);
         }
         if self.is_revalidation {
             facts.add(&"revalidation", FactValue::Truth(true));
@@ -74,8 +80,19 @@ struct FactWriter<'w> {
 
 impl FactWriter<'_> {
     /// Adds the request's value of a fact, if it has one that a limit can count by.
-    fn add(&mut self, fact: &Fact, claims: Option<&Claims>, headers: &HeaderMap) {
+    fn add(
+        &mut self,
+        fact: &Fact,
+        claims: Option<&Claims>,
+        headers: &HeaderMap,
+        body: Option<&BodyFacts>,
+    ) {
         match &fact.source {
+            part if part.is_in_body() => {
+                if let Some(text) = body.and_then(|body| body.in_words(part)) {
+                    self.add_bytes(fact, text.as_bytes());
+                }
+            }
             KeyPart::Claim(name) => {
                 let Some(claim) = claims.and_then(|claims| claims.lookup(name)) else { return };
                 let claim = counted_claim(claim);

@@ -107,7 +107,7 @@ impl Judge {
         }
 
         let identifier = &self.shared.identifier;
-        let context = ChargeContext { identifier, policy, route, input };
+        let context = ChargeContext { identifier, policy, route, input, message: None };
         context.check_fields()?;
         let RequestState { identity, tally, .. } = state;
         let identity = identity.insert(pin!(self.identify(context, tally)).await?);
@@ -144,7 +144,7 @@ impl Judge {
         }
         if let Action::Forward(_) = &action {
             let identifier = &self.shared.identifier;
-            let context = ChargeContext { identifier, policy, route, input };
+            let context = ChargeContext { identifier, policy, route, input, message: None };
             self.charge_preflight(context, &mut state.tally).await?;
         }
         Ok(action)

@@ -28,5 +28,5 @@ pub struct JudgeInput<'r> {
     /// Where its body is.
     pub body: BodyInput<'r>,
     /// What its body says, once that was looked at.
-    pub facts: OnceCell<BodyFacts>,
+    pub facts: &'r OnceCell<BodyFacts>,
 }

@@ -10,9 +10,9 @@ use super::tally::{DecidedCharge, Tally};
 /// or address. It is called only for names that enter a sketch.
 pub(super) type NameCounter<'c> = dyn Fn(&DecidedCharge<'_, '_>, &mut String) + 'c;
 
-/// Such names, by the position of the limit.
+/// Such names, by what their keys are of.
 #[derive(Default)]
-pub(super) struct KeptNames(Vec<(usize, String)>);
+pub(super) struct KeptNames(Vec<(u128, String)>);
 
 /// The names of the counters that a call names, by what their keys are of.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -42,13 +42,14 @@ impl KeptNames {
         let mut kept = Vec::new();
         for own in tally.all() {
             let limit = own.planned.limit;
+            let tuple = own.charge.key.tuple(own.planned.allowance.id);
             let is_kept = own.planned.cost.source.is_some()
                 && !matches!(limit.per.parts.as_slice(), [KeyPart::Caller | KeyPart::ClientIp])
-                && kept.last().is_none_or(|(last, _)| *last != limit.position);
+                && kept.last().is_none_or(|(last, _)| *last != tuple);
             if is_kept {
                 let mut text = String::new();
                 name(&own, &mut text);
-                kept.push((limit.position, text));
+                kept.push((tuple, text));
             }
         }
         KeptNames(kept)
@@ -56,7 +57,8 @@ impl KeptNames {
 
     /// Writes the name of the counter of a charge.
     pub(super) fn write(&self, own: &DecidedCharge<'_, '_>, to: &mut String) {
-        let mut its = self.0.iter().filter(|(limit, _)| *limit == own.planned.limit.position);
-        its.next().iter().for_each(|(_, name)| to.push_str(name));
+        let tuple = own.charge.key.tuple(own.planned.allowance.id);
+        let its = self.0.iter().find(|(known, _)| *known == tuple);
+        its.iter().for_each(|(_, name)| to.push_str(name));
     }
 }

@@ -29,6 +29,9 @@ impl LateCharges {
         let now = self.shared.clock.now();
         let charge = awaited.charge.charge();
         let outcome = &awaited.outcome;
+        if let Some(counters) = &awaited.counters {
+            counters.settle(charge.cost, cost);
+        }
         if let Some((adjustment, cost)) = adjustment(charge.cost, cost, outcome.receipt) {
             let settling = Charge { cost, ..charge };
             if let Some(counters) = &awaited.counters {

@@ -103,7 +103,7 @@ use tollgate_wire::{Violation, forward_auth::Asker};
 
 use self::{
     abandoned::Abandoned,
-    body_look::{BodyInput, ComingBody, LookBounds},
+    body_look::{BodyFacts, BodyInput, ComingBody, LookBounds},
     counting::{NamingRequest, count_decisions},
     denials::{DeniedRequest, WorkerDenials},
     forward::{Inbound, Outgoing, TimedReply, sender_of},
@@ -182,6 +182,8 @@ struct Decided<'d, 'i, 'p> {
     inbound: Inbound<'i>,
     /// None: its form is not sound.
     named: Option<(&'d SoundRequest<'d, 'p>, &'d Snapshot)>,
+    /// What its body says, if that was looked at.
+    facts: &'i OnceCell<BodyFacts>,
 }
 
 /// What a request is decided about with, besides itself.
@@ -339,7 +341,9 @@ impl Gate {
             let (audience, action) = match request {
                 Err(rejection) => {
                     let action = Action::Refuse(rejection);
-                    let decided = Decided { action: &action, parts: &parts, inbound, named: None };
+                    let facts = &body.facts;
+                    let decided =
+                        Decided { action: &action, parts: &parts, inbound, named: None, facts };
                     (gate.note_decision(&mut guard, decided, arrival.now), action)
                 }
                 Ok(request) => {
@@ -347,7 +351,8 @@ impl Gate {
                     let given = Given { inbound, snapshot: &snapshot, arrival, body: &body };
                     let action = pin!(gate.decide(&request, given, state)).await;
                     let named = Some((&request, &*snapshot));
-                    let decided = Decided { action: &action, parts: &parts, inbound, named };
+                    let facts = &body.facts;
+                    let decided = Decided { action: &action, parts: &parts, inbound, named, facts };
                     (gate.note_decision(&mut guard, decided, arrival.now), action)
                 }
             };
@@ -357,7 +362,13 @@ impl Gate {
                 ControlFlow::Continue(forward) => {
                     let upstream = forward.upstream;
                     let is_upgrade = gate.judge.prepare(&mut parts, &guard.state, forward, inbound);
-                    let body = body.take().filter(|_| !is_upgrade);
+                    let asks = guard.state.asks_for_usage(body.facts.get());
+                    let max_bytes = guard.state.max_body().unwrap_or(u64::MAX);
+                    let body = match asks {
+                        false => body.take(),
+                        true => body.take_asking_for_usage(&mut parts.headers, max_bytes),
+                    };
+                    let body = body.filter(|_| !is_upgrade);
                     let outgoing = Outgoing {
                         sender: sender_of(&guard.state, upstream, inbound),
                         head: parts,
@@ -435,7 +446,7 @@ impl Gate {
                 None => BodyInput::Coming(body),
                 Some(_) => BodyInput::Elsewhere,
             },
-            ..judge_input(request, snapshot, inbound, arrival.now)
+            ..judge_input(request, snapshot, inbound, &body.facts, arrival.now)
         };
         match self.recorded(inbound.trace) {
             None => pin!(self.judge.judge(&input, policy, state)).await,
@@ -455,17 +466,18 @@ impl Gate {
         decided: Decided<'_, 'i, 'p>,
         now: Timestamp,
     ) -> Audience<'i> {
-        let Decided { action, parts, inbound, named } = decided;
+        let Decided { action, parts, inbound, named, facts } = decided;
         let Inbound { address, request_id, .. } = inbound;
         let RequestGuard { state, leases, line, .. } = guard;
         let head = named.map(|(request, _)| &request.head);
         let audience = Audience::of(parts, head, state, request_id, address);
+        let audience = audience.reading(facts.get());
         *leases = state.tally.as_ref().and_then(|tally| self.leases.hold(tally.granted(), now));
         if let Some(line) = line {
-            line.note_facts(state, &parts.headers, &self.shared().identifier.hasher);
             let identifier = &self.shared().identifier;
-            let input =
-                named.map(|(request, snapshot)| judge_input(request, snapshot, inbound, now));
+            line.note_facts(state, &parts.headers, facts.get(), &identifier.hasher);
+            let input = named
+                .map(|(request, snapshot)| judge_input(request, snapshot, inbound, facts, now));
             let named = input.as_ref().map(|input| NamingRequest { identifier, input });
             let series = line.meter.series();
             state.kept_names = count_decisions(series, state, action, address, named);
@@ -574,6 +586,7 @@ fn judge_input<'r>(
     request: &'r SoundRequest<'r, '_>,
     snapshot: &'r Snapshot,
     inbound: Inbound<'_>,
+    facts: &'r OnceCell<BodyFacts>,
     now: Timestamp,
 ) -> JudgeInput<'r> {
     JudgeInput {
@@ -584,6 +597,6 @@ fn judge_input<'r>(
         is_asked: inbound.asker.is_some(),
         dry_run: None,
         body: BodyInput::Elsewhere,
-        facts: OnceCell::new(),
+        facts,
     }
 }

@@ -100,6 +100,15 @@ impl<'g, 'p> CallHead<'g, 'p> {
         guard.account(status, &ResponseNote { error, ..ResponseNote::default() })
     }
 
+    /// Counts that what had reserved some units of a limit has cost others.
+    pub fn count_settlement(&self, corrected: &Corrected<'_>, reserved: u32, cost: u32) {
+        let Corrected { policy, limit, .. } = corrected;
+        let series = self.gate.series(self.snapshot, Some(policy));
+        if let Some(counters) = series.limit(limit.position, policy.identity.tiers.default, false) {
+            counters.settle(reserved, cost);
+        }
+    }
+
     /// Counts a correction of what a counter has taken, and notes what is taken more.
     pub fn count_adjustment(
         &self,

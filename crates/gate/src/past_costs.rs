@@ -4,7 +4,7 @@ use std::{num::NonZeroU64, rc::Rc, sync::Arc};
 
 use http::HeaderMap;
 use smallvec::SmallVec;
-use tollgate_policy::{CostSource, units_of};
+use tollgate_policy::{CostSource, Reserve, units_of};
 use tollgate_usage::logged::LoggedUse;
 
 use super::{
@@ -70,7 +70,15 @@ impl DecidedCharge<'_, '_> {
         let DecidedCharge { planned, charge, .. } = self;
         let source = planned.cost.source.as_deref().filter(|_| !charge.quota.holds_leases());
         let units = match source {
-            None => return CostInLog::Fixed,
+            None => {
+                // What only the body of the request told.
+                let is_by_query =
+                    matches!(planned.cost.reserve.as_deref(), Some(Reserve::Query(_)));
+                return match is_by_query && used.reserved(&planned.limit.name).is_none() {
+                    true => CostInLog::Lacking,
+                    false => CostInLog::Fixed,
+                };
+            }
             Some(CostSource::Header(name)) => cost_in(headers, name),
             Some(source) => units_in_log(&planned.limit.name, source, used),
         };
@@ -82,9 +90,7 @@ impl DecidedCharge<'_, '_> {
 fn units_in_log(limit: &str, source: &CostSource, used: &LoggedUse) -> Option<u32> {
     match source {
         CostSource::Header(_) => None,
-        CostSource::Body(_) => {
-            used.cost_of(limit).map(|cost| units_of(cost.units, NonZeroU64::MIN))
-        }
+        CostSource::Body(_) => used.told_cost(limit).map(|units| units_of(units, NonZeroU64::MIN)),
         CostSource::RequestBytes(unit) => used.request_bytes.map(|bytes| units_of(bytes, *unit)),
         CostSource::ResponseBytes(unit) => used.response_bytes.map(|bytes| units_of(bytes, *unit)),
         CostSource::UpstreamTime(unit) => used.took.map(|took| units_of_time(took, *unit)),

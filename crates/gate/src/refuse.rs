@@ -97,7 +97,8 @@ fn last_response(
     request_id: &HeaderValue,
     arrival: Arrival,
 ) -> Response<Body> {
-    let details = ErrorDetails { format: Format::Json, request_id, violated: Vec::new() };
+    let details =
+        ErrorDetails { format: Format::Json, request_id, violated: Vec::new(), recipients: None };
     let mut response = rejection.into_response(&Responses::DEFAULT, &details);
     let headers = response.headers_mut();
     headers.insert(X_REQUEST_ID.clone(), request_id.clone());

@@ -23,6 +23,7 @@ use tollgate_upstream::{ClientBody, UpstreamError, Upstreams};
 use super::{
     Arrival, Snapshot,
     abandoned::{Abandoned, FollowedBody},
+    body_look::BodyFacts,
     cost_tap::{CostTap, Measures},
     counting::CountedSender,
     forward::{DetachedExchange, Outgoing, TimedReply, detached, exchange},
@@ -281,12 +282,13 @@ impl RequestLine<'_> {
         &mut self,
         state: &RequestState<'_>,
         headers: &HeaderMap,
+        body: Option<&BodyFacts>,
         hashing: &Hashing,
     ) {
         if let Some((log, logged)) = &mut self.log
             && log.wants_facts()
         {
-            logged.facts = state.facts(headers, hashing);
+            logged.facts = state.facts(headers, body, hashing);
         }
     }
 

@@ -4,11 +4,13 @@ use std::{net::IpAddr, sync::Arc};
 
 use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use tollgate_identity::Identity;
-use tollgate_policy::{Cors, HeaderEdits, Policy, Protocol, Responses, Route, Upstream};
+use tollgate_policy::{
+    Cors, HeaderEdits, Policy, Protocol, Responses, Route, StreamUsage, Upstream,
+};
 use tollgate_response::{Format, Rejection};
 use tollgate_upstream::downstream::InterimEdits;
 
-use super::{head::Target, kept_names::KeptNames, tally::Tally};
+use super::{body_look::BodyFacts, head::Target, kept_names::KeptNames, tally::Tally};
 
 /// What is known about a request. It is filled in place as the request is judged.
 #[derive(Default)]
@@ -70,6 +72,17 @@ impl<'p> RequestState<'p> {
             // A preflight request, which takes no token and has no body.
             None => Some(0),
         }
+    }
+
+    /// Whether the usage of a stream is to be asked for in the place of this request.
+    pub(super) fn asks_for_usage(&self, body: Option<&BodyFacts>) -> bool {
+        let (Some(tally), Some(body)) = (&self.tally, body) else { return false };
+        tally.all().any(|own| match own.planned.cost.asked_usage() {
+            Some((asked, StreamUsage::Inject)) if own.planned.role.is_enforced() => {
+                body.lacks_usage(asked).is_ok_and(|lacks| lacks)
+            }
+            _ => false,
+        })
     }
 
     /// What the route changes in interim responses; none: nothing.

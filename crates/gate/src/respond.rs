@@ -11,9 +11,11 @@ use tollgate_response::{
     AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call, options_asterisk,
     preferred_format, preflight_answer, standings,
 };
+use tollgate_usage::mcp::Recipients;
 
 use super::{
     X_REQUEST_ID,
+    body_look::BodyFacts,
     charge_plan::ChargeRole,
     cors,
     cost_tap::{CostTap, Measures},
@@ -42,6 +44,8 @@ pub enum Reply {
 /// What the client of a request decides about the form of the response.
 pub struct Audience<'r> {
     pub(super) format: Format,
+    /// Whom an error is for, in the form of JSON-RPC.
+    recipients: Option<Recipients<'r>>,
     pub(super) request_id: &'r HeaderValue,
     /// The page of another origin that may read responses of this proxy.
     origin: Option<AllowedOrigin>,
@@ -89,7 +93,18 @@ impl<'r> Audience<'r> {
             false => preferred_format(request, state.responses()),
         };
         let origin = cors::reader(state, head, &request.headers, address);
-        Audience { format, request_id, origin }
+        Audience { format, recipients: None, request_id, origin }
+    }
+
+    /// The same client, which reads errors only as its messages, if the body of its request has
+    /// some.
+    #[must_use]
+    pub fn reading(mut self, body: Option<&'r BodyFacts>) -> Audience<'r> {
+        self.recipients = body.and_then(BodyFacts::recipients);
+        if self.recipients.is_some() {
+            self.format = Format::JsonRpc;
+        }
+        self
     }
 }
 
@@ -113,7 +128,9 @@ impl Judge {
             }
             Reply::Refused(rejection) => {
                 let status = rejection.status(state.responses());
-                let details = ErrorDetails { format, request_id, violated: state.violated(format) };
+                let violated = state.violated(format);
+                let recipients = audience.recipients.as_ref();
+                let details = ErrorDetails { format, request_id, violated, recipients };
                 (rejection.into_response(state.responses(), &details), status)
             }
         };

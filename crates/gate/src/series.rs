@@ -118,6 +118,12 @@ pub struct LimitTotal {
     pub charged: u64,
     /// Those of them that were given back.
     pub refunded: u64,
+    /// Units that requests have reserved whose responses have told their costs.
+    pub reserved: u64,
+    /// What these have cost.
+    pub settled: u64,
+    /// How much of that was not reserved.
+    pub debt: u64,
 }
 
 /// What a limit's candidate rates are called where each name is counted.
@@ -265,6 +271,9 @@ impl PolicyNames {
                 .map(|decision| counters.sum(|own| own.of(decision).get())),
             charged: counters.sum(|own| own.charged.get()),
             refunded: counters.sum(|own| own.refunded.get()),
+            reserved: counters.sum(|own| own.settlements.reserved.get()),
+            settled: counters.sum(|own| own.settlements.settled.get()),
+            debt: counters.sum(|own| own.settlements.debt.get()),
         });
         // The ended ones first: a request that ends meanwhile counts as in flight rather than less.
         let ended = own.sum(|own| own.ended.get());

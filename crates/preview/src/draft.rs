@@ -11,7 +11,7 @@ use tollgate_policy::{Given, Upstream};
 pub struct Draft {
     /// Its head.
     pub head: Parts,
-    /// Its body.
+    /// Its body; of a request of the past, what is known of it.
     pub body: Box<[u8]>,
     /// The address of its sender: the client, or a proxy before it.
     pub address: IpAddr,

@@ -2,7 +2,6 @@
 //! have counters of their own; those of explanations charge nothing.
 
 use std::{
-    cell::OnceCell,
     net::{IpAddr, SocketAddr},
     ops::ControlFlow,
     rc::Rc,
@@ -13,7 +12,7 @@ use http::{HeaderMap, HeaderValue, Response, StatusCode};
 use tollgate_clock::Timestamp;
 use tollgate_gate::{
     Shared,
-    body_look::BodyInput,
+    body_look::{BodyFacts, BodyInput},
     charge_context::ChargeContext,
     dry_run::DryRun,
     forward::Inbound,
@@ -131,6 +130,7 @@ impl Rehearsal {
         let found = found.as_ref().map(|(head, _)| head);
         let address = self.client_address(draft);
         let audience = Audience::of(&draft.head, found, &state, &no_id, address);
+        let audience = audience.reading(dry_run.body_facts.get());
         let is_forwarded = matches!(reply, Reply::Forwarded(_));
         let response = self.judge.respond(reply, &mut state, &audience, None);
         if is_forwarded {
@@ -165,6 +165,7 @@ impl Rehearsal {
             policy,
             route,
             input,
+            message: input.facts.get().and_then(BodyFacts::first_message),
         });
         let ignored = match &context {
             Some(context) => self.judge.ignored(*context, result.state.identity.as_ref()).await,
@@ -226,6 +227,7 @@ impl Rehearsal {
         let (address, headers) = (self.client_address(draft), &draft.head.headers);
         let client = Client { address, certificate: None, headers, query: draft.head.uri.query() };
         let published_keys = &self.published_keys;
+        let facts = &dry_run.body_facts;
         let dry_run = Some(dry_run);
         JudgeInput {
             head,
@@ -235,10 +237,10 @@ impl Rehearsal {
             is_asked: false,
             dry_run,
             body: match dry_run.and_then(|dry_run| dry_run.used.request_bytes) {
-                Some(bytes) => BodyInput::Logged(bytes),
+                Some(bytes) => BodyInput::Logged(bytes, &draft.body),
                 None => BodyInput::Whole(&draft.body),
             },
-            facts: OnceCell::new(),
+            facts,
         }
     }
 

@@ -155,11 +155,14 @@ impl Rehearsal {
     pub async fn replay<'p>(
         &self,
         policies: &'p Policies,
-        past: &PastRequest,
+        past: &mut PastRequest,
         judged: &mut Judgement<'p>,
     ) {
         let now = self.now();
+        // Each policy looks for something else in the body.
+        past.dry_run.body_facts.take();
         past.dry_run.unkeyed.borrow_mut().clear();
+        let past = &*past;
         let mut state = RequestState::default();
         let action = self.decide(policies, &past.draft, &past.dry_run, now, &mut state).await;
         if matches!(action, Action::Standings) {

@@ -56,7 +56,10 @@ impl Rejection {
             | Rejection::BodyTooLarge
             | Rejection::Upstream(_)
             | Rejection::HeadTimeout
-            | Rejection::Member { .. }
+            | Rejection::Member(_)
+            | Rejection::NoStreamUsage
+            | Rejection::Query(_)
+            | Rejection::Message(_)
             | Rejection::Internal => None,
         }
     }

@@ -2,13 +2,15 @@
 
 use std::borrow::Cow;
 
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header};
 use tollgate_policy::{HeaderProfile, Responses};
+use tollgate_usage::mcp::Recipients;
 
 use super::{
     body::Body,
     grpc,
-    json::{JSON, json_line},
+    json::{JSON, PLAIN_JSON, json_line},
+    json_rpc::rpc_errors,
     limit_headers::number,
     negotiation::Format,
     openai::OpenAiError,
@@ -30,6 +32,8 @@ pub struct ErrorDetails<'r> {
     pub request_id: &'r HeaderValue,
     /// The names of all windows that denied the request. Only problem details have them.
     pub violated: Vec<&'r str>,
+    /// Whom it is for, in the form of JSON-RPC.
+    pub recipients: Option<&'r Recipients<'r>>,
 }
 
 #[derive(serde::Serialize)]
@@ -55,11 +59,11 @@ impl Rejection {
                 grpc::write_status(&self, responses, response.headers_mut());
                 response
             }
-            Format::Json | Format::Problem => {
+            Format::Json | Format::Problem | Format::JsonRpc => {
                 let (body, media_type) = self.error_body(responses, details);
                 let mut response = Response::new(Body::full(body));
                 *response.headers_mut() = HeaderMap::with_capacity(USUAL_FIELDS);
-                *response.status_mut() = self.status(responses);
+                *response.status_mut() = self.status_for(responses, details);
                 response.headers_mut().insert(header::CONTENT_TYPE, media_type);
                 response
             }
@@ -100,6 +104,11 @@ impl Rejection {
                 let documentation_url = self.documentation_url(responses);
                 (json_line(&ErrorBody { message, documentation_url }), &JSON)
             }
+            Format::JsonRpc => {
+                let none = Recipients::default();
+                let recipients = details.recipients.unwrap_or(&none);
+                (rpc_errors(self, responses, recipients), &PLAIN_JSON)
+            }
             Format::Problem => {
                 let status = self.status(responses);
                 let detail = self.message();
@@ -114,6 +123,16 @@ impl Rejection {
             }
         };
         (body, media_type.clone())
+    }
+
+    /// The status for this client.
+    fn status_for(&self, responses: &Responses, details: &ErrorDetails<'_>) -> StatusCode {
+        let is_denial = matches!(self, Rejection::Primary(_) | Rejection::Secondary(_));
+        let is_old = details.recipients.is_some_and(|recipients| !recipients.is_recent);
+        match responses.mcp_denied_status {
+            Some(status) if is_denial && is_old => status,
+            _ => self.status(responses),
+        }
     }
 
     /// The documentation of the limits; its fragment marks secondary denials for clients.

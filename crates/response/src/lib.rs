@@ -20,6 +20,7 @@ mod denied_for;
 mod error;
 mod grpc;
 mod json;
+mod json_rpc;
 mod limit_headers;
 mod message;
 mod negotiation;

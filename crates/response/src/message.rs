@@ -2,6 +2,7 @@
 //! more.
 
 use tollgate_identity::{CredentialError, IdentityError};
+use tollgate_policy::UnfitMember;
 use tollgate_store::StoreError;
 use tollgate_upstream::UpstreamError;
 
@@ -48,9 +49,14 @@ impl Rejection {
             Rejection::AmbiguousKey(limit) => {
                 format!("The request has an ambiguous value of what limit {limit} counts by.")
             }
-            Rejection::Member { name, why } => {
-                format!("The request is not valid: `{name}` in its body {why}.")
+            Rejection::Member(UnfitMember { path, why }) => {
+                format!("The request is not valid: `{path}` in its body {why}.")
             }
+            Rejection::Query(refusal) => format!("The request is not valid: {refusal}."),
+            Rejection::NoStreamUsage => "Streams have to tell their usage here: add \
+                 \"stream_options\": {\"include_usage\": true} to the request."
+                .into(),
+            Rejection::Message(error) => format!("The request is not valid: {error}."),
             Rejection::Store(StoreError::NoRoom(reason)) if reason.is_clients_fault() => {
                 "Too many different values of what a limit counts by. Try again later.".into()
             }

@@ -17,12 +17,14 @@ pub enum Format {
     Problem,
     /// A gRPC status, and no body. Not negotiated: a gRPC client understands nothing else.
     Grpc,
+    /// An error of JSON-RPC. Not negotiated either: a client that calls by it reads nothing else.
+    JsonRpc,
 }
 
 impl Format {
     fn media_type(self) -> &'static str {
         match self {
-            Format::Json => "application/json",
+            Format::Json | Format::JsonRpc => "application/json",
             Format::Problem => "application/problem+json",
             Format::Grpc => "application/grpc",
         }

@@ -1,12 +1,14 @@
 //! Why a request gets its response here: the one error type of the request path.
 
 use http::HeaderValue;
+use tollgate_graphql::Refusal;
 use tollgate_identity::IdentityError;
-use tollgate_policy::{AddressRefusal, Unfitness};
+use tollgate_policy::{AddressRefusal, UnfitMember};
 use tollgate_store::StoreError;
 use tollgate_upstream::{
     ConnectionNamesProtectedField, IdentityAlias, UpstreamError, downstream::NotGood,
 };
+use tollgate_usage::mcp::MessageError;
 use tollgate_wire::{
     Violation, forward_auth::AskError, method_override::OverrideError, target::TargetError,
 };
@@ -76,13 +78,17 @@ pub enum Rejection {
     #[error("the request has an ambiguous value of a key that limit {0} counts by")]
     AmbiguousKey(Box<str>),
     /// A member of the request's body cannot be counted by.
-    #[error("`{name}` in the request's body {why}")]
-    Member {
-        /// Its path.
-        name: Box<str>,
-        /// What is wrong with it.
-        why: Unfitness,
-    },
+    #[error(transparent)]
+    Member(#[from] UnfitMember),
+    /// What the GraphQL request costs cannot be told.
+    #[error(transparent)]
+    Query(#[from] Refusal),
+    /// The request wants a stream, and does not ask for its usage, which its limit requires.
+    #[error("the stream would not tell its usage: `stream_options.include_usage` is not set")]
+    NoStreamUsage,
+    /// The messages of the Model Context Protocol in the request's body cannot be counted by.
+    #[error(transparent)]
+    Message(#[from] MessageError),
     /// The store could not decide.
     #[error(transparent)]
     Store(#[from] StoreError),

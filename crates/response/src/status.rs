@@ -24,7 +24,10 @@ impl Rejection {
             | Rejection::Alias(_)
             | Rejection::MethodOverride(_)
             | Rejection::AmbiguousKey(_)
-            | Rejection::Member { .. } => StatusCode::BAD_REQUEST,
+            | Rejection::Member(_)
+            | Rejection::NoStreamUsage
+            | Rejection::Query(_)
+            | Rejection::Message(_) => StatusCode::BAD_REQUEST,
             Rejection::Question(error) => match error {
                 AskError::NotAnAsker => StatusCode::FORBIDDEN,
                 AskError::Path => StatusCode::NOT_FOUND,

@@ -2,13 +2,16 @@
 
 use std::{borrow::Cow, net::IpAddr};
 
-use http::{HeaderMap, HeaderValue, Method};
+use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use smallvec::SmallVec;
 use tollgate_identity::{
     CallerValue, Identity, Prefixes, canonical, cookie_to_count, unescaped_cookie,
 };
 use tollgate_limit::{Hashing, Origin};
-use tollgate_policy::{Chooser, KeyPart, Limit, OpenParts, Per, Route};
+use tollgate_policy::{
+    Chooser, KeyPart, Limit, MCP_SESSION_ID, OpenParts, Per, Route, UnfitMember, Unfitness,
+};
+use tollgate_response::Rejection;
 
 use super::ChargeContext;
 use crate::judge_input::JudgeInput;
@@ -86,6 +89,10 @@ impl KeyBuilder<'_, '_, '_> {
                 // A request of HTTP/1.0 may have no host. It has a counter too, or leaving the host
                 // out would evade the limit.
                 KeyPart::Host => Some(value.as_deref().unwrap_or_default()),
+                // So it is with a message that calls no tool: every client has to send some.
+                KeyPart::McpTool | KeyPart::McpMethod if self.context.message.is_some() => {
+                    Some(value.as_deref().unwrap_or_default())
+                }
                 _ => value.as_deref(),
             };
             match value {
@@ -130,6 +137,7 @@ impl KeyBuilder<'_, '_, '_> {
             Chooser::Hosts
             | Chooser::Paths
             | Chooser::Segments
+            | Chooser::Calls
             | Chooser::Methods
             | Chooser::Client => Origin::Chosen { by: self.client() },
         }
@@ -190,8 +198,41 @@ impl KeyBuilder<'_, '_, '_> {
                 let value = scalar(self.claim(name)?)?;
                 Some(Cow::Owned(value.into_bytes()))
             }
-            KeyPart::Header(_) | KeyPart::Cookie(_) => chosen_value(part, client.headers).ok()?,
+            KeyPart::Header(_) | KeyPart::Cookie(_) | KeyPart::McpSession => {
+                chosen_value(part, client.headers).ok()?
+            }
+            KeyPart::Body(_) => self.member(part),
+            KeyPart::McpTool => self.context.message?.tool().map(bytes),
+            KeyPart::McpMethod => self.context.message?.method.as_deref().map(bytes),
             KeyPart::Caller | KeyPart::ClientIp | KeyPart::Key | KeyPart::Descriptor(_) => None,
+        }
+    }
+
+    /// A member of the body that can be counted by.
+    fn member(&self, part: &KeyPart) -> Option<Cow<'_, [u8]>> {
+        Some(match self.context.input.facts.get()?.in_words(part)? {
+            Cow::Borrowed(text) => bytes(text),
+            Cow::Owned(text) => Cow::Owned(text.into_bytes()),
+        })
+    }
+
+    /// Checks that the body has one value of each member that the limit counts by.
+    ///
+    /// # Errors
+    /// [`Rejection::Member`].
+    pub(super) fn check_members(&self) -> Result<(), Rejection> {
+        let Some(facts) = self.context.input.facts.get() else { return Ok(()) };
+        let Some(found) = &facts.members else { return Ok(()) };
+        let repeated = self.per.parts.iter().find_map(|part| match part {
+            KeyPart::Body(member) if found.is_repeated(member.number) => Some(member),
+            _ => None,
+        });
+        match repeated {
+            Some(member) => {
+                let path = member.path.clone();
+                Err(UnfitMember { path, why: Unfitness::Repeated }.into())
+            }
+            None => Ok(()),
         }
     }
 
@@ -259,6 +300,10 @@ enum Tag {
     Cookie = b'k',
     Key = b'K',
     Descriptor = b'D',
+    Member = b'j',
+    Tool = b't',
+    Call = b'r',
+    Session = b'S',
 }
 
 impl Tag {
@@ -276,6 +321,10 @@ impl Tag {
             KeyPart::Cookie(_) => Tag::Cookie,
             KeyPart::Key => Tag::Key,
             KeyPart::Descriptor(_) => Tag::Descriptor,
+            KeyPart::Body(_) => Tag::Member,
+            KeyPart::McpTool => Tag::Tool,
+            KeyPart::McpMethod => Tag::Call,
+            KeyPart::McpSession => Tag::Session,
         }
     }
 }
@@ -323,13 +372,8 @@ pub(crate) fn chosen_value<'h>(
     headers: &'h HeaderMap,
 ) -> Result<Option<Cow<'h, [u8]>>, Ambiguous> {
     match part {
-        KeyPart::Header(name) => {
-            let mut values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
-            match (values.next(), values.next()) {
-                (_, Some(_)) => Err(Ambiguous),
-                (value, None) => Ok(value.filter(|value| !value.is_empty()).map(Cow::Borrowed)),
-            }
-        }
+        KeyPart::Header(name) => only_value(headers, name),
+        KeyPart::McpSession => only_value(headers, &MCP_SESSION_ID),
         KeyPart::Cookie(name) => cookie_to_count(headers, name).map_err(|_| Ambiguous),
         KeyPart::All
         | KeyPart::Caller
@@ -339,8 +383,22 @@ pub(crate) fn chosen_value<'h>(
         | KeyPart::PathParameter(_)
         | KeyPart::Method
         | KeyPart::Claim(_)
+        | KeyPart::Body(_)
+        | KeyPart::McpTool
+        | KeyPart::McpMethod
         | KeyPart::Key
         | KeyPart::Descriptor(_) => Ok(None),
+    }
+}
+
+fn only_value<'h>(
+    headers: &'h HeaderMap,
+    name: &HeaderName,
+) -> Result<Option<Cow<'h, [u8]>>, Ambiguous> {
+    let mut values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+    match (values.next(), values.next()) {
+        (_, Some(_)) => Err(Ambiguous),
+        (value, None) => Ok(value.filter(|value| !value.is_empty()).map(Cow::Borrowed)),
     }
 }
 

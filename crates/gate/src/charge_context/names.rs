@@ -72,7 +72,11 @@ impl KeyBuilder<'_, '_, '_> {
                 }
             }
             _ if part.may_be_secret() => {
-                if let Some(value) = chosen_value(part, input.client.headers).ok().flatten() {
+                let value = match part {
+                    KeyPart::Body(_) => self.value(part),
+                    _ => chosen_value(part, input.client.headers).ok().flatten(),
+                };
+                if let Some(value) = value {
                     write_hash(hashing, part, &value, to);
                 }
             }

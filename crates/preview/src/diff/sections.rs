@@ -315,12 +315,13 @@ pub(super) fn responses(old: &Policy, new: &Policy) -> Vec<Change> {
     Change::between_fields(response_fields(old), response_fields(new), str::to_owned)
 }
 
-fn response_fields(policy: &Policy) -> [(&'static str, String); 9] {
+fn response_fields(policy: &Policy) -> [(&'static str, String); 10] {
     // Named one by one, so that a new field cannot be forgotten here.
     let Responses {
         schemes: _, // identity: where tokens come from
         headers,
         denied_status,
+        mcp_denied_status,
         documentation_url,
         realm,
         rate_limit_path,
@@ -328,11 +329,14 @@ fn response_fields(policy: &Policy) -> [(&'static str, String); 9] {
         shadow_header,
     } = &policy.responses;
     let text = |text: Option<&str>| text.unwrap_or("none").to_owned();
+    let mcp_status = mcp_denied_status.map(|status| status.as_u16().to_string());
+    let mcp_status = mcp_status.unwrap_or_else(|| "the same".to_owned());
     let readers = policy.cors.as_deref().map(words::readers);
     let core = policy.core.and_then(|at| policy.limits.get(at));
     [
         ("headers", headers.keyword().to_owned()),
         ("denied status", denied_status.as_u16().to_string()),
+        ("denied status of MCP", mcp_status),
         ("documentation url", text(documentation_url.as_deref())),
         ("realm", realm.to_string()),
         ("rate limit path", text(rate_limit_path.as_deref())),
