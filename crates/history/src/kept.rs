@@ -41,7 +41,7 @@ pub(super) struct Kept<'r> {
 #[derive(Serialize, Deserialize)]
 struct KeptCost<'r> {
     limit: Option<Cow<'r, str>>,
-    units: u64,
+    units: Option<u64>,
     reserved: Option<u64>,
 }
 

@@ -39,8 +39,8 @@ struct OwnLine<'l> {
     facts: Option<Map<String, Value>>,
     denials: Option<u32>,
     total_ms: Option<f64>,
-    /// What the body of the response told.
-    #[serde(default, rename = "limits", deserialize_with = "told_costs")]
+    /// What limits were charged, and what the body of the response told.
+    #[serde(default, rename = "limits", deserialize_with = "costs")]
     costs: Vec<LoggedCost>,
     request_bytes: Option<u64>,
     response_bytes: Option<u64>,
@@ -57,13 +57,16 @@ struct OwnLimit<'l> {
     cost_source: Option<Cow<'l, str>>,
 }
 
-fn told_costs<'l, D: Deserializer<'l>>(deserializer: D) -> Result<Vec<LoggedCost>, D::Error> {
+fn costs<'l, D: Deserializer<'l>>(deserializer: D) -> Result<Vec<LoggedCost>, D::Error> {
     let limits = Option::<Vec<OwnLimit<'l>>>::deserialize(deserializer)?.unwrap_or_default();
-    let told = |own: &OwnLimit<'_>| own.cost_source.as_deref().is_some_and(is_told_by_body);
-    let costs = limits.into_iter().filter(told).map(|own| LoggedCost {
+    // Most lines have none, and are read without a parser.
+    if limits.iter().all(|own| own.reserved.is_none()) {
+        return Ok(Vec::new());
+    }
+    let costs = limits.into_iter().map(|own| LoggedCost {
         limit: Some(own.name.into()),
-        units: own.cost,
-        reserved: own.reserved,
+        units: own.cost_source.filter(|source| is_told_by_body(source)).map(|_| own.cost),
+        reserved: own.reserved.or(Some(own.cost)),
     });
     Ok(costs.collect())
 }

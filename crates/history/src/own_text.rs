@@ -56,7 +56,7 @@ pub(super) fn read(
             "cost" => cost = value.parse().ok(),
             "reserved" => reserved = value.parse().ok(),
             "cost_source" if is_told_by_body(value) => {
-                let told = |units| LoggedCost { limit: None, units, reserved };
+                let told = |units| LoggedCost { limit: None, units: Some(units), reserved };
                 used.costs = cost.map(told).into_iter().collect();
             }
             _ => {}

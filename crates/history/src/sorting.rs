@@ -244,8 +244,12 @@ mod tests {
             took: Some(std::time::Duration::from_nanos(1_234_567_891)),
             used: LoggedUse {
                 costs: vec![
-                    LoggedCost { limit: Some("tokens".into()), units: 130, reserved: Some(408) },
-                    LoggedCost { limit: None, units: line, reserved: None },
+                    LoggedCost {
+                        limit: Some("tokens".into()),
+                        units: Some(130),
+                        reserved: Some(408),
+                    },
+                    LoggedCost { limit: None, units: Some(line), reserved: None },
                 ],
                 request_bytes: Some(line),
                 response_bytes: None,

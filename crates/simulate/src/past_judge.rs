@@ -70,7 +70,7 @@ impl<'p> PastJudge<'p> {
     /// Judges a request that came at `now` and took some time. Times may not go back.
     pub(super) async fn judge(
         &mut self,
-        past: &PastRequest,
+        past: &mut PastRequest,
         now: Timestamp,
         took: Duration,
         judged: &mut Judgement<'p>,

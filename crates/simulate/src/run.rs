@@ -201,7 +201,7 @@ impl<'s, 'q> Counts<'s, 'q> {
 
     async fn judge_request(
         &mut self,
-        past: &PastRequest,
+        past: &mut PastRequest,
         record: &Record,
         caller: u64,
         judged: &mut Judgement<'q>,

@@ -126,6 +126,7 @@ impl Translator {
         let status = status.filter(|_| !is_denied).unwrap_or(StatusCode::OK);
         *past.answer.status_mut() = status;
         past.answer.headers_mut().clear();
+        past.draft.body = Box::default();
         let own = record.own.as_ref();
         match own.map(|own| own.facts.as_ref()) {
             Some(Some(facts)) => add_facts(past, facts),
@@ -208,8 +209,11 @@ fn add_facts(past: &mut PastRequest, facts: &Map<String, Value>) {
         } else if let Some(cookie) = name.strip_prefix("cookie.") {
             let separator = if cookies.is_empty() { "" } else { "; " };
             cookies += &format!("{separator}{cookie}={text}");
+        } else if name == "mcp.session" {
+            insert(&mut past.draft.head.headers, "mcp-session-id", value);
         }
     }
+    past.draft.body = body_of(facts);
     if !cookies.is_empty() {
         let cookies = HeaderValue::from_str(&cookies).ok();
         insert(&mut past.draft.head.headers, "cookie", cookies);
@@ -219,6 +223,58 @@ fn add_facts(past: &mut PastRequest, facts: &Map<String, Value>) {
         let tag = HeaderValue::from_static("\"-\"");
         insert(&mut past.draft.head.headers, "if-none-match", Some(tag));
     }
+}
+
+/// A body that has what limits count by, as JSON; empty: none of that is in bodies.
+fn body_of(facts: &Map<String, Value>) -> Box<[u8]> {
+    let mut body = Value::Null;
+    for (name, value) in facts {
+        let path = match name.as_str() {
+            "mcp.method" => Some("method"),
+            "mcp.tool" => Some("params.name"),
+            _ => name.strip_prefix("body."),
+        };
+        if let Some(place) = path.and_then(|path| place_in(&mut body, path)) {
+            *place = stand_in(value);
+        }
+    }
+    if facts.contains_key("mcp.tool")
+        && !facts.contains_key("mcp.method")
+        && let Some(place) = place_in(&mut body, "method")
+    {
+        *place = "tools/call".into();
+    }
+    match body {
+        Value::Null => Box::default(),
+        body => body.to_string().into_bytes().into(),
+    }
+}
+
+/// Where a path leads in a document that has nothing else. None: it is too far into an array.
+fn place_in<'b>(body: &'b mut Value, path: &str) -> Option<&'b mut Value> {
+    const LONGEST: usize = 64;
+    let mut place = body;
+    for step in path.split(['.', '[']).filter(|step| !step.is_empty()) {
+        let index = step.strip_suffix(']').map(|index| index.parse().unwrap_or(0));
+        place = match index {
+            None => {
+                if !place.is_object() {
+                    *place = Value::Object(Map::new());
+                }
+                place.as_object_mut()?.entry(step).or_insert(Value::Null)
+            }
+            Some(LONGEST..) => return None,
+            Some(index) => {
+                if !place.is_array() {
+                    *place = Value::Array(Vec::new());
+                }
+                let elements = place.as_array_mut()?;
+                elements.resize(elements.len().max(index + 1), Value::Null);
+                elements.get_mut(index)?
+            }
+        };
+    }
+    Some(place)
 }
 
 /// Of a value that the log has as a hash, the hash: it tells callers apart as well.
