@@ -124,6 +124,7 @@ install_python_packages() {
         --use-pep517 \
         -r tests/httpbin/requirements.txt -r tests/clients/pygithub/requirements.txt \
         -r tests/clients/llm/requirements.txt \
+        -r tests/clients/mcp/requirements.txt \
         -r tests/schema/requirements.txt -r tests/tokens/requirements.txt \
         -r tests/edge/requirements.txt -r tests/decisions/requirements.txt \
         -r tests/beside/requirements.txt -r tests/frameworks/requirements.txt \
@@ -211,7 +212,7 @@ black_box() {
     local name=tests/disk/faults.py
     part_beside "$name" run_script "$name" --tollgate "$binary" crashes damage broken unreadable full
     local scripts=(tests/simulate/programs.py "$octokit/limits.mjs" tests/clients/pygithub/waits.py
-        tests/clients/llm/usage.py tests/dashboard/views.py tests/beside/run.py tests/edge/bodies.py tests/beside/envoy.py
+        tests/clients/llm/usage.py tests/clients/mcp/tools.py tests/dashboard/views.py tests/beside/run.py tests/edge/bodies.py tests/beside/envoy.py
         tests/beside/traefik.py tests/beside/imported_nginx.py tests/beside/imported_envoy.py
         tests/observe/prometheus.py tests/edge/faults.py tests/frameworks/spellings.py tests/simulate/judge.py
         tests/simulate/report.py tests/simulate/story.py tests/tokens/libraries.py

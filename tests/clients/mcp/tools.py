@@ -22,8 +22,8 @@ from mcp.shared.inbound import encode_header_value
 SECONDS = 60
 REVISION = "2026-07-28"
 HEADER_MISMATCH = -32020
-# What the specification leaves to implementations, without what clients use themselves.
-OWN_CODES = range(-32019, -32001)
+# A denial has the status as its code, which no standard keeps for itself.
+DENIED = 429
 # How a client connects, and what it speaks then.
 MODES = {"auto": REVISION, "legacy": "2025-11-25"}
 
@@ -36,7 +36,7 @@ limits:
   budget:
     per: caller
     rate: 10/minute
-    cost: {{ mcp: {{ tools/call: 1, "tools/call render": 5, default: 0 }} }}
+    cost: {{ mcp: {{ tools: {{ render: 5 }}, tools/call: 1, default: 0 }} }}
 routes:
   - {{ match: {{ path: /mcp }}, limits: [calls, budget] }}
 """
@@ -95,7 +95,7 @@ async def check_denial(tally, what, limit, call):
     try:
         problems = [f"it passed: {(await call).data!r}"]
     except MCPError as error:
-        problems = differs("a code of our own", True, error.error.code in OWN_CODES)
+        problems = differs("code", DENIED, error.error.code)
         told = f"{error.error.message} {json.dumps(error.error.data)}"
         problems += [f"{limit} is not in {told}"] if limit not in told else []
         problems += ["it has no message"] if not error.error.message else []

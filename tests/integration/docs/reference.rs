@@ -42,6 +42,13 @@ struct Row {
     meaning: String,
 }
 
+impl Section {
+    /// Whether it is at this path, and has this field.
+    fn has(&self, path: &str, field: &str) -> bool {
+        self.paths.contains(path) && self.fields.contains_key(field)
+    }
+}
+
 /// The sections of both files, each under the name of its definition, or its path if it has none.
 fn sections() -> BTreeMap<String, Section> {
     let mut sections = BTreeMap::new();
@@ -198,11 +205,10 @@ fn every_field_is_in_one_row_and_every_row_is_a_field() {
     let mut found: BTreeMap<(&str, &str), &str> = BTreeMap::new();
     for Row { place, section: path, field, meaning, .. } in &rows {
         let known: Vec<_> =
-            sections.iter().filter(|(_, section)| section.paths.contains(path)).collect();
-        let [(name, section)] = known[..] else {
-            panic!("{place}: `{path}` is a section of {} files", known.len());
+            sections.iter().filter(|(_, section)| section.has(path, field)).collect();
+        let [(name, _)] = known[..] else {
+            panic!("{place}: `{field}` is a field of {} sections `{path}`", known.len());
         };
-        assert!(section.fields.contains_key(field), "{place}: `{path}` has no field `{field}`");
         assert!(!meaning.is_empty(), "{place}: `{path}`: `{field}` has no meaning");
         let other = found.insert((name, field), place);
         assert!(other.is_none_or(|other| other == place), "{place}: `{field}` is at {other:?} too");
@@ -224,7 +230,7 @@ fn defaults_and_ranges_in_tables_are_those_of_the_schemas() {
     for row in Page::all().iter().flat_map(rows) {
         let Row { place, section, field, default, meaning } = &row;
         let at = format!("{place}: `{section}`: `{field}`");
-        let known = sections.values().find(|known| known.paths.contains(section));
+        let known = sections.values().find(|known| known.has(section, field));
         let Some(Field { is_required, default: expected, ranges, .. }) =
             known.and_then(|section| section.fields.get(field))
         else {
@@ -253,7 +259,7 @@ fn keywords_of_a_field_are_on_its_page() {
         let words: BTreeSet<&str> =
             codes.split(|c: char| !(c.is_alphanumeric() || "_-.".contains(c))).collect();
         for Row { place, section, field, .. } in rows(&page) {
-            let known = sections.values().find(|known| known.paths.contains(&section));
+            let known = sections.values().find(|known| known.has(&section, &field));
             let field = known.and_then(|section| section.fields.get_key_value(&field));
             let Some((field, Field { keywords, .. })) = field else { continue };
             for keyword in keywords {

@@ -46,9 +46,9 @@ fn dependencies<'m>(manifest: &'m str, section: &str) -> impl Iterator<Item = &'
         .filter_map(|line| line.strip_suffix(".workspace = true"))
 }
 
-/// The source of a crate and of its tests.
+/// The source of a crate, of its tests and of its benchmarks.
 fn texts(folder: &Path) -> Vec<String> {
-    let folders = ["src", "tests"].map(|name| folder.join(name));
+    let folders = ["src", "tests", "benches"].map(|name| folder.join(name));
     let folders = folders.iter().filter(|folder| folder.is_dir());
     folders
         .flat_map(|folder| sources(folder))

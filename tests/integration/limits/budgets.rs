@@ -138,8 +138,14 @@ fn what_two_readers_may_read_otherwise_is_refused_and_costs_nothing() {
         (r#"{"max_tokens":1.5}"#, "`max_tokens` in its body is not a whole number"),
         (r#"{"max_tokens":"100"}"#, "`max_tokens` in its body is not a whole number"),
         (r#"{"max_tokens":[1]}"#, "`max_tokens` in its body is not a whole number"),
-        (r#"{"max_tokens":1,"max_tokens":9}"#, "`max_tokens` in its body is there twice"),
-        (r#"{"max_tokens":1,"max\u005ftokens":9}"#, "`max_tokens` in its body is there twice"),
+        (
+            r#"{"max_tokens":1,"max_tokens":9}"#,
+            "`max_tokens` in its body is there twice, or in other letters",
+        ),
+        (
+            r#"{"max_tokens":1,"max\u005ftokens":9}"#,
+            "`max_tokens` in its body is there twice, or in other letters",
+        ),
         (r#"{"max_tokens":1,"n":0.5}"#, "`n` in its body is not a whole number"),
     ] {
         let response = proxy.send(ask(body));
@@ -411,4 +417,90 @@ fn proxy_that_asks_is_charged_what_is_reserved_without_a_body() {
         .by("alice");
     proxy.ask(question).assert_status(204).assert_field("x-ratelimit-used", "50");
     assert_eq!(proxy.used("alice", "core"), 50);
+}
+
+const STREAM: &str = r#"{"stream":true,"max_tokens":10,"messages":[]}"#;
+
+fn cost_with(stream_usage: &str) -> String {
+    format!(
+        "rate: 10000/hour, cost: {{ from_response: {{ usage: auto }}, reserve: 50, \
+         stream_usage: {stream_usage} }}"
+    )
+}
+
+#[test]
+fn stream_that_would_not_tell_its_usage_may_be_refused() {
+    let upstream = Upstream::answering(completion(1, 0, 1));
+    let proxy = proxy(&upstream, &cost_with("require"));
+    for refused in [
+        STREAM,
+        r#"{"stream":true,"messages":[],"stream_options":{"include_usage":false}}"#,
+        r#"{"stream":true,"messages":[],"stream_options":null}"#,
+        r#"{"stream":true,"prompt":"a"}"#,
+        r#"{"stream":true,"messages":[],"stream_options":{"include_usage":true},"stream_options":{}}"#,
+        r#"{"stream":true,"messages":[],"stream_options":{"include_usage":true,"Include_Usage":false}}"#,
+        // What cannot be read may be such a request.
+        "{",
+        &format!("{STREAM}{}", " ".repeat(70_000)),
+    ] {
+        proxy.send(ask(refused)).assert_status(400);
+    }
+    // The field alone makes no request for Anthropic of it.
+    proxy.send(ask(STREAM).field("anthropic-version", "2023-06-01")).assert_status(400);
+    proxy.send(ask(STREAM).field("content-encoding", "br")).assert_status(400);
+    let text = proxy.send(ask(STREAM)).text();
+    assert!(text.contains("include_usage"), "{text}");
+    assert_eq!((upstream.count(), proxy.used("alice", "core")), (0, 0));
+    for admitted in [
+        r#"{"stream":true,"messages":[],"stream_options":{"include_usage":true}}"#,
+        r#"{"stream":false,"messages":[]}"#,
+        r#"{"messages":[]}"#,
+        r#"{"stream":true,"input":"a"}"#,
+    ] {
+        proxy.send(ask(admitted)).assert_status(200);
+    }
+    let messages = post("/v1/messages", STREAM).field("content-type", "application/json");
+    proxy.send(messages.by("alice").field("anthropic-version", "2023-06-01")).assert_status(200);
+}
+
+#[test]
+fn usage_that_is_no_number_costs_what_was_reserved() {
+    for usage in [
+        r#"{"prompt_tokens":5,"completion_tokens":-1}"#,
+        r#"{"prompt_tokens":5,"completion_tokens":"9"}"#,
+    ] {
+        let upstream =
+            Upstream::answering(answer("application/json", &format!("{{\"usage\":{usage}}}")));
+        let proxy = proxy(
+            &upstream,
+            "rate: 1000/hour, cost: { from_response: { usage: auto }, reserve: 50 }",
+        );
+        proxy.send(ask("{}")).assert_status(200);
+        proxy.wait_until_logged("cost_source=reserve");
+        assert_eq!(proxy.used("alice", "core"), 50, "{usage}");
+    }
+}
+
+#[test]
+fn usage_of_a_stream_may_be_asked_for_in_place_of_the_client() {
+    let stream = format!("{STREAM_HEAD}{}{}{STREAM_END}", delta("abcd"), last_chunk(30, 7));
+    let upstream = Upstream::answering(stream);
+    let proxy = proxy(&upstream, &cost_with("inject"));
+    proxy.send(ask(STREAM)).assert_status(200);
+    let received = upstream.last();
+    let expected =
+        r#"{"stream_options":{"include_usage":true},"stream":true,"max_tokens":10,"messages":[]}"#;
+    assert_eq!(String::from_utf8_lossy(&received.body), expected);
+    assert_eq!(received.fields.one("content-length"), Some(expected.len().to_string().as_str()));
+    wait_for_use(&proxy, 37, "what the stream tells");
+    // What asks already, or is no stream of Chat Completions, stays as it is.
+    for untouched in [
+        r#"{"stream":true,"messages":[],"stream_options": {"include_usage":true}}"#,
+        r#"{"stream":true,"input":"a"}"#,
+        r#"{"messages":[]}"#,
+        "no JSON",
+    ] {
+        proxy.send(ask(untouched)).assert_status(200);
+        assert_eq!(String::from_utf8_lossy(&upstream.last().body), untouched);
+    }
 }
