@@ -21,6 +21,7 @@ use tollgate_usage::{
     mcp::{Message, MessageError, Messages, Recipients, RepeatedFields},
     request::{FoundMembers, Member, decoded},
 };
+use tollgate_wire::media_type::MediaType;
 
 /// Where the body of a request is.
 #[derive(Clone, Copy, Default)]
@@ -30,7 +31,8 @@ pub enum BodyInput<'r> {
     Elsewhere,
     /// It is here, of a request that no client has sent.
     Whole(&'r [u8]),
-    /// Of a request of the past: it had so many bytes, and said at least this. Nobody knows the rest.
+    /// Of a request of the past: it had so many bytes, and said at least this. Nobody knows the
+    /// rest.
     Logged(u64, &'r [u8]),
     /// It comes from the client.
     Coming(&'r ComingBody<'r>),
@@ -96,7 +98,8 @@ impl<'g> ComingBody<'g> {
     }
 
     /// The body, to be passed on with this head, and with a question for the usage of its stream:
-    /// at most `max_bytes`, without its content coding. A body that cannot be read is left as it is.
+    /// at most `max_bytes`, without its content coding. A body that cannot be read is left as it
+    /// is.
     pub(super) fn take_asking_for_usage(
         &self,
         headers: &mut HeaderMap,
@@ -162,14 +165,14 @@ impl BodyInput<'_> {
 impl LookedInto<'_> {
     /// What a whole body says, which has at most `max_bytes` without its content coding.
     fn facts_of(&self, body: &[u8], max_bytes: u64) -> BodyFacts {
-        let media_type = MediaType::of(self.headers).filter(MediaType::is_utf8);
+        let media_type = MediaType::of_content(self.headers).filter(MediaType::is_utf8);
         let decoded = media_type.zip(decoded(body, content_coding(self.headers), max_bytes).ok());
         let Some((media_type, body)) = decoded else {
             return self.unread(Some(body.len() as u64));
         };
         let members = self.policy.members.as_ref();
         let members = members.and_then(|members| members.find(&body).ok());
-        let messages = match self.route.reads_messages {
+        let messages = match self.route.body.is_of_messages {
             false => Ok(None),
             // Clients open a stream so, and end a session.
             true if body.is_empty() && self.method != Method::POST => Ok(Some(Messages::default())),
@@ -206,11 +209,11 @@ impl LookedInto<'_> {
 
     /// All that is known of a body that is too long to be read, or cannot be decoded.
     fn unread(&self, bytes: Option<u64>) -> BodyFacts {
-        let is_json = MediaType::of(self.headers).is_none_or(|own| own.is_json());
+        let is_json = MediaType::of_content(self.headers).is_none_or(|own| own.is_json());
         BodyFacts {
             members: None,
             bytes,
-            messages: Ok(self.route.reads_messages.then(Messages::unread)),
+            messages: Ok(self.route.body.is_of_messages.then(Messages::unread)),
             is_unread_json: is_json,
             is_for_anthropic: self.is_for_anthropic(),
             queries: self.queries(|_| Err(Refusal::Unread)),
@@ -225,7 +228,7 @@ impl LookedInto<'_> {
         &self,
         cost: impl Fn(Measure) -> Result<RequestCost, Refusal>,
     ) -> SmallVec<[(Measure, Result<RequestCost, Refusal>); 1]> {
-        self.route.query_measures.iter().map(|measure| (*measure, cost(*measure))).collect()
+        self.route.body.measures.iter().map(|measure| (*measure, cost(*measure))).collect()
     }
 
     /// What the GraphQL requests in a whole body, or in the target, cost.
@@ -327,65 +330,6 @@ static MESSAGE_FIELDS: [HeaderName; 3] = [
 /// In place of a field that is there twice: no method, name or revision reads so, and a revision
 /// this high has to have the other fields.
 const REPEATED: &[u8] = b"\xFF";
-
-/// What a `Content-Type` says.
-struct MediaType<'h> {
-    essence: &'h str,
-    charset: Option<&'h str>,
-}
-
-impl<'h> MediaType<'h> {
-    /// None: there are several, or it is none by RFC 9110 section 8.3.1, so that servers may take it
-    /// for another one each.
-    fn of(headers: &'h HeaderMap) -> Option<MediaType<'h>> {
-        let mut values = headers.get_all(header::CONTENT_TYPE).iter();
-        let (first, second) = (values.next(), values.next());
-        if second.is_some() {
-            return None;
-        }
-        let text = first.map_or(Some(""), |value| value.to_str().ok())?;
-        let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));
-        let essence = essence.trim();
-        let is_token = |text: &str| {
-            let is_part = |byte| is_token_byte(byte);
-            !text.is_empty() && text.bytes().all(is_part)
-        };
-        let is_sound = essence.is_empty() && first.is_none()
-            || essence.split_once('/').is_some_and(|(kind, rest)| is_token(kind) && is_token(rest));
-        let mut charset = None;
-        for parameter in parameters.split(';').map(str::trim).filter(|text| !text.is_empty()) {
-            let (name, value) = parameter.split_once('=')?;
-            if name.eq_ignore_ascii_case("charset")
-                && charset.replace(value.trim_matches('"')).is_some()
-            {
-                return None;
-            }
-        }
-        is_sound.then_some(MediaType { essence, charset })
-    }
-
-    fn is(&self, name: &str) -> bool {
-        self.essence.eq_ignore_ascii_case(name)
-    }
-
-    /// Whether servers may read JSON: some do without a type.
-    fn is_json(&self) -> bool {
-        self.essence.is_empty() || self.essence.to_ascii_lowercase().ends_with("json")
-    }
-
-    /// Whether it names no other encoding: JSON has none (RFC 8259 section 8.1).
-    fn is_utf8(&self) -> bool {
-        let known = |charset: &str| {
-            ["utf-8", "utf8", "us-ascii"].iter().any(|own| charset.eq_ignore_ascii_case(own))
-        };
-        self.charset.is_none_or(known)
-    }
-}
-
-/// A byte of a token (RFC 9110 section 5.6.2).
-fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
-}
 
 /// The content coding of a body; `unknown`, if there are several.
 fn content_coding(headers: &HeaderMap) -> Option<&str> {

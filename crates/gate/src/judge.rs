@@ -157,7 +157,7 @@ impl Judge {
         identity: &Identity<'_>,
         tally: &mut Option<Tally<'p>>,
     ) -> Result<(), Rejection> {
-        if context.route.is_some_and(|route| route.looks_into_body) {
+        if context.route.is_some_and(|route| route.body.is_any) {
             // Boxed: it is rare. Only who is let in has the proxy read a body.
             Box::pin(context.look_into_body()).await?;
         }

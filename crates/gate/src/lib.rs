@@ -362,12 +362,7 @@ impl Gate {
                 ControlFlow::Continue(forward) => {
                     let upstream = forward.upstream;
                     let is_upgrade = gate.judge.prepare(&mut parts, &guard.state, forward, inbound);
-                    let asks = guard.state.asks_for_usage(body.facts.get());
-                    let max_bytes = guard.state.max_body().unwrap_or(u64::MAX);
-                    let body = match asks {
-                        false => body.take(),
-                        true => body.take_asking_for_usage(&mut parts.headers, max_bytes),
-                    };
+                    let body = forwarded_body(&body, &guard.state, &mut parts);
                     let body = body.filter(|_| !is_upgrade);
                     let outgoing = Outgoing {
                         sender: sender_of(&guard.state, upstream, inbound),
@@ -578,6 +573,21 @@ impl Gate {
             translate(asker, note.is_undecided, &mut response);
         }
         response
+    }
+}
+
+/// The body that goes on with this head, which may be changed for it.
+fn forwarded_body(
+    body: &ComingBody<'_>,
+    state: &RequestState<'_>,
+    parts: &mut Parts,
+) -> Option<ClientBody> {
+    match state.asks_for_usage(body.facts.get()) {
+        false => body.take(),
+        true => {
+            let max_bytes = state.max_body().unwrap_or(u64::MAX);
+            body.take_asking_for_usage(&mut parts.headers, max_bytes)
+        }
     }
 }
 

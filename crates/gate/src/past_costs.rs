@@ -28,8 +28,8 @@ impl PastCosts {
 }
 
 impl Judge {
-    /// What the log says that an admitted request has cost, of what only its response told. What the
-    /// log does not say stays as it was reserved.
+    /// What the log says that an admitted request has cost, of what only its response told. What
+    /// the log does not say stays as it was reserved.
     pub fn past_costs(&self, state: &RequestState<'_>, used: &LoggedUse) -> PastCosts {
         let (Some(tally), Some(route)) = (&state.tally, state.route) else {
             return PastCosts::default();

@@ -297,12 +297,8 @@ pub struct Route {
     pub upstream: usize,
     /// What a request costs here; none: what its limits say.
     pub cost: Option<Cost>,
-    /// Whether something that it charges looks into the bodies of requests.
-    pub looks_into_body: bool,
-    /// Whether some of that are messages of the Model Context Protocol.
-    pub reads_messages: bool,
-    /// Which costs of GraphQL requests some of it are.
-    pub query_measures: Vec<Measure>,
+    /// What is read of the bodies of requests before they are charged.
+    pub body: BodyReading,
     /// Bytes that a request's body may have; none: any number.
     pub max_body: Option<u64>,
     /// What pages of other origins may read; none: what the upstream says.
@@ -315,6 +311,17 @@ pub struct Route {
     pub request_headers: HeaderEdits,
     /// What is changed about the head of an upstream's response, at first.
     pub response_headers: Arc<HeaderEdits>,
+}
+
+/// What a route reads of the bodies of requests before they are charged.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BodyReading {
+    /// Whether it looks into them at all.
+    pub is_any: bool,
+    /// Whether it reads messages of the Model Context Protocol.
+    pub is_of_messages: bool,
+    /// By which measures it counts GraphQL.
+    pub measures: Vec<Measure>,
 }
 
 /// How responses are made.

@@ -1,5 +1,5 @@
-//! Asks a model for the usage of a stream, in a request that does not: OpenAI's Chat Completions tell
-//! it only if `stream_options` has `include_usage`.
+//! Asks a model for the usage of a stream, in a request that does not: OpenAI's Chat Completions
+//! tell it only if `stream_options` has `include_usage`.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use crate::members::written;
 
 const INCLUDE_USAGE: &str = "\"include_usage\":true";
 
-/// The body of a request in JSON, with `stream_options.include_usage` set; every other byte stays as
-/// it is. None: it is no object, or two readers may see two values of what is to be set.
+/// The body of a request in JSON, with `stream_options.include_usage` set; every other byte stays
+/// as it is. None: it is no object, or two readers may see two values of what is to be set.
 pub fn with_usage(body: &[u8]) -> Option<Vec<u8>> {
     let text = std::str::from_utf8(body).ok()?;
     let plain = text.strip_prefix('\u{FEFF}').unwrap_or(text);

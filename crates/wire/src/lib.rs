@@ -5,7 +5,7 @@
 //! [`frames`] counts the frames of HTTP/2, [`head_limits`] measures heads, and [`proxy_protocol`]
 //! reads the header that a load balancer sends first. [`forward_auth`] reads what another proxy
 //! asks about, [`query`] parameters, [`method_override`] what stands for another method, and
-//! [`accept`] which forms of a response a client takes. [`resp`] is the Redis protocol, and
+//! [`accept`] which forms of a response a client takes, and [`media_type`] what a body is. [`resp`] is the Redis protocol, and
 //! [`envoy`] has the messages of gRPC by which Envoy asks.
 //!
 //! The types to know first:
@@ -24,6 +24,7 @@ pub mod frames;
 pub mod framing;
 mod growth;
 pub mod head_limits;
+pub mod media_type;
 pub mod method_override;
 pub mod proxy_protocol;
 pub mod query;

@@ -47,8 +47,8 @@ impl<'q> Parameter<'q> {
 
     /// Whether some server takes its name for this one. PHP passes over spaces in front, reads up
     /// to a NUL or a bracket, and takes dots, spaces and a bracket that is not closed for `_`;
-    /// `qs`, which Express uses, and Rack take `[name]` for `name`, and Rack passes over brackets of
-    /// both kinds in front; ASP.NET ignores the case.
+    /// `qs`, which Express uses, and Rack take `[name]` for `name`, and Rack passes over brackets
+    /// of both kinds in front; ASP.NET ignores the case.
     pub fn is_like(self, name: &str) -> bool {
         let own = form_decoded(self.written_name());
         let own = own.trim_ascii_start();

@@ -1,5 +1,5 @@
-//! Any bytes as server-sent events, in pieces of any size: the pieces change no event and nothing of
-//! what a response says of its cost, and the events are those of a reading line by line.
+//! Any bytes as server-sent events, in pieces of any size: the pieces change no event and nothing
+//! of what a response says of its cost, and the events are those of a reading line by line.
 
 #![no_main]
 

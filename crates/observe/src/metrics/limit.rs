@@ -62,7 +62,8 @@ pub struct SettlementCounts {
     pub reserved: Count,
     /// What they came to.
     pub settled: Count,
-    /// How much of that was not reserved: it was charged though nobody had asked whether it is there.
+    /// How much of that was not reserved: it was charged though nobody had asked whether it is
+    /// there.
     pub debt: Count,
 }
 

@@ -37,61 +37,12 @@ impl Compiler<'_> {
     pub(super) fn told_cost(&mut self, node: &Node) -> Option<Cost> {
         let raw: RawReportedCost = self.decode(node, LATER)?;
         let weights = self.weights(raw.weights.as_ref());
-        let reserve = match (&raw.reserve, &raw.graphql) {
-            (None, None) => Some((1, None)),
-            (None, Some(measure)) => self.query_reserve(measure, raw.default.as_ref()),
-            (Some(reserve), None) => self.reserve(reserve, weights.as_ref()),
-            (Some(reserve), Some(_)) => {
-                let message = "`reserve` beside `graphql`, which says what is reserved";
-                self.refuse(reserve, message, "remove it; `default` is for unknown queries");
-                None
-            }
-        };
-        if let (None, Some(default)) = (&raw.graphql, &raw.default) {
-            let message = "`default` goes with `graphql` here";
-            self.refuse(default, message, "write `reserve: { default: … }`, or `reserve`");
-        }
+        let reserve = self.any_reserve(&raw, weights.as_ref());
         let tokens_per_byte = match reserve.as_ref().map(|(_, reserve)| reserve) {
             Some(Some(Reserve::Members(members))) => members.tokens_per_byte,
             _ => None,
         };
-        let source = match (&raw.from_response_header, &raw.from_response) {
-            (Some(header), None) => self.message_header(header).map(CostSource::Header),
-            (None, Some(source)) => {
-                let stream_usage = self.keyword_or_default(raw.stream_usage.as_ref());
-                let asked = match stream_usage {
-                    Some(StreamUsage::Require | StreamUsage::Inject) => self.asked_usage(),
-                    Some(StreamUsage::Estimate) | None => None,
-                };
-                let body = |wanted| {
-                    let tokens_per_byte =
-                        tokens_per_byte.or_else(|| TOKENS_PER_BYTE.parse().ok())?;
-                    let (weights, stream_usage) = (weights?, stream_usage?);
-                    let stop_upstream = raw.stop_upstream.as_ref().is_some_and(|stop| stop.value);
-                    let asked = asked.clone();
-                    let body = BodyCost {
-                        wanted,
-                        weights,
-                        stream_usage,
-                        asked,
-                        tokens_per_byte,
-                        stop_upstream,
-                    };
-                    Some(CostSource::Body(Box::new(body)))
-                };
-                self.cost_source(source, body)
-            }
-            (Some(header), Some(_)) => {
-                self.refuse(header, "a cost from a header and from the response", "keep one");
-                None
-            }
-            (None, None) if raw.graphql.is_some() => None,
-            (None, None) => {
-                let help = "add `from_response: { usage: auto }`, say, or `from_response_header`";
-                self.refuse(node, "nothing says where the cost comes from", help);
-                None
-            }
-        };
+        let source = self.any_source(&raw, node, weights, tokens_per_byte);
         match &source {
             Some(source) => self.refuse_what_source_ignores(&raw, Some(source)),
             None if raw.graphql.is_some() && raw.is_told_by_query_alone() => {
@@ -121,6 +72,70 @@ impl Compiler<'_> {
             include_usage: member("stream_options.include_usage")?,
             prompts: [member("messages")?, member("prompt")?],
         }))
+    }
+
+    /// What is charged at first, and what of the request says that.
+    fn any_reserve(
+        &mut self,
+        raw: &RawReportedCost,
+        weights: Option<&Weights>,
+    ) -> Option<(u32, Option<Reserve>)> {
+        if let (None, Some(default)) = (&raw.graphql, &raw.default) {
+            let message = "`default` goes with `graphql` here";
+            self.refuse(default, message, "write `reserve: { default: … }`, or `reserve`");
+        }
+        match (&raw.reserve, &raw.graphql) {
+            (None, None) => Some((1, None)),
+            (None, Some(measure)) => self.query_reserve(measure, raw.default.as_ref()),
+            (Some(reserve), None) => self.reserve(reserve, weights),
+            (Some(reserve), Some(_)) => {
+                let message = "`reserve` beside `graphql`, which says what is reserved";
+                self.refuse(reserve, message, "remove it; `default` is for unknown queries");
+                None
+            }
+        }
+    }
+
+    /// What tells the cost later. None: nothing does, or something is wrong with it.
+    fn any_source(
+        &mut self,
+        raw: &RawReportedCost,
+        node: &Node,
+        weights: Option<Weights>,
+        tokens_per_byte: Option<Weight>,
+    ) -> Option<CostSource> {
+        match (&raw.from_response_header, &raw.from_response) {
+            (Some(header), None) => self.message_header(header).map(CostSource::Header),
+            (None, Some(source)) => {
+                let stream_usage = self.keyword_or_default(raw.stream_usage.as_ref());
+                let asked = match stream_usage {
+                    Some(StreamUsage::Require | StreamUsage::Inject) => self.asked_usage(),
+                    Some(StreamUsage::Estimate) | None => None,
+                };
+                let body = |wanted| {
+                    Some(CostSource::Body(Box::new(BodyCost {
+                        wanted,
+                        weights: weights?,
+                        stream_usage: stream_usage?,
+                        asked: asked.clone(),
+                        tokens_per_byte: tokens_per_byte
+                            .or_else(|| TOKENS_PER_BYTE.parse().ok())?,
+                        stop_upstream: raw.stop_upstream.as_ref().is_some_and(|stop| stop.value),
+                    })))
+                };
+                self.cost_source(source, body)
+            }
+            (Some(header), Some(_)) => {
+                self.refuse(header, "a cost from a header and from the response", "keep one");
+                None
+            }
+            (None, None) if raw.graphql.is_some() => None,
+            (None, None) => {
+                let help = "add `from_response: { usage: auto }`, say, or `from_response_header`";
+                self.refuse(node, "nothing says where the cost comes from", help);
+                None
+            }
+        }
     }
 
     /// What a GraphQL request costs, and one whose text is not there.

@@ -1,9 +1,8 @@
 //! Routes: which requests they match, which clients they admit, what they charge.
 
-use std::{collections::HashSet, ops::Range, sync::Arc};
+use std::{ops::Range, sync::Arc};
 
 use http::{HeaderName, Method};
-use tollgate_graphql::Measure;
 use tollgate_identity::{Auth, CallerKey, ClaimRules, IdentityRules, Tiers};
 use tollgate_yaml::{Check, Spanned, suggest, warning::Rule};
 
@@ -13,8 +12,8 @@ use super::{
     words::Names,
 };
 use crate::{
-    Cors, Cost, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Reserve, Route,
-    Upstream,
+    BodyReading, Cors, Cost, HostPattern, KeyPart, Limit, Matcher, OnMissing, PathPattern, Reserve,
+    Route, Upstream,
     file::{RawPolicy, RawRoute},
 };
 
@@ -117,22 +116,10 @@ impl Compiler<'_> {
             reading,
         };
         let label = self.route_label(route);
-        let own_cost = cost.as_ref().and_then(Option::as_ref);
-        let charged = || limits.iter().filter_map(|at| context.limits.get(*at));
-        let costs = || charged().map(|limit| own_cost.unwrap_or(&limit.cost));
-        let mut parts = charged().flat_map(|limit| &limit.per.parts);
-        let reads_messages = parts.clone().any(KeyPart::is_in_messages)
-            || costs().any(|cost| matches!(cost.reserve.as_deref(), Some(Reserve::Messages(_))));
-        let measures = costs().filter_map(|cost| match cost.reserve.as_deref() {
-            Some(Reserve::Query(measure)) => Some(*measure),
-            _ => None,
-        });
-        let query_measures: HashSet<Measure> = measures.collect();
-        let looks_into_body = parts.any(KeyPart::is_in_body) || costs().any(Cost::looks_into_body);
+        let charged = limits.iter().filter_map(|at| context.limits.get(*at));
+        let body = body_reading(charged, cost.as_ref().and_then(Option::as_ref));
         let route = Route {
-            looks_into_body,
-            reads_messages,
-            query_measures: query_measures.into_iter().collect(),
+            body,
             name: route.matcher.path.value.as_str().into(),
             label: label?,
             position: 0,
@@ -424,4 +411,27 @@ fn is_for_nobody(auth: &Auth, identity: &IdentityRules) -> bool {
     let rules = rules.chain(identity.introspection.as_ref().map(|other| &other.claims));
     let mut accepted = rules.enumerate().filter(|(at, _)| accepted.issuers.contains(*at));
     !wanted.is_empty() && !accepted.any(|(_, rules)| takes(rules))
+}
+
+/// What these limits read of the bodies of requests, which cost them `own_cost`, or else what they
+/// say themselves.
+fn body_reading<'l>(
+    limits: impl Iterator<Item = &'l Limit>,
+    own_cost: Option<&Cost>,
+) -> BodyReading {
+    let mut reading = BodyReading::default();
+    for limit in limits {
+        let cost = own_cost.unwrap_or(&limit.cost);
+        let parts = &limit.per.parts;
+        reading.is_any |= cost.looks_into_body() || parts.iter().any(KeyPart::is_in_body);
+        reading.is_of_messages |= parts.iter().any(KeyPart::is_in_messages);
+        match cost.reserve.as_deref() {
+            Some(Reserve::Messages(_)) => reading.is_of_messages = true,
+            Some(Reserve::Query(measure)) if !reading.measures.contains(measure) => {
+                reading.measures.push(*measure);
+            }
+            Some(Reserve::Query(_) | Reserve::Members(_)) | None => {}
+        }
+    }
+    reading
 }

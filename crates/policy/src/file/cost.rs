@@ -49,10 +49,10 @@ pub(crate) struct RawReportedCost {
     pub(crate) from_response: Option<Node>,
     /// For `usage`: units of a token, by its kind. Default: 1 each.
     pub(crate) weights: Option<Spanned<RawWeights>>,
-    /// For `usage`: what becomes of streams that do not tell what they have used, as OpenAI's do not
-    /// unless the request asks for it. `estimate`: that is estimated from their length. `require`:
-    /// a request that does not ask is refused. `inject`: it is asked for in its place. Default:
-    /// estimate.
+    /// For `usage`: what becomes of streams that do not tell what they have used, as OpenAI's do
+    /// not unless the request asks for it. `estimate`: that is estimated from their length.
+    /// `require`: a request that does not ask is refused. `inject`: it is asked for in its place.
+    /// Default: estimate.
     pub(crate) stream_usage: Option<Spanned<Choice<StreamUsage>>>,
     /// What is charged if the client hangs up and the response never tells: not less than the
     /// reserve. Default: the highest cost that responses on this route reported in the last hour or

@@ -220,9 +220,7 @@ fn fields(route: &Route, policy: &Policy) -> [(&'static str, String); 11] {
         max_body,
         cors,
         upgrades,
-        looks_into_body: _, // its limits say so
-        reads_messages: _,  // the same
-        query_measures: _,  // the same
+        body: _, // its limits say so
         rewrite: PathRewrite { strip, add },
     } = route;
     let limits = limits.iter().filter_map(|at| policy.limits.get(*at));

@@ -27,10 +27,11 @@ enum Escape {
     Digits(u8, u16),
 }
 
-/// How many bytes a text goes on with as they are: up to its end, an escape, or what may not be in it.
+/// How many bytes a text goes on with as they are: up to its end, an escape, or what may not be in
+/// it.
 pub(super) fn plain_bytes(bytes: &[u8]) -> usize {
-    // Eight at a time: of each byte that is looked for, a subtraction borrows its highest bit. What is
-    // above such a byte may be wrong, what is below it is not.
+    // Eight at a time: of each byte that is looked for, a subtraction borrows its highest bit. What
+    // is above such a byte may be wrong, what is below it is not.
     const ONES: u64 = u64::MAX / 0xFF;
     const HIGHEST: u64 = ONES << 7;
     let below = |word: u64, least: u8| word.wrapping_sub(ONES * u64::from(least)) & !word;
