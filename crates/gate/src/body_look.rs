@@ -165,9 +165,7 @@ impl BodyInput<'_> {
 impl LookedInto<'_> {
     /// What a whole body says, which has at most `max_bytes` without its content coding.
     fn facts_of(&self, body: &[u8], max_bytes: u64) -> BodyFacts {
-        let media_type = MediaType::of_content(self.headers).filter(MediaType::is_utf8);
-        let decoded = media_type.zip(decoded(body, content_coding(self.headers), max_bytes).ok());
-        let Some((media_type, body)) = decoded else {
+        let Some((media_type, body)) = self.plain(body, max_bytes) else {
             return self.unread(Some(body.len() as u64));
         };
         let members = self.policy.members.as_ref();
@@ -186,6 +184,16 @@ impl LookedInto<'_> {
             messages,
             queries: self.queries(|measure| self.query_cost(measure, &media_type, &body)),
         }
+    }
+
+    /// A body without its content coding, and what it is. None: servers may read something else.
+    fn plain<'b>(&self, body: &'b [u8], max_bytes: u64) -> Option<(MediaType<'_>, Cow<'b, [u8]>)> {
+        // What is said of no body says nothing.
+        if body.is_empty() {
+            return Some((MediaType::NONE, Cow::Borrowed(body)));
+        }
+        let media_type = MediaType::of_content(self.headers).filter(MediaType::is_utf8)?;
+        Some((media_type, decoded(body, content_coding(self.headers), max_bytes).ok()?))
     }
 
     /// All that is known of a body of so many bytes that is not here.

@@ -10,6 +10,9 @@ pub struct MediaType<'h> {
 }
 
 impl<'h> MediaType<'h> {
+    /// That of nothing.
+    pub const NONE: MediaType<'static> = MediaType { essence: "", charset: None };
+
     /// That of a body. None: there are several, or it is none by RFC 9110 section 8.3.1, so that
     /// servers may take it for another one each.
     pub fn of_content(headers: &'h HeaderMap) -> Option<MediaType<'h>> {
