@@ -48,6 +48,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tollgate demo --traffic", "the same"),
     ("tests/run.sh", "it runs this test"),
     ("cargo bench -p tollgate-usage", "a measure of minutes, which nothing depends on"),
+    ("tests/bench/budgets.py", "the same"),
     ("cargo build --release", "the binary of this build stands for that one"),
     ("cargo install", "tests/deploy/crates.py --build does it with what is packed"),
     ("tollgate run", "it serves while the others run"),

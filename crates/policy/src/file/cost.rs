@@ -186,8 +186,8 @@ shapes! {
                     "anyOf": [count],
                 },
             },
-            "propertyNames": { "pattern": "^(tools|default|initialize|ping|.*/.*)$" },
-            "additionalProperties": count,
+            "patternProperties": { "^(initialize|ping|.*/.*)$": count },
+            "additionalProperties": false,
         })
     };
 
