@@ -100,14 +100,19 @@ impl Tally<'_> {
                 let unused = Adjustment::GiveBack(receipt);
                 store.settle(of_refunds, bound, unused, shared.clock.now());
             }
-            let counters =
-                sender.filter(|_| is_first).and_then(|sender| own.counters(sender.series, tier));
-            if let (Some(cost), Some(counters)) = (final_cost, counters) {
+            // Most requests need none.
+            let counters = || {
+                let sender = sender.filter(|_| is_first)?;
+                own.counters(sender.series, tier)
+            };
+            if let Some(cost) = final_cost
+                && let Some(counters) = counters()
+            {
                 counters.settle(charge.cost, cost);
             }
             let Some((adjustment, cost)) = correction else { continue };
             if let Some(sender) = sender.filter(|_| is_first) {
-                if let Some(counters) = counters {
+                if let Some(counters) = counters() {
                     count_adjustment(counters, adjustment, cost);
                 }
                 // What is given back stays noted: a sketch can only grow.

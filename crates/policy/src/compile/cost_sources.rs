@@ -34,15 +34,15 @@ const SOURCES: &str =
     "write `usage: auto`, `json: <path>`, response_bytes, request_bytes or upstream_time";
 
 impl Compiler<'_> {
-    pub(super) fn told_cost(&mut self, node: &Node) -> Option<Cost> {
+    pub(super) fn reported_cost(&mut self, node: &Node) -> Option<Cost> {
         let raw: RawReportedCost = self.decode(node, LATER)?;
         let weights = self.weights(raw.weights.as_ref());
-        let reserve = self.any_reserve(&raw, weights.as_ref());
+        let reserve = self.reserve_of(&raw, weights.as_ref());
         let tokens_per_byte = match reserve.as_ref().map(|(_, reserve)| reserve) {
             Some(Some(Reserve::Members(members))) => members.tokens_per_byte,
             _ => None,
         };
-        let source = self.any_source(&raw, node, weights, tokens_per_byte);
+        let source = self.source_of(&raw, node, weights, tokens_per_byte);
         match &source {
             Some(source) => self.refuse_what_source_ignores(&raw, Some(source)),
             None if raw.graphql.is_some() && raw.is_told_by_query_alone() => {
@@ -75,7 +75,7 @@ impl Compiler<'_> {
     }
 
     /// What is charged at first, and what of the request says that.
-    fn any_reserve(
+    fn reserve_of(
         &mut self,
         raw: &RawReportedCost,
         weights: Option<&Weights>,
@@ -97,7 +97,7 @@ impl Compiler<'_> {
     }
 
     /// What tells the cost later. None: nothing does, or something is wrong with it.
-    fn any_source(
+    fn source_of(
         &mut self,
         raw: &RawReportedCost,
         node: &Node,

@@ -55,7 +55,7 @@ impl Compiler<'_> {
             |(key, _): &(Spanned<String>, Node)| suggest(&key.value, BY_RESPONSE).is_some();
         match entries.as_slice() {
             [(key, costs)] if key.value == MCP => self.cost_by_message(costs),
-            _ if entries.iter().any(is_by_response) => self.told_cost(node),
+            _ if entries.iter().any(is_by_response) => self.reported_cost(node),
             _ => self.cost_by_method(entries),
         }
     }
