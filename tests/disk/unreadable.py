@@ -4,9 +4,10 @@ and no counter is a fresh one."""
 from broken import COST, KEPT, TIMES, Account
 from store import Asker, standings_of
 
-# Calls that make tables of several blocks, and counters of which one is in a block of its own.
+# Calls that make tables of several blocks. New keys read some of them, as it is not known yet at a start
+# which keys are on disk: of so many counters, some are in another block, wherever their hashes put them.
 FILLERS = 100
-CANDIDATES = 8
+CANDIDATES = 32
 
 
 def try_read_faults(site):
