@@ -3,7 +3,10 @@
 
 #![no_main]
 
+mod pieces;
+
 use libfuzzer_sys::fuzz_target;
+use pieces::cut;
 use serde::de::IgnoredAny;
 use serde_json::Value;
 use tollgate_usage::{
@@ -110,17 +113,6 @@ fn read<'d>(pieces: impl IntoIterator<Item = &'d [u8]>) -> Result<AllSeen, Malfo
         true => Ok(seen),
         false => Err(Malformed::Syntax),
     }
-}
-
-fn cut<'s>(mut rest: &'s [u8], lengths: &[u8]) -> Vec<&'s [u8]> {
-    let mut pieces = Vec::new();
-    for length in lengths {
-        let (piece, after) = rest.split_at(usize::from(*length).min(rest.len()));
-        pieces.push(piece);
-        rest = after;
-    }
-    pieces.push(rest);
-    pieces
 }
 
 /// What there is at a path, read out of the whole document.
