@@ -9,7 +9,7 @@ use tollgate_clock::Timestamp;
 use tollgate_observe::access_log::FinalCost;
 use tollgate_policy::{BodyCost, CostSource, units_of};
 use tollgate_response::FinalCosts;
-use tollgate_usage::response::{ResponseReader, Told, Wanted};
+use tollgate_usage::response::{Report, ResponseReader, Wanted};
 
 use super::{
     awaited_cost::{AwaitedCost, AwaitedCosts},
@@ -80,16 +80,16 @@ impl CostTap {
     /// has ended, as far as this knows.
     pub(super) fn settle(&mut self, is_whole: bool) -> FinalCosts {
         let readers = std::mem::take(&mut self.readers);
-        let told: SmallVec<[(Wanted, Told); 1]> =
+        let reports: SmallVec<[(Wanted, Report); 1]> =
             readers.into_iter().map(|(wanted, reader)| (wanted, reader.end())).collect();
         let mut settled = FinalCosts::new();
         for cost in std::mem::take(&mut self.costs) {
             let reserved = cost.charge.cost;
             let Verdict { units, source, unknown } = match &*cost.source {
                 CostSource::Body(body) => {
-                    let told = told.iter().find(|(wanted, _)| *wanted == body.wanted);
-                    let told = told.map(|(_, told)| *told).unwrap_or_default();
-                    by_body(&cost, body, &told, is_whole)
+                    let report = reports.iter().find(|(wanted, _)| *wanted == body.wanted);
+                    let report = report.map(|(_, report)| *report).unwrap_or_default();
+                    by_body(&cost, body, &report, is_whole)
                 }
                 other => Verdict {
                     units: self.measured(other, reserved),
@@ -126,14 +126,14 @@ impl CostTap {
     }
 }
 
-/// What a request has cost by what its response has told.
-fn by_body(cost: &AwaitedCost, body: &BodyCost, told: &Told, is_whole: bool) -> Verdict {
+/// What a request has cost by what its response has reported.
+fn by_body(cost: &AwaitedCost, body: &BodyCost, report: &Report, is_whole: bool) -> Verdict {
     let name = cost.source.name();
     let is_tokens = matches!(body.wanted, Wanted::Tokens(_));
-    let may_estimate = is_tokens && told.is_stream && (told.delta_bytes > 0 || !is_whole);
+    let may_estimate = is_tokens && report.is_stream && (report.delta_bytes > 0 || !is_whole);
     let estimate =
-        may_estimate.then(|| cost.input_units.saturating_add(body.estimate(told.delta_bytes)));
-    match (body.units(told), estimate) {
+        may_estimate.then(|| cost.input_units.saturating_add(body.estimate(report.delta_bytes)));
+    match (body.units(report), estimate) {
         (Some(units), _) if is_whole => Verdict { units, source: name, unknown: None },
         // What was used may be more by now.
         (Some(units), estimate) => {
@@ -145,7 +145,7 @@ fn by_body(cost: &AwaitedCost, body: &BodyCost, told: &Told, is_whole: bool) -> 
             Verdict { units, source: "estimate", unknown }
         }
         (None, None) => {
-            let unknown = Some(told.unread.map_or(Unknown::Missing, Unknown::Unread));
+            let unknown = Some(report.unread.map_or(Unknown::Missing, Unknown::Unread));
             Verdict { units: cost.charge.cost, source: "reserve", unknown }
         }
     }

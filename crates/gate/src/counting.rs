@@ -168,7 +168,7 @@ impl<'c> CountedSender<'c> {
         let limit = own.planned.limit;
         let is_noted = own.planned.role != ChargeRole::Candidate && decision != LimitDecision::Skip;
         let Some(sketch) = self.series.callers(limit.position).filter(|_| is_noted) else { return };
-        let key = counter(own);
+        let key = own.counter();
         let name = self.name(own);
         let seen = Sighting {
             key: name.is_some().then_some(key),
@@ -194,7 +194,7 @@ impl<'c> CountedSender<'c> {
         let mut name = String::new();
         let key = self.name(own).map(|own_name| {
             own_name.write(&mut name);
-            counter(own)
+            own.counter()
         });
         let tier = self.series.tier_number(tier);
         Some(LateUnits { sketch: Arc::clone(sketch), key, tier, name })
@@ -214,12 +214,6 @@ impl<'c> CountedSender<'c> {
             _ => Some(CallerName::Values(self.names?, *own)),
         }
     }
-}
-
-/// What sketches know a counter by: half of a keyed hash, which is enough to tell a few hundred
-/// apart. All windows of a limit have the same.
-fn counter(own: &DecidedCharge<'_, '_>) -> u64 {
-    own.charge.key.tuple(own.planned.allowance.id) as u64
 }
 
 impl NamingRequest<'_> {
@@ -320,13 +314,19 @@ impl DecidedCharge<'_, '_> {
         series.limit(self.planned.limit.position, tier, self.planned.role == ChargeRole::Candidate)
     }
 
+    /// What sketches know its counter by: half of a keyed hash, which is enough to tell a few hundred
+    /// apart. All windows of a limit have the same.
+    pub(super) fn counter(&self) -> u64 {
+        self.charge.key.tuple(self.planned.allowance.id) as u64
+    }
+
     /// Whether both are windows of one limit, or of one limit's candidate, for one caller or key: a
     /// program may charge several at once.
     pub(super) fn is_of_same_counter(&self, other: &DecidedCharge<'_, '_>) -> bool {
         let is_candidate = |own: &DecidedCharge<'_, '_>| own.planned.role == ChargeRole::Candidate;
         self.planned.limit.position == other.planned.limit.position
             && is_candidate(self) == is_candidate(other)
-            && counter(self) == counter(other)
+            && self.counter() == other.counter()
     }
 
     fn decision(&self) -> LimitDecision {

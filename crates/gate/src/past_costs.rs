@@ -58,7 +58,7 @@ pub enum CostInLog {
     /// It was known when the request came.
     Fixed,
     /// Its response told this.
-    Told(u32),
+    Reported(u32),
     /// Its response told it, and the log does not say what.
     Lacking,
 }
@@ -82,7 +82,7 @@ impl DecidedCharge<'_, '_> {
             Some(CostSource::Header(name)) => cost_in(headers, name),
             Some(source) => units_in_log(&planned.limit.name, source, used),
         };
-        units.map_or(CostInLog::Lacking, CostInLog::Told)
+        units.map_or(CostInLog::Lacking, CostInLog::Reported)
     }
 }
 
@@ -90,7 +90,9 @@ impl DecidedCharge<'_, '_> {
 fn units_in_log(limit: &str, source: &CostSource, used: &LoggedUse) -> Option<u32> {
     match source {
         CostSource::Header(_) => None,
-        CostSource::Body(_) => used.told_cost(limit).map(|units| units_of(units, NonZeroU64::MIN)),
+        CostSource::Body(_) => {
+            used.reported_cost(limit).map(|units| units_of(units, NonZeroU64::MIN))
+        }
         CostSource::RequestBytes(unit) => used.request_bytes.map(|bytes| units_of(bytes, *unit)),
         CostSource::ResponseBytes(unit) => used.response_bytes.map(|bytes| units_of(bytes, *unit)),
         CostSource::UpstreamTime(unit) => used.took.map(|took| units_of_time(took, *unit)),

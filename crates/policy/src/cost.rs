@@ -9,7 +9,7 @@ use tollgate_keyword::{Keyword as _, keywords};
 use tollgate_usage::{
     path::Path,
     request::{FoundMembers, Member},
-    response::{Told, Used, Wanted},
+    response::{Report, Used, Wanted},
     usage_object::used_in,
     weights::{Weight, Weights},
 };
@@ -188,8 +188,8 @@ impl AskedUsage {
 
 impl BodyCost {
     /// Units that a response has cost that says this; none: it does not say.
-    pub fn units(&self, told: &Told) -> Option<u32> {
-        told.used.map(|used| self.price(used))
+    pub fn units(&self, report: &Report) -> Option<u32> {
+        report.used.map(|used| self.price(used))
     }
 
     /// Units that a response has cost with this usage, a JSON object in a vendor's form; none: it

@@ -221,7 +221,7 @@ fn judged_charges<'t, 'p: 't>(
             key: own.charge.key.entry,
             asked: own.charge.cost,
             cost: match cost_in_log {
-                CostInLog::Told(units) => units,
+                CostInLog::Reported(units) => units,
                 CostInLog::Fixed | CostInLog::Lacking => own.charge.cost,
             },
             cost_in_log,

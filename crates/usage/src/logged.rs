@@ -31,9 +31,9 @@ pub struct LoggedCost {
 impl LoggedUse {
     /// Units that it has cost a limit of this name, where its response told that. What another
     /// limit has cost stands in, as limits are renamed.
-    pub fn told_cost(&self, limit: &str) -> Option<u64> {
-        let told = || self.costs.iter().filter(|own| own.units.is_some());
-        told().find(|own| own.is_of(limit)).or_else(|| told().next())?.units
+    pub fn reported_cost(&self, limit: &str) -> Option<u64> {
+        let reported = || self.costs.iter().filter(|own| own.units.is_some());
+        reported().find(|own| own.is_of(limit)).or_else(|| reported().next())?.units
     }
 
     /// What was charged to a limit of this name before its response told anything.

@@ -26,10 +26,10 @@ pub enum Wanted {
     Tokens(Vendor),
 }
 
-/// What a body has said.
+/// What a body has reported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Told {
-    /// What it has used; none: it did not say.
+pub struct Report {
+    /// What it has used; none: it did not report that.
     pub used: Option<Used>,
     /// Bytes of what a language model has made, in the parts of a stream.
     pub delta_bytes: u64,
@@ -180,8 +180,8 @@ impl ResponseReader {
         };
     }
 
-    /// What it has said, now that it has ended or was broken off.
-    pub fn end(mut self) -> Told {
+    /// What it has reported, now that it has ended or was broken off.
+    pub fn end(mut self) -> Report {
         let documents = match &mut self.coding {
             Coding::None(documents) => documents,
             Coding::Gzip(decoder) => {
@@ -191,11 +191,11 @@ impl ResponseReader {
                 }
                 &mut decoder.get_mut().documents
             }
-            Coding::Unknown => return Told { unread: self.unread, ..Told::default() },
+            Coding::Unknown => return Report { unread: self.unread, ..Report::default() },
         };
         documents.end();
         let is_stream = matches!(documents.form, Form::Events { .. });
-        Told { is_stream, unread: self.unread, ..documents.collected.told() }
+        Report { is_stream, unread: self.unread, ..documents.collected.report() }
     }
 }
 
@@ -313,11 +313,11 @@ impl Collected {
         all.tokens.take_from(&mut latest.tokens);
     }
 
-    fn told(&self) -> Told {
+    fn report(&self) -> Report {
         let number = self.all.numbers.iter().find_map(|units| *units).map(Used::Units);
         let tokens = self.all.tokens.tokens().map(Used::Tokens);
         let delta_bytes = self.all.tokens.delta_bytes;
-        Told { used: number.or(tokens), delta_bytes, is_stream: false, unread: None }
+        Report { used: number.or(tokens), delta_bytes, is_stream: false, unread: None }
     }
 }
 

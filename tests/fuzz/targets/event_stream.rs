@@ -3,10 +3,13 @@
 
 #![no_main]
 
+mod pieces;
+
 use libfuzzer_sys::fuzz_target;
+use pieces::cut;
 use tollgate_usage::{
     event_stream::{EventPart, EventStream},
-    response::{ResponseReader, Told, Wanted},
+    response::{ResponseReader, Report, Wanted},
     tokens::Vendor,
 };
 
@@ -19,9 +22,9 @@ fuzz_target!(|input: &[u8]| {
     assert_eq!(events_by_line(stream), whole);
 
     for content_type in ["text/event-stream", "application/json"] {
-        let whole = told(content_type, [stream]);
-        assert_eq!(told(content_type, cut(stream, cuts)), whole);
-        assert_eq!(told(content_type, stream.chunks(1)), whole);
+        let whole = report(content_type, [stream]);
+        assert_eq!(report(content_type, cut(stream, cuts)), whole);
+        assert_eq!(report(content_type, stream.chunks(1)), whole);
     }
 });
 
@@ -77,22 +80,11 @@ fn lines(stream: &[u8]) -> Vec<&[u8]> {
     all
 }
 
-fn told<'s>(content_type: &str, pieces: impl IntoIterator<Item = &'s [u8]>) -> Told {
+fn report<'s>(content_type: &str, pieces: impl IntoIterator<Item = &'s [u8]>) -> Report {
     let wanted = Wanted::Tokens(Vendor::Auto);
     let mut reader = ResponseReader::new(wanted, Some(content_type), None);
     for piece in pieces {
         reader.read(piece);
     }
     reader.end()
-}
-
-fn cut<'s>(mut rest: &'s [u8], lengths: &[u8]) -> Vec<&'s [u8]> {
-    let mut pieces = Vec::new();
-    for length in lengths {
-        let (piece, after) = rest.split_at(usize::from(*length).min(rest.len()));
-        pieces.push(piece);
-        rest = after;
-    }
-    pieces.push(rest);
-    pieces
 }

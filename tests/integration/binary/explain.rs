@@ -94,6 +94,7 @@ fn what_is_said_is_what_happens() {
         ("GET", "/admin/x", Some(&big), &[], 403),
         ("GET", "/tenants/x", None, &[], 403),
         ("GET", "/tenants/x", None, &[("x-tenant", "acme")], 200),
+        ("GET", "/tenants/x", None, &[("x-tenant", "acme"), ("x-tenant", "other")], 400),
         ("GET", "/open/x", Some(&free), &[], 429),
         ("GET", "/rate_limit", Some(&free), &[], 200),
     ] {

@@ -2,6 +2,8 @@
 
 use std::net::SocketAddr;
 
+use serde_json::{Value, json};
+
 use super::{admin::serve_policy, assert_exit, callers, send, text};
 use crate::support::{Client, Redis, Request, Upstream, eventually, get, post};
 
@@ -180,6 +182,32 @@ fn refunds_and_named_costs_are_counted_as_units() {
             (&units("later", "refunded"), 3.0),
         ],
     );
+}
+
+#[test]
+fn refunds_of_each_counter_of_a_batch_are_counted_as_units() {
+    let upstream =
+        Upstream::answering("HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n");
+    let policy = "version: 1\n\
+        upstreams: { api: { servers: [\"UPSTREAM\"] } }\n\
+        identity: { callers: [{ name: anonymous, key: client.ip }] }\n\
+        limits: { calls: { per: [client.ip, mcp.tool], rate: [9/hour, 90/day], refund: { status: [5xx] } } }\n\
+        routes: [{ match: { path: /** }, limits: [calls] }]\n";
+    let (_folder, _running, address, admin) = serve_policy(&upstream, policy);
+    let calls: Vec<Value> = ["a", "b", "a", "c"]
+        .map(|tool| {
+            let params = json!({ "name": tool, "arguments": {} });
+            json!({ "jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params })
+        })
+        .into();
+    let batch = post("/", json!(calls).to_string()).field("content-type", "application/json");
+    assert_eq!(status(address, batch), 503);
+    let units = |kind: &str| {
+        format!(
+            r#"tollgate_limit_units_total{{policy="api",limit="calls",tier="default",kind="{kind}"}}"#
+        )
+    };
+    assert_values(admin, &[(&units("charged"), 4.0), (&units("refunded"), 4.0)]);
 }
 
 #[test]

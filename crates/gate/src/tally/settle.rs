@@ -75,15 +75,15 @@ impl Tally<'_> {
             return is_corrected;
         }
         let tier = self.plan.tier;
-        // The latest limit whose first window was seen.
-        let mut counted: Option<(usize, ChargeRole)> = None;
+        // The latest counter whose first window was seen.
+        let mut counted: Option<(usize, ChargeRole, u64)> = None;
         let planned = self.plan.limits.iter().zip(&mut self.plan.charges);
         let mut all = planned.zip(&mut self.outcomes).peekable();
         while let Some(((planned, charge), outcome)) = all.next() {
             let bound = all.next_if(|((planned, _), _)| planned.role == ChargeRole::Refund);
             let own = DecidedCharge { planned, charge, outcome };
-            let limit = (planned.limit.position, planned.role);
-            let is_first = counted.replace(limit) != Some(limit);
+            let counter = (planned.limit.position, planned.role, own.counter());
+            let is_first = counted.replace(counter) != Some(counter);
             let is_due = own.is_refund_due(response);
             let has_room = bound.as_ref().is_none_or(|(_, bound)| bound.receipt.is_some());
             match (is_due && charge.takes(), has_room) {

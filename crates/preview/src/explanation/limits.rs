@@ -13,6 +13,7 @@ use tollgate_gate::{
 use tollgate_identity::Identity;
 use tollgate_limit::{Charge, DecidedBy, WhenFull};
 use tollgate_policy::{CostSource, KeyPart, Limit, OnMissing, Per};
+use tollgate_response::Rejection;
 
 use crate::diff::words;
 
@@ -112,16 +113,16 @@ fn found_limit<'p>(
     let lacking: Vec<String> = lacking.into_iter().filter_map(Result::err).collect();
     let Some((first, charge)) = own().next() else {
         let tier = context.policy.identity.tiers.get(identity.tier);
-        let why = match (lacking.is_empty(), limit.per.on_missing, added.is_err()) {
-            (true, ..) | (false, OnMissing::Share, _) => {
-                format!("unlimited for tier {}", tier.map(|tier| &*tier.name).unwrap_or_default())
-            }
-            (false, OnMissing::Skip, _) | (false, OnMissing::Deny, false) => {
-                format!("not counted: the request lacks {}", lacking.join(", "))
-            }
-            (false, OnMissing::Deny, true) => {
+        let shares = limit.per.on_missing == OnMissing::Share;
+        let why = match added {
+            Err(Rejection::MissingKey(_)) => {
                 format!("refused: the request lacks {}", lacking.join(", "))
             }
+            Err(rejection) => format!("refused: {rejection}"),
+            Ok(()) if lacking.is_empty() || shares => {
+                format!("unlimited for tier {}", tier.map(|tier| &*tier.name).unwrap_or_default())
+            }
+            Ok(()) => format!("not counted: the request lacks {}", lacking.join(", ")),
         };
         return FoundLimit::not_applied(limit, &why);
     };

@@ -7,29 +7,33 @@ use flate2::{Compression, write::GzEncoder};
 use super::*;
 use crate::path::Path;
 
-fn told_in_pieces(
+fn reported_in_pieces(
     wanted: &Wanted,
     kind: &str,
     coding: Option<&str>,
     body: &[u8],
     piece: usize,
-) -> Told {
+) -> Report {
     let mut reader = ResponseReader::new(wanted.clone(), Some(kind), coding);
     body.chunks(piece).for_each(|piece| reader.read(piece));
     reader.end()
 }
 
 /// What a body says, which must not depend on its pieces.
-fn told(wanted: &Wanted, kind: &str, body: &str) -> Told {
-    let whole = told_in_pieces(wanted, kind, None, body.as_bytes(), body.len().max(1));
+fn reported(wanted: &Wanted, kind: &str, body: &str) -> Report {
+    let whole = reported_in_pieces(wanted, kind, None, body.as_bytes(), body.len().max(1));
     for piece in 1..body.len().min(90) {
-        assert_eq!(told_in_pieces(wanted, kind, None, body.as_bytes(), piece), whole, "{piece}");
+        assert_eq!(
+            reported_in_pieces(wanted, kind, None, body.as_bytes(), piece),
+            whole,
+            "{piece}"
+        );
     }
     let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
     gzip.write_all(body.as_bytes()).unwrap();
     let gzip = gzip.finish().unwrap();
     for piece in [1, 7, 4096] {
-        assert_eq!(told_in_pieces(wanted, kind, Some("gzip"), &gzip, piece), whole);
+        assert_eq!(reported_in_pieces(wanted, kind, Some("gzip"), &gzip, piece), whole);
     }
     whole
 }
@@ -40,8 +44,8 @@ fn tokens(input: u64, cached: u64, cache_write: u64, output: u64) -> Option<Used
 
 /// What is used by this vendor's own form, and by `auto`, which are the same.
 fn used_by(vendor: Vendor, kind: &str, body: &str) -> Option<Used> {
-    let own = told(&Wanted::Tokens(vendor), kind, body);
-    assert_eq!(told(&Wanted::Tokens(Vendor::Auto), kind, body), own);
+    let own = reported(&Wanted::Tokens(vendor), kind, body);
+    assert_eq!(reported(&Wanted::Tokens(Vendor::Auto), kind, body), own);
     assert_eq!(own.unread, None);
     own.used
 }
@@ -68,7 +72,7 @@ fn streams_of_chat_completions_have_their_usage_in_the_last_chunk() {
         "data: [DONE]\n\n",
     );
     assert_eq!(used_by(Vendor::OpenAi, EVENTS, body), tokens(10, 0, 0, 5));
-    assert_eq!(told(&Wanted::Tokens(Vendor::OpenAi), EVENTS, body).delta_bytes, 5);
+    assert_eq!(reported(&Wanted::Tokens(Vendor::OpenAi), EVENTS, body).delta_bytes, 5);
 }
 
 #[test]
@@ -85,7 +89,7 @@ fn responses_have_their_usage_in_the_response_that_the_last_event_has() {
             usage.replace('\n', "")
         );
         assert_eq!(used_by(Vendor::OpenAi, EVENTS, &body), tokens(80, 1, 0, 1035));
-        assert_eq!(told(&Wanted::Tokens(Vendor::OpenAi), EVENTS, &body).delta_bytes, 3);
+        assert_eq!(reported(&Wanted::Tokens(Vendor::OpenAi), EVENTS, &body).delta_bytes, 3);
     }
 }
 
@@ -114,7 +118,7 @@ fn streams_of_messages_replace_their_first_numbers() {
         "event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n",
     );
     assert_eq!(used_by(Vendor::Anthropic, EVENTS, body), tokens(12, 0, 4, 30));
-    assert_eq!(told(&Wanted::Tokens(Vendor::Auto), EVENTS, body).delta_bytes, 5);
+    assert_eq!(reported(&Wanted::Tokens(Vendor::Auto), EVENTS, body).delta_bytes, 5);
 }
 
 #[test]
@@ -156,7 +160,7 @@ fn the_first_path_that_is_there_has_the_cost() {
         (r#"{"cost":1,"cost":2}"#, Some(2)),
         ("{}", None),
     ] {
-        assert_eq!(told(&wanted, JSON, body).used, expected.map(Used::Units), "{body}");
+        assert_eq!(reported(&wanted, JSON, body).used, expected.map(Used::Units), "{body}");
     }
 }
 
@@ -171,7 +175,7 @@ fn events_that_are_no_json_say_nothing() {
         ("data: {\"cost\":1}\n\ndata: {\"cost\":null}\n\n", Some(1)),
         ("data: {\"cost\":4}", Some(4)),
     ] {
-        assert_eq!(told(&wanted, EVENTS, body).used, expected.map(Used::Units), "{body}");
+        assert_eq!(reported(&wanted, EVENTS, body).used, expected.map(Used::Units), "{body}");
     }
 }
 
@@ -198,7 +202,10 @@ fn what_is_not_read_says_why() {
 fn what_was_seen_of_a_response_that_breaks_off_counts() {
     let wanted = Wanted::Tokens(Vendor::OpenAi);
     let body = r#"{"usage":{"prompt_tokens":10,"completion_tokens":5},"choices":[{"mess"#;
-    assert_eq!(told_in_pieces(&wanted, JSON, None, body.as_bytes(), 9).used, tokens(10, 0, 0, 5));
+    assert_eq!(
+        reported_in_pieces(&wanted, JSON, None, body.as_bytes(), 9).used,
+        tokens(10, 0, 0, 5)
+    );
 }
 
 #[test]
@@ -207,6 +214,6 @@ fn bombs_are_not_decoded_to_their_end() {
     let spaces = vec![b' '; 1 << 20];
     (0..=MAX_DECODED >> 20).for_each(|_| gzip.write_all(&spaces).unwrap());
     let gzip = gzip.finish().unwrap();
-    let told = told_in_pieces(&number(&["cost"]), JSON, Some("gzip"), &gzip, 4096);
-    assert_eq!(told.unread, Some(Unread::TooLong));
+    let reported = reported_in_pieces(&number(&["cost"]), JSON, Some("gzip"), &gzip, 4096);
+    assert_eq!(reported.unread, Some(Unread::TooLong));
 }
