@@ -204,6 +204,9 @@ impl Future for PendingResponse {
                 ClientPace::Http2(pace) => {
                     body.set_pace(pace);
                     // Closing is not for one stream to ask for (RFC 9113 section 8.2.2).
+                    //= rfc9113#section-8.2.2
+                    //# An endpoint MUST NOT generate an HTTP/2 message containing
+                    //# connection-specific header fields
                     response.headers_mut().remove(header::CONNECTION);
                 }
             }

@@ -304,6 +304,8 @@ async fn shake_hands(
         _ => OpeningError::Stream(error),
     })?;
     let protocol = match stream.get_ref().1.alpn_protocol() {
+        //= rfc9113#section-3.3
+        //# HTTP/2 connections over TLS MUST use protocol negotiation in TLS
         Some(ALPN_HTTP2) => Protocol::Http2,
         // Without that extension, HTTP/1.1 is meant (RFC 9113 section 3.2).
         None if !protocols.has_http1() => return Err(OpeningError::NoCommonProtocol),

@@ -258,7 +258,12 @@ impl Socket {
             return Err(io::Error::other(fault));
         }
         let mut last = self.write_buffer.take();
+        //= rfc9113#section-5.4.1
+        //# An endpoint that encounters a connection error SHOULD first send a GOAWAY frame
         last.extend_from_slice(&frames.borrow().goodbye(fault));
+        //= rfc9113#section-5.4.1
+        //# After sending the GOAWAY frame for an error condition, the endpoint MUST close the TCP
+        //# connection
         self.closing = Closing::Finishing(last);
         Ok(())
     }
@@ -305,6 +310,12 @@ impl Socket {
         while let Closing::Finishing(bytes) = &mut self.closing {
             let stream = &mut self.stream;
             if bytes.is_empty() {
+                //= rfc9112#section-9.5
+                //# A client or server that wishes to time out SHOULD issue a graceful close on the
+                //# connection
+                //= rfc9112#section-9.8
+                //# Servers MUST attempt to initiate an exchange of closure alerts with the client
+                //# before closing the connection
                 ready!(Pin::new(&mut *stream).poll_shutdown(context))?;
                 self.closing = Closing::Lingering { discarded: 0 };
                 break;

@@ -208,6 +208,9 @@ impl Direction {
                 self.take(&carried)?;
                 continue;
             }
+            //= rfc9110#section-9.3.6
+            //# the intermediary MUST attempt to send any outstanding data that came from the closed
+            //# side to the other side, close both connections
             if self.has_ended && !self.is_closed {
                 ready!(writer.as_mut().poll_shutdown(context))?;
                 (self.is_closed, self.must_flush) = (true, false);
@@ -256,6 +259,8 @@ impl Direction {
     ) -> Poll<io::Result<()>> {
         match reader.poll_read(context, buffer) {
             // Many that speak TLS end without a word; what is carried knows its own end.
+            //= rfc9112#section-9.8
+            //# Servers SHOULD be prepared to receive an incomplete close from the client
             Poll::Ready(Err(error)) if error.kind() == io::ErrorKind::UnexpectedEof => {
                 Poll::Ready(Ok(()))
             }

@@ -110,6 +110,12 @@ impl Default for Limits {
                 head_bytes: 32 * KIB,
                 fields: 100,
                 field_bytes: 16 * KIB,
+                //= rfc9110#section-4.1
+                //# It is RECOMMENDED that all senders and recipients support, at a minimum, URIs
+                //# with lengths of 8000 octets
+                //= rfc9112#section-3
+                //# It is RECOMMENDED that all HTTP senders and recipients support, at a minimum,
+                //# request-line lengths of 8000 octets
                 target_bytes: 8 * KIB,
             },
             body_peek: 64 * 1024,

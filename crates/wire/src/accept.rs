@@ -21,6 +21,8 @@ fn read_member(member: &[u8]) -> Option<(&[u8], Quality)> {
     let range = parts.next()?;
     let mut quality = None;
     // Parameters may be left out between semicolons (section 5.6.6).
+    //= rfc9110#section-5.6.1.2
+    //# A recipient MUST parse and ignore a reasonable number of empty list elements
     for parameter in parts.filter(|parameter| !parameter.is_empty()) {
         let equals = parameter.iter().position(|byte| *byte == b'=')?;
         let name = parameter.get(..equals)?;
@@ -28,6 +30,9 @@ fn read_member(member: &[u8]) -> Option<(&[u8], Quality)> {
         if !is_token(name) || !(is_token(value) || is_quoted(value)) {
             return None;
         }
+        //= rfc9110#section-12.5.1
+        //# Recipients SHOULD process any parameter named "q" as weight, regardless of parameter
+        //# ordering
         if name.eq_ignore_ascii_case(b"q") && quality.replace(read_quality(value)?).is_some() {
             return None;
         }
@@ -60,6 +65,9 @@ fn split_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
         } else if *byte == b'"' {
             is_quoted = !is_quoted;
         } else if is_quoted {
+            //= rfc9110#section-5.6.4
+            //# Recipients that process the value of a quoted-string MUST handle a quoted-pair as if
+            //# it were replaced by the octet following the backslash
             is_escaped = *byte == b'\\';
         } else {
             return *byte == separator;

@@ -18,13 +18,22 @@ pub(super) struct ContentLength {
 /// # Errors
 /// [`Violation::BadLength`].
 pub(super) fn content_length(digits: &[u8]) -> Result<ContentLength, Violation> {
+    //= rfc9110#section-8.6
+    //# a sender MUST NOT forward a message with a Content-Length header field value that does not
+    //# match the ABNF above
     if digits.is_empty() {
         return Err(Violation::BadLength);
     }
+    //= rfc9110#section-8.6
+    //# a recipient MUST anticipate potentially large decimal numerals and prevent parsing errors
+    //# due to integer conversion overflows
     let number = digits.iter().try_fold(0_u64, |number, &byte| {
         let digit = byte.is_ascii_digit().then(|| u64::from(byte - b'0'))?;
         number.checked_mul(10)?.checked_add(digit)
     });
+    //= rfc9112#section-6.3
+    //# then the message framing is invalid and the recipient MUST treat it as an unrecoverable
+    //# error
     let bytes = number.filter(|bytes| *bytes <= MAX_LENGTH).ok_or(Violation::BadLength)?;
     Ok(ContentLength { bytes, digits: digits.len() })
 }

@@ -179,17 +179,42 @@ impl Frames {
         let [high, middle, low, kind, flags, stream @ ..] = self.head;
         let length = u32::from_be_bytes([0, high, middle, low]);
         let is_sized = match kind {
+            //= rfc9113#section-6.3
+            //# A PRIORITY frame with a length other than 5 octets MUST be treated as a stream error
             PRIORITY => length == 5,
+            //= rfc9113#section-6.4
+            //# A RST_STREAM frame with a length other than 4 octets MUST be treated as a connection
+            //# error of type FRAME_SIZE_ERROR
+            //= rfc9113#section-6.9
+            //# A WINDOW_UPDATE frame with a length other than 4 octets MUST be treated as a
+            //# connection error of type FRAME_SIZE_ERROR
             RST_STREAM | WINDOW_UPDATE => length == 4,
+            //= rfc9113#section-6.5
+            //# Receipt of a SETTINGS frame with the ACK flag set and a length field value other
+            //# than 0 MUST be treated as a connection error of type FRAME_SIZE_ERROR
             SETTINGS if flags & ACK != 0 => length == 0,
+            //= rfc9113#section-6.5
+            //# A SETTINGS frame with a length other than a multiple of 6 octets MUST be treated as
+            //# a connection error of type FRAME_SIZE_ERROR
             SETTINGS => length.is_multiple_of(6),
+            //= rfc9113#section-6.7
+            //# Receipt of a PING frame with a length field value other than 8 MUST be treated as a
+            //# connection error of type FRAME_SIZE_ERROR
             PING => length == 8,
             GOAWAY => length >= 8,
             _ => true,
         };
+        //= rfc9113#section-3.4
+        //# Clients and servers MUST treat an invalid connection preface as a connection error
         if self.phase == Phase::Opening && (kind != SETTINGS || flags & ACK != 0) {
             return Err(Fault::NoSettings);
         }
+        //= rfc9113#section-4.2
+        //# An endpoint MUST send an error code of FRAME_SIZE_ERROR if a frame exceeds the size
+        //# defined in SETTINGS_MAX_FRAME_SIZE
+        //= rfc9113#section-4.2
+        //# A frame size error in a frame that could alter the state of the entire connection MUST
+        //# be treated as a connection error
         if !is_sized || length > MAX_FRAME_BYTES {
             return Err(Fault::Size);
         }
@@ -230,6 +255,8 @@ impl Frames {
         Ok(())
     }
 
+    //= rfc9113#section-10.5
+    //# Implementations SHOULD track the use of these features and set limits on their use
     fn spend(&mut self, cost: u32, now: u32) -> Result<(), Fault> {
         if now != self.refilled {
             self.pay(now.saturating_sub(self.refilled).saturating_mul(A_TICK));

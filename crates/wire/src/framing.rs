@@ -26,6 +26,9 @@ use super::{
 
 /// Empty lines that may stand before a request line: RFC 9112 2.2 asks for one, for old clients
 /// that end a body with one; hyper takes any number.
+//= rfc9112#section-2.2
+//# a server that is expecting to receive and parse a request-line SHOULD ignore at least one empty
+//# line (CRLF)
 const LEADING_EMPTY_LINES: usize = 2;
 /// What a request line may hold beside its target: the method, two spaces, version and line end.
 const REQUEST_LINE_OVERHEAD: usize = 64;
@@ -139,6 +142,10 @@ impl Framing {
     }
 
     /// Takes the next bytes of the connection, as many as a read happened to give.
+    //= rfc9110#section-2.3
+    //# A recipient SHOULD parse a received protocol element defensively
+    //= rfc9112#section-2.2
+    //# A recipient MUST parse an HTTP message as a sequence of octets
     pub fn read(&mut self, bytes: &[u8]) -> Checked {
         let mut rest = bytes;
         let mut head = None;
@@ -350,6 +357,9 @@ impl Message {
 
     fn take_request_line(&mut self, line: &[u8], target_bytes: usize) -> Result<(), Violation> {
         self.bytes = self.bytes.saturating_add(line.len());
+        //= rfc9112#section-3.2
+        //# Recipients of an invalid request-line SHOULD respond with either a 400 (Bad Request)
+        //# error or a 301 (Moved Permanently) redirect
         let (version, target) = split_request_line(text(line)).ok_or(Violation::BadRequestLine)?;
         if target.len() > target_bytes {
             return Err(Violation::TargetTooLong);
@@ -366,6 +376,9 @@ impl Message {
         if name.eq_ignore_ascii_case(b"content-length") {
             self.length = self.length.and_content(value)?;
         } else if name.eq_ignore_ascii_case(b"transfer-encoding") {
+            //= rfc9112#section-6.1
+            //# A server or client that receives an HTTP/1.0 message containing a Transfer-Encoding
+            //# header field MUST treat the message as if the framing is faulty
             if self.version == Version::Http10 {
                 return Err(Violation::CodingInHttp10);
             }

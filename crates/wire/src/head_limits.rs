@@ -85,15 +85,29 @@ pub fn check_trailers(trailers: &HeaderMap) -> Result<(), Violation> {
 }
 
 /// What a field may not be on its way to HTTP/1.1, though it came through as one of HTTP/2.
+//= rfc9113#section-8.2.1
+//# an intermediary that does not process fields when forwarding messages MUST NOT forward fields
+//# that contain any of the values that are listed as prohibited above
+//= rfc9113#section-10.3
+//# An intermediary that translates an HTTP/2 request or response MUST validate fields according to
+//# the rules in Section 8.2
 fn check_fields(headers: &HeaderMap) -> Result<(), Violation> {
     for (name, value) in headers {
         // The one character that is taken for a token's and is not one (RFC 9110 section 5.6.2).
+        //= rfc9113#section-8.2.1
+        //# HTTP/2 implementations SHOULD validate field names and values according to their
+        //# definitions
         if name.as_str().contains('"') {
             return Err(Violation::BadFieldName);
         }
         // RFC 9113 section 8.2.1.
+        //= rfc9113#section-8.2.1
+        //# A field value MUST NOT start or end with an ASCII whitespace character
         let is_padding = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
         if is_padding(value.as_bytes().first()) || is_padding(value.as_bytes().last()) {
+            //= rfc9113#section-8.2.1
+            //# A request or response that contains a field that violates any of these conditions
+            //# MUST be treated as malformed
             return Err(Violation::PaddedValue);
         }
     }

@@ -210,10 +210,14 @@ pub enum Form {
 /// The form of a target.
 pub fn form(method: &Method, uri: &Uri) -> Form {
     // HTTP/2 sends `*` together with an authority, so this comes before Absolute.
+    //= rfc9110#section-7.1
+    //# These forms MUST NOT be used with other methods
     if *method == Method::OPTIONS && uri.path() == "*" {
         return Form::Asterisk;
     }
     match (uri.scheme(), uri.authority()) {
+        //= rfc9112#section-3.2.2
+        //# A server MUST accept the absolute-form in requests
         (Some(_), _) => Form::Absolute,
         (None, Some(_)) => Form::Authority,
         (None, None) => Form::Origin,
@@ -276,6 +280,8 @@ fn is_normal(path: &[u8], encoded_slash: EncodedSlash) -> bool {
 }
 
 fn rewrite(path: &[u8], encoded_slash: EncodedSlash) -> Result<String, TargetError> {
+    //= rfc9113#section-8.3.1
+    //# This pseudo-header field MUST NOT be empty for "http" or "https" URIs
     let [b'/', rest @ ..] = path else { return Err(TargetError::NotAbsolute) };
     let mut normal = NormalPath::with_capacity(path.len());
     let mut rest = rest.iter();

@@ -88,6 +88,8 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         let ticker = Rc::clone(&ticker);
         let writing = Rc::clone(&writing);
         // HTTP/1.0 has no interim responses.
+        //= rfc9110#section-15.2
+        //# a server MUST NOT send a 1xx response to an HTTP/1.0 client
         let interim = (request.version() == Version::HTTP_11).then(|| Rc::clone(&interim));
         let request = request.map(|body| ClientBody { interim, ..ClientBody::from(body) });
         // Before the engine reads on: it may find the end of what the client sends.
@@ -99,6 +101,9 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
             exchange.keep_tunnel(&mut response);
             begun.set(ordinal);
             if ticker.is_draining() && response.status() != StatusCode::SWITCHING_PROTOCOLS {
+                //= rfc9112#section-9.6
+                //# A sender SHOULD send a Connection header field (Section 7.6.1 of [HTTP])
+                //# containing the "close" connection option when it intends to close a connection
                 response.headers_mut().insert(header::CONNECTION, CLOSE.clone());
             }
             Ok::<_, Infallible>(response)
@@ -287,6 +292,9 @@ async fn refuse(
 /// A response's head as HTTP/1.1 writes it.
 fn write_head(response: &Response<()>, length: usize) -> Vec<u8> {
     let status = response.status();
+    //= rfc9112#section-4
+    //# A server MUST send the space that separates the status-code from the reason-phrase even when
+    //# the reason-phrase is absent
     let reason = status.canonical_reason().unwrap_or_default();
     let mut head = format!("HTTP/1.1 {} {reason}\r\n", status.as_u16()).into_bytes();
     for (name, value) in response.headers() {
@@ -295,6 +303,8 @@ fn write_head(response: &Response<()>, length: usize) -> Vec<u8> {
         head.extend_from_slice(value.as_bytes());
         head.extend_from_slice(b"\r\n");
     }
+    //= rfc9110#section-8.6
+    //# an origin server SHOULD send a Content-Length header field when the content size is known
     head.extend_from_slice(format!("content-length: {length}\r\n\r\n").as_bytes());
     head
 }

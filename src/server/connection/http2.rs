@@ -74,6 +74,11 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
     let mut is_closing = false;
     let ended = poll_fn(|context| {
         let mut connection = Pin::new(&mut connection);
+        //= rfc9113#section-6.8
+        //# A server that is attempting to gracefully shut down a connection SHOULD send an initial
+        //# GOAWAY frame
+        //= rfc9113#section-9.1
+        //# the terminating endpoint SHOULD first send a GOAWAY (Section 6.8) frame
         if deadline.ticker().is_draining() && !std::mem::replace(&mut is_closing, true) {
             connection.as_mut().graceful_shutdown();
             if exchange.in_flight.get() == 0 {
@@ -100,6 +105,10 @@ pub(super) async fn serve(mut socket: Socket, exchange: Rc<Exchange>, deadline: 
         if !matches!(step, Step::Idle { .. }) || std::mem::replace(&mut is_closing, true) {
             return Poll::Ready(Some(step));
         }
+        //= rfc9113#section-5.4.1
+        //# Endpoints SHOULD send a GOAWAY frame when ending a connection
+        //= rfc9113#section-6.8
+        //# Endpoints SHOULD always send a GOAWAY frame before closing a connection
         // GOAWAY first, and a little time for it to be read.
         connection.graceful_shutdown();
         deadline.set(CLOSE_TIMEOUT);
@@ -143,6 +152,9 @@ fn count_faults(cut: Option<Step>, writing: &Writing, faults: &Faults) {
 fn respond(exchange: Rc<Exchange>, request: Request<Incoming>, pace: Rc<Pace>) -> PendingResponse {
     let (head, body) = request.into_parts();
     let limits = &exchange.gate.shared().limits;
+    //= rfc9113#section-8.1.1
+    //# Intermediaries that process HTTP requests or responses (i.e., any intermediary not acting as
+    //# a tunnel) MUST NOT forward a malformed request or response
     let verdict = limits.head.check(&head, limits.http2.header_list as usize);
     let request = Request::from_parts(head, ClientBody::at_pace(body, &pace));
     let in_flight = InFlight::new(&exchange.in_flight);

@@ -12,10 +12,16 @@ pub(super) fn text(line: &[u8]) -> &[u8] {
 
 /// The index after the first line end; `None` when it was not read yet.
 pub(super) fn line_end(bytes: &[u8]) -> Result<Option<usize>, Violation> {
+    //= rfc9110#section-5.5
+    //# a recipient of CR, LF, or NUL within a field value MUST either reject the message or replace
+    //# each of those characters with SP
     let Some(at) = memchr3(b'\r', b'\n', b'\0', bytes) else { return Ok(None) };
     match bytes.get(at..) {
         Some([b'\r', b'\n', ..]) => Ok(Some(at + LINE_END.len())),
         Some([b'\r']) => Ok(None),
+        //= rfc9112#section-2.2
+        //# A recipient of such a bare CR MUST consider that element to be invalid or replace each
+        //# bare CR with SP
         Some([b'\r', ..]) => Err(Violation::BareCr),
         Some([b'\n', ..]) => Err(Violation::BareLf),
         _ => Err(Violation::Nul),
@@ -56,6 +62,9 @@ pub(super) fn check_target(target: &[u8]) -> Result<(), Violation> {
             Ok(None | Some("http" | "https")) => Ok(()),
             Ok(Some(_)) | Err(_) => Err(Violation::BadTarget),
         },
+        //= rfc9112#section-3.2
+        //# A recipient SHOULD NOT attempt to autocorrect and then process the request without a
+        //# redirect
         Some(b' ') => Err(Violation::BadRequestLine),
         Some(byte) => Err(Violation::TargetByte(byte)),
     }
@@ -70,6 +79,13 @@ pub(super) fn split_field(text: &[u8]) -> Result<(&[u8], &[u8]), Violation> {
             true => Err(Violation::BadFieldValue),
         },
         (_, [b' ' | b'\t', ..]) if matches!(text, [b' ' | b'\t', ..]) => {
+            //= rfc9112#section-2.2
+            //# A recipient that receives whitespace between the start-line and the first header
+            //# field MUST either reject the message as invalid
+            //= rfc9112#section-5.2
+            //# A server that receives an obs-fold in a request message that is not within a
+            //# "message/http" container MUST either reject the message by sending a 400 (Bad
+            //# Request)
             Err(Violation::FoldedField)
         }
         _ => Err(bad_name(text)),
@@ -82,6 +98,9 @@ fn bad_name(text: &[u8]) -> Violation {
     match colon.and_then(|colon| text.get(..colon)) {
         None => Violation::NoColon,
         Some([]) => Violation::EmptyFieldName,
+        //= rfc9112#section-5.1
+        //# A server MUST reject, with a response status code of 400 (Bad Request), any received
+        //# request message that contains whitespace between a header field name and colon
         Some([.., b' ' | b'\t']) => Violation::SpaceBeforeColon,
         Some(_) => Violation::BadFieldName,
     }
@@ -90,6 +109,9 @@ fn bad_name(text: &[u8]) -> Violation {
 /// Whether there is a control other than a tab. Without an early exit the compiler checks many
 /// bytes at a time.
 fn has_control(value: &[u8]) -> bool {
+    //= rfc9110#section-5.5
+    //# A recipient SHOULD treat other allowed octets in field content (i.e., obs-text) as opaque
+    //# data
     let is_control = |byte: u8| (byte < b' ' && byte != b'\t') || byte == 0x7f;
     value.iter().fold(false, |any, &byte| any | is_control(byte))
 }
@@ -98,7 +120,11 @@ fn has_control(value: &[u8]) -> bool {
 /// Only past that is 6.1's 501 for codings that we do not know. One that was to say that there is
 /// none left no doubt of the length while it was defined (RFC 2616 3.6), and is merely not known
 /// any more.
+//= rfc9112#section-6.3
+//# the server MUST respond with the 400 (Bad Request) status code and then close the connection
 pub(super) fn check_coding(value: &[u8]) -> Result<(), Violation> {
+    //= rfc9112#section-7.1
+    //# Their presence SHOULD be treated as an error
     let chunked = |coding: &[u8]| trim(coding).eq_ignore_ascii_case(b"chunked");
     let mut codings = value.rsplit(|&byte| byte == b',');
     if !codings.next().is_some_and(chunked) {
@@ -118,6 +144,8 @@ pub(super) fn check_coding(value: &[u8]) -> Result<(), Violation> {
 /// A chunk's size, and its extensions with their semicolon.
 pub(super) fn split_chunk_size(text: &[u8]) -> Option<(u64, &[u8])> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
+    //= rfc9112#section-7.1
+    //# recipients MUST anticipate potentially large hexadecimal numerals
     if !(1..=CHUNK_SIZE_DIGITS).contains(&digits) {
         return None;
     }
@@ -158,6 +186,9 @@ fn is_token(byte: u8) -> bool {
 
 /// Without optional whitespace, which is spaces and tabs and nothing else (RFC 9110 5.6.3).
 pub(super) fn trim(mut value: &[u8]) -> &[u8] {
+    //= rfc9110#section-5.5
+    //# a field parsing implementation MUST exclude such whitespace prior to evaluating the field
+    //# value
     while let [b' ' | b'\t', rest @ ..] | [rest @ .., b' ' | b'\t'] = value {
         value = rest;
     }

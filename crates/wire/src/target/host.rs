@@ -24,6 +24,12 @@ impl<'r> Host<'r> {
     /// Stricter than RFC 3986, whose `reg-name` also admits percent escapes and characters such as
     /// `,` and `;`: no DNS name needs them, and two servers seldom read them alike.
     pub fn parse(text: &'r [u8]) -> Result<Self, TargetError> {
+        //= rfc9110#section-4.2.4
+        //# A sender MUST NOT generate the userinfo subcomponent
+        //= rfc9110#section-4.2.4
+        //# a recipient SHOULD parse for userinfo and treat its presence as an error
+        //= rfc9113#section-8.3.1
+        //# ":authority" MUST NOT include the deprecated userinfo subcomponent
         if text.contains(&b'@') {
             return Err(TargetError::Userinfo);
         }
@@ -48,6 +54,8 @@ impl<'r> Host<'r> {
     }
 
     fn agrees_with(&self, other: &Host<'_>, default_port: Option<u16>) -> bool {
+        //= rfc9113#section-8.3.1
+        //# other servers MUST perform scheme-based normalization
         self.name == other.name && self.port.or(default_port) == other.port.or(default_port)
     }
 }
@@ -68,15 +76,25 @@ pub fn request_host<'r>(
     };
     match (authority, host_field(headers)?) {
         (Some(authority), Some(field)) => {
+            //= rfc9113#section-8.3.1
+            //# A server SHOULD treat a request as malformed if it contains a "Host" header field
+            //# that identifies an entity that differs from the entity in the ":authority"
+            //# pseudo-header field
             if !authority.agrees_with(&field, default_port(uri.scheme())) {
                 return Err(TargetError::HostMismatch);
             }
+            //= rfc9113#section-8.3.1
+            //# The recipient of an HTTP/2 request MUST NOT use the "Host" header field to determine
+            //# the target URI if ":authority" is present
             Ok(Some(authority))
         }
         // An absolute target does not excuse HTTP/1.1 from sending Host (RFC 9112, section 3.2).
         (Some(_), None) if version == Version::HTTP_11 => Err(TargetError::MissingHost),
         (Some(host), None) | (None, Some(host)) => Ok(Some(host)),
         (None, None) if version < Version::HTTP_11 => Ok(None),
+        //= rfc9112#section-3.2
+        //# A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request
+        //# message that lacks a Host header field
         (None, None) => Err(TargetError::MissingHost),
     }
 }
@@ -86,6 +104,9 @@ fn host_field(headers: &HeaderMap) -> Result<Option<Host<'_>>, TargetError> {
     let mut fields = headers.get_all(HOST).iter();
     let field = fields.next();
     if fields.next().is_some() {
+        //= rfc9112#section-3.2
+        //# A server MUST respond with a 400 (Bad Request) status code to any HTTP/1.1 request
+        //# message that lacks a Host header field
         return Err(TargetError::RepeatedHost);
     }
     field.map(|field| Host::parse(field.as_bytes())).transpose()
@@ -128,6 +149,10 @@ fn dns_name(host: &str) -> Result<Cow<'_, str>, TargetError> {
         }
         has_capitals |= byte.is_ascii_uppercase();
     }
+    //= rfc9110#section-4.2.1
+    //# A sender MUST NOT generate an "http" URI with an empty host identifier
+    //= rfc9110#section-4.2.1
+    //# A recipient that processes such a URI reference MUST reject it as invalid
     if label_length == 0 {
         return Err(TargetError::InvalidHost);
     }
