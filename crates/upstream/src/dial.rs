@@ -53,6 +53,9 @@ impl Dialer {
             stream.set_nodelay(true)?;
             Ok(match &self.tls {
                 None => Stream::Plain(stream),
+                //= rfc9110#section-4.2.2
+                //# A client MUST ensure that its HTTP requests for an "https" resource are secured,
+                //# prior to being communicated
                 Some(tls) => tls.secure(stream, member, protocol).await?,
             })
         };
@@ -80,8 +83,15 @@ impl Tls {
             Protocol::Http1 => &self.http1,
             Protocol::Http2 => &self.http2,
         };
+        //= rfc9110#section-4.3.4
+        //# a client MUST verify that the service's identity is an acceptable match for the URI's
+        //# origin server
+        //= rfc9113#section-9.2
+        //# clients MUST send the server_name TLS extension
         let stream = connector.connect(name, stream).await.map_err(failed)?;
         // A server that does not choose h2 would not understand it (RFC 9113 section 3.2).
+        //= rfc9113#section-3.3
+        //# HTTP/2 connections over TLS MUST use protocol negotiation in TLS
         if protocol == Protocol::Http2 && stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
             return Err(failed(io::Error::other("it does not choose h2 by ALPN")));
         }

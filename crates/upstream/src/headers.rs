@@ -72,8 +72,12 @@ pub fn check_connection(
 /// Makes the header of a client's request fit for the upstream. In `own` fields only this proxy
 /// says anything.
 pub fn clean_request(headers: &mut HeaderMap, own: &OwnHeaders, forwarding: Forwarding<'_>) {
+    //= rfc9110#section-7.6
+    //# An intermediary not acting as a tunnel MUST implement the Connection header field
     remove_named_by_connection(headers);
     let is_own = |name: &str, spelled| is_identity_field(own, name, spelled);
+    //= rfc9110#section-5.1
+    //# A proxy MUST forward unrecognized header fields unless
     remove_where(headers, |name| ends_here(name, forwarding.trusted_field, is_own));
     join_cookies(headers);
     join_lengths(headers);
@@ -117,6 +121,9 @@ fn is_identity_field(own: &OwnHeaders, name: &str, spelled: Spelled) -> bool {
 }
 
 /// Makes the header of an upstream's response fit for the client.
+//= rfc9113#section-10.3
+//# An intermediary that receives any fields that require removal before forwarding (see Section
+//# 7.6.1 of [RFC9110]) MUST remove or replace those header fields
 pub fn clean_response(headers: &mut HeaderMap) {
     remove_named_by_connection(headers);
     remove_where(headers, |name| is_hop_by_hop(name) || is_reserved(name));
@@ -135,11 +142,15 @@ fn is_protected(name: &str) -> bool {
 }
 
 fn named_by_connection(headers: &HeaderMap) -> impl Iterator<Item = HeaderName> {
+    //= rfc9110#section-7.6.1
+    //# Intermediaries MUST parse a received Connection header field before a message is forwarded
     let fields = headers.get_all(header::CONNECTION).iter();
     let tokens = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
     tokens.map(<[u8]>::trim_ascii).filter_map(|token| {
         let is_usual = token.eq_ignore_ascii_case(b"keep-alive")
             || token.eq_ignore_ascii_case(b"close")
+            //= rfc9110#section-5.6.1.2
+            //# A recipient MUST parse and ignore a reasonable number of empty list elements
             || token.is_empty();
         if is_usual { None } else { HeaderName::from_bytes(token).ok() }
     })
@@ -167,6 +178,9 @@ fn remove_where(headers: &mut HeaderMap, is_dropped: impl Fn(&str) -> bool) {
 
 /// Several equal lengths, as fields or as members of a list, are one (RFC 9110 section 8.6). Others
 /// were refused when they came.
+//= rfc9110#section-8.6
+//# a sender MUST NOT forward a message with a Content-Length header field value that does not match
+//# the ABNF above
 fn join_lengths(headers: &mut HeaderMap) {
     let mut lengths = headers.get_all(header::CONTENT_LENGTH).iter();
     let (Some(first), is_alone) = (lengths.next(), lengths.next().is_none()) else { return };
@@ -181,6 +195,8 @@ fn join_lengths(headers: &mut HeaderMap) {
 }
 
 /// HTTP/2 may split a cookie header into crumbs, which HTTP/1 may not (RFC 9113 section 8.2.3).
+//= rfc9113#section-8.2.3
+//# these MUST be concatenated into a single octet string using the two-octet delimiter
 fn join_cookies(headers: &mut HeaderMap) {
     let mut crumbs = headers.get_all(header::COOKIE).iter();
     if (crumbs.next(), crumbs.next()).1.is_none() {
@@ -213,6 +229,8 @@ fn set_forwarding(headers: &mut HeaderMap, forwarding: Forwarding<'_>) {
 
 /// The chain of addresses with the peer's at its end.
 fn extended_chain(headers: &HeaderMap, peer: &HeaderValue) -> HeaderValue {
+    //= rfc9110#section-5.3
+    //# a sender MUST NOT generate multiple field lines with the same name in a message
     let so_far = headers.get_all(&X_FORWARDED_FOR).iter().map(HeaderValue::as_bytes);
     let chain: Vec<&[u8]> = so_far.chain([peer.as_bytes()]).collect();
     HeaderValue::from_bytes(&chain.join(&b", "[..])).unwrap_or_else(|_| peer.clone())

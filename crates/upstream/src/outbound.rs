@@ -72,11 +72,31 @@ impl Outbound {
         buffer: &mut BytesMut,
     ) -> (Outbound, Option<Original>) {
         let is_empty = body.is_empty();
+        //= rfc9110#section-9.2.2
+        //# A client SHOULD NOT automatically retry a request with a non-idempotent method unless it
+        //# has some means to know that the request semantics are actually idempotent
+        //= rfc9110#section-9.2.2
+        //# A proxy MUST NOT automatically retry non-idempotent requests
         let is_repeatable = is_empty && is_idempotent(&head.method);
         match upstream.protocol {
+            //= rfc9112#section-6.1
+            //# A client MUST NOT send a request containing Transfer-Encoding unless it knows the
+            //# server will handle HTTP/1.1 requests
+            //= rfc9112#section-6.3
+            //# A client MUST NOT use the chunked transfer coding unless it knows the server will
+            //# handle HTTP/1.1 (or later) requests
             Protocol::Http1 => {
+                //= rfc9112#section-6.3
+                //# a client that sends a request containing a message body SHOULD use a valid
+                //# Content-Length header field if the message body length is known in advance
                 let length = head.headers.get(header::CONTENT_LENGTH).and_then(length);
+                //= rfc9112#section-6.2
+                //# A sender MUST NOT send a Content-Length header field in any message that
+                //# contains a Transfer-Encoding header field
                 if !is_empty && length.is_none() {
+                    //= rfc9112#section-6.1
+                    //# A sender MUST NOT apply the chunked transfer coding more than once to a
+                    //# message body
                     head.headers.insert(header::TRANSFER_ENCODING, CHUNKED.clone());
                 }
                 write_head(&head, buffer);

@@ -332,6 +332,8 @@ impl Pool {
     /// tick at most.
     pub(super) fn close_idle(&self, keep_alive: Duration) {
         let now = self.ticker.now();
+        //= rfc9112#section-9.5
+        //# Implementations SHOULD constantly monitor open connections for a received closure signal
         let is_due = |idle: &mut Idle| now >= idle.until || idle.connection.is_closed();
         let mut idle = self.idle.borrow_mut();
         let closed: Vec<Idle> = idle.extract_if(.., |idle| is_due(idle)).collect();

@@ -27,6 +27,8 @@ pub(super) fn is_unsound(response: &Response<Incoming>) -> bool {
     framing_is_unsound
         || !has_one_length(headers)
         || response.status() == StatusCode::SWITCHING_PROTOCOLS
+        //= rfc9110#section-15
+        //# a client MUST understand the class of any status code
         || response.status().as_u16() > LAST_STATUS
         || head_bytes(headers) > MAX_HEAD_BYTES
 }
@@ -42,6 +44,8 @@ pub(super) async fn without_content<B>(
 where
     B: Body<Data = Bytes, Error = UpstreamBodyError> + Unpin,
 {
+    //= rfc9110#section-15.3.6
+    //# a server MUST NOT generate content in a 205 response
     let body = response.body_mut();
     if body.size_hint().lower() > 0 {
         return Err(UpstreamError::Unsound);

@@ -108,6 +108,9 @@ impl Upstreams {
             connection.exchange(message, upstream).await.map_err(|failure| failure.error)?;
         if response.status() == StatusCode::SWITCHING_PROTOCOLS {
             let named = response.headers().get(header::UPGRADE);
+            //= rfc9110#section-7.8
+            //# A server MUST NOT switch to a protocol that was not indicated by the client in the
+            //# corresponding request's Upgrade header field
             if !connection.is_sent() || !is_same(named, asked.as_ref()) {
                 return Err(UpstreamError::Unsound);
             }

@@ -172,6 +172,10 @@ impl UpstreamBody {
             && self.source.size_hint().exact().is_none();
         let is_clients_fault = self.source.client_has_failed() || self.source.awaits_client();
         let is_servers_fault = !is_quiet && !is_clients_fault;
+        //= rfc9112#section-8
+        //# A client that receives an incomplete response message, which can occur when a connection
+        //# is closed prematurely or when decoding a supposedly chunked transfer coding fails, MUST
+        //# record the message as incomplete
         self.source = Source::Broken;
         if let Some(load) = self.load.take().filter(|_| is_servers_fault) {
             load.member().fail();

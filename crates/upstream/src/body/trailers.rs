@@ -12,6 +12,13 @@ pub(super) fn with_trailers(
     frame: Frame<Bytes>,
     goes_on: impl Fn(&HeaderName) -> bool,
 ) -> Frame<Bytes> {
+    //= rfc9110#section-6.5.1
+    //# A recipient MUST NOT merge a trailer field into a header section unless
+    //= rfc9112#section-7.1.2
+    //# A recipient that retains a received trailer field MUST either store/forward the trailer
+    //# field separately from the received header fields or merge
+    //= rfc9112#section-7.1.2
+    //# A recipient MUST NOT merge a received trailer field into the header section unless
     match frame.into_trailers() {
         Ok(trailers) => Frame::trailers(keep(trailers, goes_on)),
         Err(frame) => frame,
@@ -31,6 +38,9 @@ pub(super) fn may_be_a_trailer(name: &HeaderName, own: &OwnHeaders) -> bool {
 /// authentication or limits (RFC 9110 section 6.5.1). A client that merges trailers into the header
 /// would be misled.
 pub(super) fn is_of_a_head(name: &HeaderName) -> bool {
+    //= rfc9110#section-6.5.1
+    //# A sender MUST NOT generate a trailer field unless the sender knows the corresponding header
+    //# field name's definition permits the field to be sent in trailers
     const FORBIDDEN: [HeaderName; 17] = [
         header::AUTHORIZATION,
         header::CACHE_CONTROL,

@@ -41,6 +41,9 @@ impl Interim {
             }
             edits.apply(&mut head.headers);
         }
+        //= rfc9112#section-4
+        //# A server MUST send the space that separates the status-code from the reason-phrase even
+        //# when the reason-phrase is absent
         let reason = head.status.canonical_reason().unwrap_or_default();
         let line = format!("HTTP/1.1 {} {reason}\r\n", head.status.as_u16());
         let mut heads = self.heads.borrow_mut();

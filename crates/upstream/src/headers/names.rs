@@ -3,6 +3,12 @@
 use tollgate_identity::ForwardedField;
 use tollgate_policy::is_reserved;
 
+//= rfc9110#section-7.6.1
+//# intermediaries SHOULD remove or replace fields that are known to require removal before
+//# forwarding
+//= rfc9113#section-8.2.2
+//# An intermediary transforming an HTTP/1.x message to HTTP/2 MUST remove connection-specific
+//# header fields
 pub(super) fn is_hop_by_hop(name: &str) -> bool {
     matches!(
         name,

@@ -77,6 +77,8 @@ impl Chunked {
     }
 
     /// Takes the next part out of what was read.
+    //= rfc9112#section-7.1
+    //# A recipient MUST be able to parse and decode the chunked transfer coding
     pub(super) fn take(&mut self, read: &mut BytesMut) -> Result<Chunk, ChunkError> {
         loop {
             match self.phase {
@@ -148,6 +150,8 @@ impl Chunked {
     fn size(&mut self, line: &[u8]) -> Result<u64, ChunkError> {
         let digits = line.iter().take_while(|byte| byte.is_ascii_hexdigit()).count();
         let (number, rest) = line.split_at(digits);
+        //= rfc9112#section-7.1
+        //# recipients MUST anticipate potentially large hexadecimal numerals
         let number = str::from_utf8(number).ok().filter(|_| digits <= MAX_DIGITS);
         let size = number.and_then(|number| u64::from_str_radix(number, 16).ok());
         let size = size.ok_or(ChunkError::Size)?;
@@ -156,6 +160,8 @@ impl Chunked {
             Some(b';') => {}
             _ => return Err(ChunkError::Size),
         }
+        //= rfc9112#section-7.1.1
+        //# A recipient MUST ignore unrecognized chunk extensions
         self.extension_bytes += rest.len();
         let is_text = |byte: &u8| *byte == b'\t' || !byte.is_ascii_control();
         match self.extension_bytes <= MAX_EXTENSION_BYTES && rest.iter().all(is_text) {

@@ -181,6 +181,9 @@ impl Connection {
         expected: Expected,
         is_unanswered: &mut bool,
     ) -> Poll<Result<ResponseHead, NoResponse>> {
+        //= rfc9112#section-9.5
+        //# A client sending a message body SHOULD monitor the network connection for an error
+        //# response while it is transmitting the request
         let sent = match self.poll_send(context) {
             Err(error @ SendError::Body(_)) => return Poll::Ready(Err(NoResponse::Send(error))),
             sent => sent,
@@ -218,6 +221,12 @@ impl Connection {
         if let Some(client) = &self.interim
             && interim.status() != StatusCode::CONTINUE
         {
+            //= rfc9110#section-8.6
+            //# A server MUST NOT send a Content-Length header field in any response with a status
+            //# code of 1xx (Informational) or 204 (No Content)
+            //= rfc9112#section-6.1
+            //# A server MUST NOT send a Transfer-Encoding header field in any response with a
+            //# status code of 1xx (Informational) or 204 (No Content)
             clean_response(interim.headers_mut());
             // RFC 9110 section 8.6.
             interim.headers_mut().remove(header::CONTENT_LENGTH);
@@ -260,11 +269,17 @@ impl Connection {
         &mut self,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamBodyError>>> {
+        //= rfc9110#section-7.5
+        //# A client that receives a response while it is still sending the associated request
+        //# SHOULD continue sending that request
         if let Err(SendError::Body(error)) = self.poll_send(context) {
             return Poll::Ready(Some(Err(ExchangeError::RequestBody(error).into())));
         }
         loop {
             match self.body.take(&mut self.read) {
+                //= rfc9112#section-9.8
+                //# When encountering an incomplete close, a client SHOULD treat as completed all
+                //# requests for which it has received either
                 Ok(BodyPart::End) => return Poll::Ready(None),
                 Ok(BodyPart::Incomplete) => {}
                 Ok(part) => return Poll::Ready(part.into_frame().map(Ok)),
@@ -276,6 +291,9 @@ impl Connection {
                 Ok(0) if matches!(self.body, BodyLength::UntilClose) => {
                     self.body = BodyLength::NONE;
                 }
+                //= rfc9112#section-6.3
+                //# the recipient MUST consider the message to be incomplete and close the
+                //# connection
                 Ok(0) => return Poll::Ready(Some(Err(ExchangeError::Incomplete.into()))),
                 Ok(_) => {}
                 Err(error) => return Poll::Ready(Some(Err(ExchangeError::Io(error).into()))),
@@ -313,6 +331,10 @@ impl Connection {
         let mut byte = [0];
         let mut buffer = ReadBuf::new(&mut byte);
         let mut without_waker = Context::from_waker(Waker::noop());
+        //= rfc9112#section-9.2
+        //# the client MUST NOT consider that data to be a valid response
+        //= rfc9112#section-9.2
+        //# the client SHOULD close the connection, since message delimitation is now ambiguous
         !self.read.is_empty()
             || Pin::new(&mut self.stream).poll_read(&mut without_waker, &mut buffer).is_ready()
     }
@@ -334,9 +356,14 @@ impl Connection {
     pub(super) fn may_be_kept(&mut self) -> bool {
         self.is_persistent
             && self.sending.is_over()
+            //= rfc9112#section-9.3
+            //# a client MUST read the entire response message body if it intends to reuse the same
+            //# connection for a subsequent request
             && self.body.is_over()
             // This replaces the waker of the task that has read, too: else what comes for the next
             // request would wake the task of this one.
+            //= rfc9112#section-6.3
+            //# A client MUST NOT process, cache, or forward such extra data as a separate response
             && !self.is_closed()
     }
 

@@ -6,15 +6,37 @@ use http::request::Parts;
 /// Appends a head in HTTP/1.1. Names and values were checked when they were made, so that none has
 /// a line's end in it.
 pub fn write_head(head: &Parts, buffer: &mut BytesMut) {
+    //= rfc9112#section-3.2.1
+    //# a client MUST send only the absolute path and query components of the target URI as the
+    //# request-target
+    //= rfc9112#section-3.2.1
+    //# the client MUST send "/" as the path within the origin-form of request-target
     let target = head.uri.path_and_query().map_or("/", |target| target.as_str());
     let bytes: usize =
         head.headers.iter().map(|(name, value)| name.as_str().len() + value.len() + 4).sum();
+    //= rfc9110#section-2.2
+    //# A sender MUST NOT generate protocol elements that do not match the grammar
+    //= rfc9112#section-2.2
+    //# A sender MUST NOT generate a bare CR
+    //= rfc9112#section-5.2
+    //# A sender MUST NOT generate a message that includes line folding
     buffer.reserve(head.method.as_str().len() + target.len() + bytes + 16);
+    //= rfc9110#section-6.2
+    //# A client SHOULD send a request version equal to the highest version to which the client is
+    //# conformant
+    //= rfc9110#section-6.2
+    //# A client MUST NOT send a version to which it is not conformant
+    //= rfc9112#section-2.2
+    //# A sender MUST NOT send whitespace between the start-line and the first header field
     for text in [head.method.as_str(), " ", target, " HTTP/1.1\r\n"] {
         buffer.extend_from_slice(text.as_bytes());
     }
     for (name, value) in &head.headers {
         buffer.extend_from_slice(name.as_str().as_bytes());
+        //= rfc9110#section-5.6.3
+        //# a sender SHOULD generate the optional whitespace as a single SP
+        //= rfc9110#section-5.6.3
+        //# A sender MUST NOT generate BWS in messages
         buffer.extend_from_slice(b": ");
         buffer.extend_from_slice(value.as_bytes());
         buffer.extend_from_slice(b"\r\n");

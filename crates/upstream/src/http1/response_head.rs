@@ -94,6 +94,9 @@ impl HeadReader {
         if head.response.status() == StatusCode::SWITCHING_PROTOCOLS && !expected.may_switch {
             return Err(HeadError::Unsound);
         }
+        //= rfc9110#section-15.2
+        //# A client MUST be able to parse one or more 1xx responses received prior to a final
+        //# response
         self.interim += u32::from(head.is_interim());
         if self.interim > MAX_INTERIM {
             return Err(HeadError::Unsound);
@@ -162,6 +165,10 @@ fn parse(head: &Bytes, expected: Expected) -> Result<ResponseHead, HeadError> {
     let mut fields = [const { MaybeUninit::uninit() }; MAX_FIELDS];
     let mut parsed = httparse::Response::new(&mut []);
     let status = httparse::ParserConfig::default()
+        //= rfc9112#section-5.2
+        //# A proxy or gateway that receives an obs-fold in a response message that is not within a
+        //# "message/http" container MUST either discard the message and replace it with a 502 (Bad
+        //# Gateway)
         .parse_response_with_uninit_headers(&mut parsed, head, &mut fields)
         .map_err(HeadError::Malformed)?;
     // The head ends where its lines say, or it is another head for the parser than for others.
@@ -169,7 +176,12 @@ fn parse(head: &Bytes, expected: Expected) -> Result<ResponseHead, HeadError> {
         return Err(HeadError::Unsound);
     }
     let status = parsed.code.and_then(|code| StatusCode::from_u16(code).ok());
+    //= rfc9110#section-15
+    //# a client MUST understand the class of any status code
     let status = status.filter(|status| status.as_u16() <= LAST_STATUS);
+    //= rfc9110#section-15
+    //# A client that receives a response with an invalid status code SHOULD process the response as
+    //# if it had a 5xx (Server Error) status code
     let status = status.ok_or(HeadError::Unsound)?;
     let mut framing = Framing::default();
     let mut headers = HeaderMap::with_capacity(parsed.headers.len() + FIELDS_GAINED);
@@ -187,16 +199,26 @@ fn parse(head: &Bytes, expected: Expected) -> Result<ResponseHead, HeadError> {
     if is_http10 {
         *response.version_mut() = Version::HTTP_10;
     }
+    //= rfc9112#section-4
+    //# A client SHOULD ignore the reason-phrase content
     let reason = parsed.reason.filter(|reason| status.canonical_reason() != Some(reason));
     if let Some(Ok(reason)) = reason.map(|reason| ReasonPhrase::try_from(reason.as_bytes())) {
         response.extensions_mut().insert(reason);
     }
+    //= rfc9110#section-6
+    //# a client MUST retain knowledge of the request when parsing, interpreting, or caching a
+    //# corresponding response
     let length = framing.body_length(status, is_http10, expected)?;
     // What comes after such a head (RFC 9110 section 8.6) would be its body for one reader, and the
     // next response for another.
     let is_ambiguous = status == StatusCode::NO_CONTENT && framing.declares_content();
+    //= rfc9112#section-9.3
+    //# HTTP implementations SHOULD support persistent connections
     let is_kept = if is_http10 { framing.keeps } else { true };
     let ends_with_connection = matches!(length, BodyLength::UntilClose);
+    //= rfc9112#section-9.6
+    //# A client that receives a "close" connection option MUST cease sending requests on that
+    //# connection and close the connection
     let is_persistent = is_kept && !framing.closes && !is_ambiguous && !ends_with_connection;
     Ok(ResponseHead { response, length, is_persistent })
 }
@@ -206,6 +228,9 @@ impl Framing {
         if *name == header::CONTENT_LENGTH {
             for length in value.as_bytes().split(|byte| *byte == b',') {
                 let text = length.trim_ascii();
+                //= rfc9112#section-6.3
+                //# then the message framing is invalid and the recipient MUST treat it as an
+                //# unrecoverable error
                 let length = (number(text).ok_or(HeadError::Unsound)?, text.len());
                 if self.length.replace(length).is_some_and(|other| other != length) {
                     return Err(HeadError::Unsound);
@@ -236,6 +261,9 @@ impl Framing {
         is_http10: bool,
         expected: Expected,
     ) -> Result<BodyLength, HeadError> {
+        //= rfc9112#section-6.1
+        //# A server or client that receives an HTTP/1.0 message containing a Transfer-Encoding
+        //# header field MUST treat the message as if the framing is faulty
         let is_unsound = !self.is_chunked || self.length.is_some() || is_http10;
         if self.has_transfer_coding && is_unsound {
             return Err(HeadError::Unsound);
@@ -248,6 +276,8 @@ impl Framing {
         Ok(match self.length {
             _ if has_none || expected.is_head => BodyLength::NONE,
             Some((length, _)) => BodyLength::Bytes(length),
+            //= rfc9112#section-6.1
+            //# A recipient MUST be able to parse the chunked transfer coding
             None if self.is_chunked => BodyLength::Chunked(Chunked::new()),
             None => BodyLength::UntilClose,
         })
@@ -256,6 +286,9 @@ impl Framing {
 
 /// A number in decimal digits and nothing else.
 fn number(text: &[u8]) -> Option<u64> {
+    //= rfc9110#section-8.6
+    //# a recipient MUST anticipate potentially large decimal numerals and prevent parsing errors
+    //# due to integer conversion overflows
     let digits = str::from_utf8(text).ok().filter(|_| text.iter().all(u8::is_ascii_digit))?;
     digits.parse().ok()
 }

@@ -176,6 +176,9 @@ impl<B: Body<Data = Bytes, Error = RequestBodyError> + Unpin> Sending<B> {
         self.body = None;
         match &self.length {
             Length::Bytes(0) => Ok(()),
+            //= rfc9110#section-8.6
+            //# a sender MUST NOT forward a message with a Content-Length header field value that is
+            //# known to be incorrect
             Length::Bytes(_) => Err(SendError::Body(RequestBodyError::Length)),
             Length::Chunked => {
                 self.push_framing(last_chunk(trailers));

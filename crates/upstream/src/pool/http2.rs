@@ -121,6 +121,8 @@ impl Connection {
 
     /// Whether it takes no more requests.
     pub(crate) fn is_over(&self) -> bool {
+        //= rfc9113#section-6.8
+        //# Receivers of a GOAWAY frame MUST NOT open additional streams on the connection
         self.is_retired.get() || self.traffic.is_closed() || self.sender.is_closed()
     }
 
@@ -170,6 +172,8 @@ impl Connection {
     /// Streams that it may have at once; none if it is over.
     pub(crate) fn max_streams(&self) -> usize {
         let driver = self.driven.driver.borrow();
+        //= rfc9113#section-5.1.2
+        //# Endpoints MUST NOT exceed the limit set by their peer
         driver.as_ref().map_or(0, Driver::current_max_send_streams).min(MAX_STREAMS)
     }
 }
@@ -205,6 +209,11 @@ impl Permit {
             Poll::Pending => Poll::Pending,
         });
         let (error, unsent, is_stale) = match outcome.await {
+            //= rfc9113#section-8.1.1
+            //# Intermediaries that process HTTP requests or responses (i.e., any intermediary not
+            //# acting as a tunnel) MUST NOT forward a malformed request or response
+            //= rfc9113#section-8.1.1
+            //# Clients MUST NOT accept a malformed response
             Some(Ok(response)) if is_unsound(&response) => {
                 return Err(Failure::sent(UpstreamError::Unsound));
             }
@@ -296,7 +305,12 @@ async fn drive(driven: Rc<Driven>) {
 
 /// Gives a request the form that HTTP/2 has for what was its target and its `Host`.
 fn address(request: &mut Request<RequestBody>, member: &Member, upstream: &Upstream) {
+    //= rfc9113#section-8.3.1
+    //# Clients MUST NOT generate a request with a "Host" header field that differs from the
+    //# ":authority" pseudo-header field
     let host = request.headers_mut().remove(header::HOST);
+    //= rfc9113#section-8.2.2
+    //# An endpoint MUST NOT generate an HTTP/2 message containing connection-specific header fields
     request.headers_mut().remove(header::TRANSFER_ENCODING);
     *request.version_mut() = Version::HTTP_2;
     // It may have been here before.
@@ -306,6 +320,10 @@ fn address(request: &mut Request<RequestBody>, member: &Member, upstream: &Upstr
     let authority = |host: &HeaderValue| Authority::try_from(host.as_bytes()).ok();
     let own = || authority(&member.server.authority);
     let mut parts = std::mem::take(request.uri_mut()).into_parts();
+    //= rfc9113#section-8.3.1
+    //# An intermediary that forwards a request over HTTP/2 MUST construct an ":authority"
+    //# pseudo-header field using the authority information from the control data of the original
+    //# request
     parts.authority = host.as_ref().and_then(authority).or_else(own);
     parts.scheme = Some(match upstream.transport {
         Transport::Plain => http::uri::Scheme::HTTP,
@@ -329,6 +347,8 @@ impl Refusal {
         match error.reason()? {
             _ if !error.is_remote() => None,
             h2::Reason::REFUSED_STREAM if error.is_reset() => Some(Refusal::Stream),
+            //= rfc9113#section-7
+            //# Unknown or unsupported error codes MUST NOT trigger any special behavior
             h2::Reason::NO_ERROR if error.is_go_away() => Some(Refusal::Leaving),
             _ => None,
         }
