@@ -133,6 +133,12 @@ fn switched(switch: Switch) -> Response<Body> {
         Switch::Agreed(response, server) => {
             let protocol = response.headers().get(header::UPGRADE).cloned();
             let mut response = from_upstream(response.map(|()| Body::switched(server)));
+            //= rfc9110#section-7.8
+            //# A server that sends a 101 (Switching Protocols) response MUST send an Upgrade header
+            //# field
+            //= rfc9110#section-15.2.2
+            //# The server MUST generate an Upgrade header field in the response that indicates
+            //# which protocol(s) will be in effect after this response
             if let Some(protocol) = protocol {
                 upgrade::name(response.headers_mut(), protocol);
             }
@@ -143,19 +149,28 @@ fn switched(switch: Switch) -> Response<Body> {
 
 fn from_upstream(mut response: Response<Body>) -> Response<Body> {
     // An intermediary speaks its own version (RFC 9112 section 2.3).
+    //= rfc9112#section-2.3
+    //# MUST send their own HTTP-version in forwarded messages
     *response.version_mut() = Version::HTTP_11;
     let status = response.status();
     let headers = response.headers_mut();
     // The client needs to know which protocol is required (RFC 9110 section 15.5.22).
     let required = match status {
+        //= rfc9110#section-15.5.22
+        //# The server MUST send an Upgrade header field in a 426 response
         StatusCode::UPGRADE_REQUIRED => headers.get(header::UPGRADE).cloned(),
         _ => None,
     };
     clean_response(headers);
+    //= rfc9110#section-8.6
+    //# A server MUST NOT send a Content-Length header field in any response with a status code of
+    //# 1xx (Informational) or 204 (No Content)
     if status == StatusCode::NO_CONTENT {
         // RFC 9110 section 8.6. Some clients would wait for the body.
         headers.remove(header::CONTENT_LENGTH);
     }
+    //= rfc9110#section-7.8
+    //# A server that sends a 426 (Upgrade Required) response MUST send an Upgrade header field
     if let Some(required) = required {
         upgrade::name(headers, required);
     }
@@ -167,6 +182,9 @@ fn reply(result: Result<Response<Body>, UpstreamError>, upstream: &Upstream) -> 
         Ok(response) => Reply::Forwarded(response),
         Err(error) => {
             match error.is_servers_fault() {
+                //= rfc9110#section-4.3.4
+                //# Automated clients MUST log the error to an appropriate audit log (if available)
+                //# and SHOULD terminate the connection
                 true => tracing::warn!(upstream = %upstream.name, %error, "upstream failed"),
                 // A client can cause these as often as it likes.
                 false => tracing::debug!(upstream = %upstream.name, %error, "not forwarded"),

@@ -225,6 +225,12 @@ impl<'r> Head<'r> {
             (None, Some(query)) => origin_form(format!("{path}?{query}")),
             (None, None) => origin_form(path.into_owned()),
         };
+        //= rfc9112#section-3.2
+        //# then a client MUST send a field value for Host that is identical to that authority
+        //# component
+        //= rfc9113#section-8.3.1
+        //# MUST use the value from the ":authority" pseudo-header field as the value of the "Host"
+        //# field
         let host = self.host.as_ref().filter(|_| !self.has_host_field).and_then(|host| {
             let name = host.as_str();
             let value = match host.port() {
@@ -239,6 +245,8 @@ impl<'r> Head<'r> {
 
 fn check_method(method: &Method) -> Result<(), Rejection> {
     let is = |name: &str| method.as_str().eq_ignore_ascii_case(name);
+    //= rfc9110#section-9.3.6
+    //# A server MUST reject a CONNECT request that targets an empty or invalid port number
     match is("CONNECT") || is("TRACE") {
         true => Err(Rejection::Method),
         false => Ok(()),

@@ -110,6 +110,9 @@ impl Judge {
         let context = ChargeContext { identifier, policy, route, input, message: None };
         context.check_fields()?;
         let RequestState { identity, tally, .. } = state;
+        //= rfc9110#section-3.3
+        //# a server MUST NOT assume that two requests on the same connection are from the same user
+        //# agent unless the connection is secured and specific to that agent
         let identity = identity.insert(pin!(self.identify(context, tally)).await?);
         if policy.deny.contains(identity) {
             return Err(Rejection::Denied);

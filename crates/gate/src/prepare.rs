@@ -40,7 +40,13 @@ impl Judge {
         let Inbound { peer, request_id, trace, .. } = inbound;
         parts.headers.reserve(FIELDS_SET);
         let server = upstream.servers.first().map(|server| &server.authority);
+        //= rfc9110#section-7.7
+        //# A proxy MUST NOT change the host name if the target URI contains a fully qualified
+        //# domain name
         if let Some(host) = target.host.as_ref().or(server) {
+            //= rfc9112#section-3.2
+            //# A client MUST send a Host header field (Section 7.2 of [HTTP]) in all HTTP/1.1
+            //# request messages
             parts.headers.entry(header::HOST).or_insert_with(|| host.clone());
         }
         // Upgrades are a part of HTTP/1.1, which a server of HTTP/2 need not know.
@@ -49,6 +55,8 @@ impl Judge {
         // A gRPC server takes a client that does not accept trailers for a broken one.
         let takes_trailers = upstream.protocol == Protocol::Http2 && takes_trailers(&parts.headers);
         parts.uri = target.uri;
+        //= rfc9112#section-2.3
+        //# MUST send their own HTTP-version in forwarded messages
         parts.version = Version::HTTP_11;
         let headers = &mut parts.headers;
         strip_credentials(headers, state);
@@ -77,6 +85,10 @@ impl Judge {
             trace.write(headers);
         }
         if takes_trailers {
+            //= rfc9112#section-7.4
+            //# A client MUST NOT send the chunked transfer coding name in TE
+            //= rfc9113#section-8.2.2
+            //# it MUST NOT contain any value other than "trailers"
             headers.insert(header::TE, TRAILERS.clone());
         }
         let is_upgrade = upgrade.is_some();

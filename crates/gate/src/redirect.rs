@@ -13,6 +13,8 @@ pub(super) fn redirect(head: &Head<'_>, redirect: Redirect) -> Action<'static> {
         return Action::Options;
     }
     // A request of HTTP/1.0 may have no host: there is nowhere to redirect it to.
+    //= rfc9110#section-4.2.2
+    //# A sender MUST NOT generate an "https" URI with an empty host identifier
     let Some(host) = head.host() else {
         return Action::Refuse(Rejection::Target(TargetError::MissingHost));
     };
@@ -26,6 +28,9 @@ pub(super) fn redirect(head: &Head<'_>, redirect: Redirect) -> Action<'static> {
 pub(super) fn redirection(status: http::StatusCode, location: HeaderValue) -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = status;
+    //= rfc9110#section-15.4.9
+    //# The server SHOULD generate a Location header field in the response containing a preferred
+    //# URI reference for the new permanent URI
     response.headers_mut().insert(header::LOCATION, location);
     response
 }

@@ -15,6 +15,11 @@ use tollgate_upstream::downstream::Peer;
 use super::{Arrival, Gate, X_REQUEST_ID};
 
 /// How HTTP writes a date (RFC 9110 section 5.6.7).
+//= rfc9110#section-5.6.7
+//# the sender MUST generate those timestamps in the IMF-fixdate format
+//= rfc9110#section-5.6.7
+//# A sender MUST NOT generate additional whitespace in an HTTP-date beyond that specifically
+//# included as SP in the grammar
 const DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
 impl Gate {
@@ -102,7 +107,13 @@ fn last_response(
     let mut response = rejection.into_response(&Responses::DEFAULT, &details);
     let headers = response.headers_mut();
     headers.insert(X_REQUEST_ID.clone(), request_id.clone());
+    //= rfc9112#section-9.6
+    //# A sender SHOULD send a Connection header field (Section 7.6.1 of [HTTP]) containing the
+    //# "close" connection option when it intends to close a connection
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    //= rfc9110#section-6.6.1
+    //# An origin server with a clock (as defined in Section 5.6.7) MUST generate a Date header
+    //# field
     if let Some(date) = http_date(arrival) {
         headers.insert(header::DATE, date);
     }

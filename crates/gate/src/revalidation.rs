@@ -12,16 +12,25 @@ static DATES: DateTimeParser = DateTimeParser::new();
 
 /// Whether a request of this method and with these headers can get a 304 because its client has the
 /// current representation.
+//= rfc9110#section-13.2.1
+//# MUST NOT evaluate the conditional request header fields defined by this specification, and it
+//# MUST forward them if the request is forwarded
 pub(super) fn is_revalidation(method: &Method, headers: &HeaderMap, now: Timestamp) -> bool {
     if !matches!(*method, Method::GET | Method::HEAD) {
         return false;
     }
     // Where there are entity tags, servers ignore the date (section 13.1.3).
     let mut tags = headers.get_all(header::IF_NONE_MATCH).iter().peekable();
+    //= rfc9110#section-13.1.3
+    //# A recipient MUST ignore If-Modified-Since if the request contains an If-None-Match header
+    //# field
     if tags.peek().is_some() {
         return tags.all(|field| holds_tags(field.as_bytes()));
     }
     let mut dates = headers.get_all(header::IF_MODIFIED_SINCE).iter();
+    //= rfc9110#section-13.1.3
+    //# A recipient MUST ignore the If-Modified-Since header field if the received field value is
+    //# not a valid HTTP-date
     let (Some(date), None) = (dates.next(), dates.next()) else { return false };
     date.to_str().is_ok_and(|date| is_past(date, now))
 }

@@ -10,6 +10,9 @@ impl Rejection {
     /// A field for each scheme of the policy. `Basic` (RFC 7617 section 2) makes browsers ask for a
     /// password: only where another one could help.
     pub(super) fn challenges(&self, responses: &Responses) -> impl Iterator<Item = HeaderValue> {
+        //= rfc9110#section-11.4
+        //# an origin server SHOULD send a 401 (Unauthorized) response that contains a
+        //# WWW-Authenticate header field with at least one (possibly new) challenge
         let is_unauthenticated = self.status(responses) == StatusCode::UNAUTHORIZED;
         self.challenge_parameters().into_iter().flat_map(move |parameters| {
             responses.schemes.iter().filter_map(move |scheme| {
@@ -20,6 +23,12 @@ impl Rejection {
                 };
                 let name = scheme.name();
                 let realm = &responses.realm;
+                //= rfc9110#section-11.2
+                //# each parameter name MUST only occur once per challenge
+                //= rfc9110#section-11.5
+                //# a sender MUST only generate the quoted-string syntax
+                //= rfc6750#section-3
+                //# The "realm" attribute MUST NOT appear more than once
                 HeaderValue::from_str(&format!("{name} realm=\"{realm}\"{parameters}")).ok()
             })
         })
@@ -37,6 +46,8 @@ impl Rejection {
                 ));
             }
             Rejection::Scope(scopes) => {
+                //= rfc6750#section-3
+                //# The "scope" attribute MUST NOT appear more than once
                 let text = "The token does not grant the scopes that this needs";
                 return Some(format!(
                     ", error=\"insufficient_scope\", error_description=\"{text}\", \
@@ -45,10 +56,18 @@ impl Rejection {
             }
             _ => return None,
         };
+        //= rfc6750#section-3
+        //# the resource server SHOULD include the "error" attribute to provide the client with the
+        //# reason why the access request was declined
+        //= rfc6750#section-3
+        //# The "error", "error_description", and "error_uri" attributes MUST NOT appear more than
+        //# once
         let invalid_token = |description: &str| {
             format!(", error=\"invalid_token\", error_description=\"{description}\"")
         };
         let parameters = match error {
+            //= rfc6750#section-3.1
+            //# the resource server SHOULD NOT include an error code or other error information
             IdentityError::Missing => String::new(),
             IdentityError::Credential(
                 CredentialError::Several | CredentialError::Empty | CredentialError::Malformed,

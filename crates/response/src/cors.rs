@@ -37,6 +37,10 @@ impl AllowedOrigin {
     /// Puts the fields on a response.
     pub fn apply(&self, headers: &mut HeaderMap) {
         if self.origin != ANY && !headers.contains_key(header::VARY) {
+            //= rfc9110#section-12.5.5
+            //# A proxy MUST NOT generate "*" in a Vary field value
+            //= rfc9110#section-12.5.5
+            //# An origin server SHOULD generate a Vary header field on a cacheable response
             headers.insert(header::VARY, ORIGIN.clone());
         }
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, self.origin.clone());

@@ -60,10 +60,21 @@ impl Rejection {
                 response
             }
             Format::Json | Format::Problem | Format::JsonRpc => {
+                //= rfc9110#section-15.5
+                //# Except when responding to a HEAD request, the server SHOULD send a
+                //# representation containing an explanation of the error situation
+                //= rfc9110#section-15.6
+                //# Except when responding to a HEAD request, the server SHOULD send a
+                //# representation containing an explanation of the error situation
                 let (body, media_type) = self.error_body(responses, details);
                 let mut response = Response::new(Body::full(body));
                 *response.headers_mut() = HeaderMap::with_capacity(USUAL_FIELDS);
+                //= rfc9457#section-3.1.2
+                //# Generators MUST use the same status code in the actual HTTP response
                 *response.status_mut() = self.status_for(responses, details);
+                //= rfc9110#section-8.3
+                //# A sender that generates a message containing content SHOULD generate a
+                //# Content-Type header field in that message
                 response.headers_mut().insert(header::CONTENT_TYPE, media_type);
                 response
             }
@@ -76,9 +87,21 @@ impl Rejection {
         if let Some(seconds) = self.retry_after() {
             headers.insert(header::RETRY_AFTER, number(seconds));
         }
+        //= rfc9110#section-11.6.1
+        //# A server generating a 401 (Unauthorized) response MUST send a WWW-Authenticate header
+        //# field containing at least one challenge
+        //= rfc9110#section-15.5.2
+        //# The server generating a 401 response MUST send a WWW-Authenticate header field
+        //= rfc6750#section-3
+        //# the resource server MUST include the HTTP "WWW-Authenticate" response header field
         for challenge in self.challenges(responses) {
             headers.append(header::WWW_AUTHENTICATE, challenge);
         }
+        //= rfc9110#section-10.2.1
+        //# An origin server MUST generate an Allow header field in a 405 (Method Not Allowed)
+        //# response
+        //= rfc9110#section-15.5.6
+        //# The origin server MUST generate an Allow header field in a 405 response
         if let Rejection::Method = self {
             headers.insert(header::ALLOW, HeaderValue::from_static(FORWARDED_METHODS));
         }
@@ -112,6 +135,9 @@ impl Rejection {
             Format::Problem => {
                 let status = self.status(responses);
                 let detail = self.message();
+                //= rfc9457#section-3
+                //# it is RECOMMENDED that the most relevant or urgent problem be represented in the
+                //# response
                 let problem = match self {
                     Rejection::Primary(_) | Rejection::Secondary(_) => {
                         Problem::quota_exceeded(status, &detail, details.violated.clone())

@@ -5,12 +5,17 @@ use http::{HeaderValue, Response, StatusCode, header};
 use super::body::Body;
 
 /// The methods that requests may have.
+//= rfc9110#section-9.1
+//# All general-purpose servers MUST support the methods GET and HEAD
 pub(super) const FORWARDED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Says which methods are forwarded.
 pub fn options_asterisk() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
+    //= rfc9110#section-9.3.7
+    //# A server generating a successful response to OPTIONS SHOULD send any header that might
+    //# indicate optional features
     response.headers_mut().insert(header::ALLOW, HeaderValue::from_static(FORWARDED_METHODS));
     response
 }

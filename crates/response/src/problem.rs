@@ -32,6 +32,9 @@ impl<'a> Problem<'a> {
             TEMPORARY_REDUCED_CAPACITY
         } else {
             // Without a type of its own, the title is the status's phrase (section 4.2.1).
+            //= rfc9457#section-4.2.1
+            //# When "about:blank" is used, the title SHOULD be the same as the recommended HTTP
+            //# status phrase for that code
             ("about:blank", status.canonical_reason().unwrap_or("Error"))
         };
         let status = status.as_u16();
@@ -44,6 +47,9 @@ impl<'a> Problem<'a> {
         detail: &'a str,
         violated_policies: Vec<&'a str>,
     ) -> Self {
+        //= rfc9457#section-3.1.3
+        //# It SHOULD NOT change from occurrence to occurrence of the problem, except for
+        //# localization
         let (kind, title) = QUOTA_EXCEEDED;
         Problem { kind, title, violated_policies, ..Problem::new(status, detail) }
     }
@@ -51,6 +57,8 @@ impl<'a> Problem<'a> {
     /// Names the request that failed, unless its id could not stand in a URN as it is.
     #[must_use]
     pub(super) fn of_request(mut self, id: &str) -> Self {
+        //= rfc9457#section-3.1.5
+        //# it is RECOMMENDED that absolute URIs be used in "instance" when possible
         self.instance = is_plain(id).then(|| ["urn:request:", id].concat());
         self
     }
@@ -59,6 +67,8 @@ impl<'a> Problem<'a> {
 /// A response that says no more than what went wrong.
 pub fn problem(status: StatusCode, detail: &str) -> Response<Body> {
     let mut response = Response::new(Body::full(json_line(&Problem::new(status, detail))));
+    //= rfc9457#section-3.1.2
+    //# Generators MUST use the same status code in the actual HTTP response
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, PROBLEM_JSON.clone());
@@ -67,6 +77,8 @@ pub fn problem(status: StatusCode, detail: &str) -> Response<Body> {
 }
 
 /// Types of draft-ietf-httpapi-ratelimit-headers-10, each with its title.
+//= rfc9457#section-3.1.1
+//# it is RECOMMENDED that absolute URIs be used in "type" when possible
 const QUOTA_EXCEEDED: (&str, &str) = (
     "https://iana.org/assignments/http-problem-types#quota-exceeded",
     "Request cannot be satisfied as assigned quota has been exceeded",

@@ -162,9 +162,18 @@ impl Rejection {
 
     /// Whether the connection must not be used again: what follows on it cannot be trusted, or is
     /// refused as well.
+    //= rfc9110#section-10.1.1
+    //# A server that responds with a final status code before reading the entire request content
+    //# SHOULD indicate whether it intends to close the connection
     pub(super) fn closes_connection(&self) -> bool {
         matches!(
             self,
+            //= rfc9112#section-6.1
+            //# the server MUST close the connection after responding to such a request to avoid the
+            //# potential attacks
+            //= rfc9112#section-6.3
+            //# If the unrecoverable error is in a request message, the server MUST respond with a
+            //# 400 (Bad Request) status code and then close the connection
             Rejection::Framing(_)
                 | Rejection::Target(_)
                 | Rejection::Connection(_)

@@ -14,9 +14,25 @@ impl Rejection {
     pub fn status(&self, responses: &Responses) -> StatusCode {
         match self {
             Rejection::Framing(violation) => match violation.kind() {
+                //= rfc9112#section-2.2
+                //# the server SHOULD respond with a 400 (Bad Request) response and close the
+                //# connection
+                //= rfc9113#section-8.2.1
+                //# When a request message violates one of these requirements, an implementation
+                //# SHOULD generate a 400 (Bad Request) status code
                 ViolationKind::Malformed => StatusCode::BAD_REQUEST,
+                //= rfc9112#section-3
+                //# A server that receives a request-target longer than any URI it wishes to parse
+                //# MUST respond with a 414 (URI Too Long) status code
                 ViolationKind::TargetTooLong => StatusCode::URI_TOO_LONG,
+                //= rfc9110#section-5.4
+                //# A server that receives a request header field line, field value, or set of
+                //# fields larger than it wishes to process MUST respond with an appropriate 4xx
+                //# (Client Error) status code
                 ViolationKind::HeadTooLarge => StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                //= rfc9112#section-6.1
+                //# A server that receives a request message with a transfer coding it does not
+                //# understand SHOULD respond with 501 (Not Implemented)
                 ViolationKind::UnknownCoding => StatusCode::NOT_IMPLEMENTED,
             },
             Rejection::Target(_)
@@ -39,11 +55,15 @@ impl Rejection {
             Rejection::Method => StatusCode::METHOD_NOT_ALLOWED,
             Rejection::NoRoute => StatusCode::NOT_FOUND,
             Rejection::Identity(error) => match error {
+                //= rfc6750#section-3.1
+                //# The resource server SHOULD respond with the HTTP 400 (Bad Request) status code
                 IdentityError::Credential(_) => StatusCode::BAD_REQUEST,
                 IdentityError::Missing
                 | IdentityError::Token(_)
                 | IdentityError::TooManyBadTokens
                 | IdentityError::IssuerNotAccepted
+                //= rfc6750#section-3.1
+                //# The resource SHOULD respond with the HTTP 401 (Unauthorized) status code
                 | IdentityError::NoCaller => StatusCode::UNAUTHORIZED,
                 IdentityError::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
                 // This address has sent too many tokens; others are served meanwhile.
@@ -59,6 +79,8 @@ impl Rejection {
             | Rejection::Address(_)
             | Rejection::MissingKey(_)
             | Rejection::Scope(_)
+            //= rfc6750#section-3.1
+            //# The resource server SHOULD respond with the HTTP 403 (Forbidden) status code
             | Rejection::Claim(_) => StatusCode::FORBIDDEN,
             Rejection::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Rejection::Store(
@@ -77,6 +99,9 @@ impl Rejection {
                 | UpstreamError::Connect(_)
                 | UpstreamError::Tls { .. }
                 | UpstreamError::Exchange(_)
+                //= rfc9112#section-6.3
+                //# the proxy MUST close the connection to the server, discard the received
+                //# response, and send a 502 (Bad Gateway) response to the client
                 | UpstreamError::Unsound => StatusCode::BAD_GATEWAY,
                 UpstreamError::Busy | UpstreamError::ShareUsed | UpstreamError::Exhausted(_) => {
                     StatusCode::SERVICE_UNAVAILABLE

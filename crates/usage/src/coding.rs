@@ -26,5 +26,7 @@ impl ContentCoding {
 
 /// RFC 9110 section 8.4.1.3: the old name means the same.
 fn is_gzip(coding: &str) -> bool {
+    //= rfc9110#section-8.4.1.3
+    //# A recipient SHOULD consider "x-gzip" to be equivalent to "gzip"
     coding.eq_ignore_ascii_case("gzip") || coding.eq_ignore_ascii_case("x-gzip")
 }
