@@ -67,6 +67,11 @@ impl ClaimRules {
             Some(Value::Array(audiences)) if audiences.iter().all(Value::is_string) => audiences,
             Some(_) => return Err(TokenError::MalformedClaim("aud").into()),
         };
+        //= rfc7519#section-4.1.3
+        //# Each principal intended to process the JWT MUST identify itself with a value in the
+        //# audience claim
+        //= rfc7519#section-7.3
+        //# These comparison rules MUST be used for all JSON string comparisons
         let is_ours = |value: &Value| self.audience.iter().any(|audience| value == audience);
         if self.audience.is_empty() || found.iter().any(is_ours) {
             return Ok(());

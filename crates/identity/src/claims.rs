@@ -29,6 +29,8 @@ impl Claims {
     }
 
     /// The claim with exactly this name.
+    //= rfc7519#section-4
+    //# all claims that are not understood by implementations MUST be ignored
     pub fn get(&self, name: &str) -> Option<&Value> {
         self.0.get(name)
     }
@@ -83,6 +85,8 @@ impl From<Map<String, Value>> for Claims {
 impl fmt::Debug for Claims {
     /// Shows no claim, since logs must not identify users.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        //= rfc7519#section-12
+        //# measures MUST be taken to prevent disclosure of this information to unintended parties
         write!(f, "Claims({} members)", self.0.len())
     }
 }
@@ -190,6 +194,9 @@ impl<'de> Visitor<'de> for Strict<'_> {
             }
             let value = entries
                 .next_value_seed(Strict { depth: inner.depth, members: &mut *inner.members })?;
+            //= rfc7519#section-4
+            //# The Claim Names within a JWT Claims Set MUST be unique; JWT parsers MUST either
+            //# reject JWTs with duplicate Claim Names
             if object.insert(name, value).is_some() {
                 return Err(de::Error::custom("a name repeats"));
             }

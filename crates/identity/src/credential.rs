@@ -175,6 +175,8 @@ impl TokenSources {
         ];
         let mut found = found.into_iter().flatten();
         match (found.next(), found.next()) {
+            //= rfc6750#section-2
+            //# Clients MUST NOT use more than one method to transmit the token in each request
             (_, Some(_)) => Err(CredentialError::Several),
             (credential, None) => Ok(credential),
         }
@@ -209,6 +211,9 @@ impl TokenSources {
     }
 
     /// Removes all tokens and API keys, valid or not, from a request to the upstream.
+    //= rfc6750#section-5.2
+    //# sufficient measures MUST be employed to ensure confidentiality of the token between the
+    //# front-end and back-end servers
     pub fn strip(&self, headers: &mut HeaderMap) {
         // Only a field without a credential for this proxy may go on.
         if self.other_schemes == OtherSchemes::Drop

@@ -207,6 +207,9 @@ impl Issuer {
 
 /// A type without the prefix that may be left out (RFC 7515 section 4.1.9).
 fn without_application(typ: &str) -> &str {
+    //= rfc7515#section-4.1.9
+    //# A recipient using the media type value MUST treat it as if "application/" were prepended to
+    //# any "typ" value not containing a '/'
     const PREFIX: &str = "application/";
     match typ.split_at_checked(PREFIX.len()) {
         Some((prefix, rest)) if prefix.eq_ignore_ascii_case(PREFIX) => rest,

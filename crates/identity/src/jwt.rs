@@ -74,6 +74,8 @@ impl<'t> Unverified<'t> {
         issuers: &[Issuer],
         place: Option<TokenPlace>,
     ) -> Result<Self, TokenRefusal> {
+        //= rfc7519#section-7.2
+        //# If any of the listed steps fail, then the JWT MUST be rejected
         let segments = Segments::split(token)?;
         let takes_padding = |issuer: &Issuer| {
             !segments.is_padded || issuer.lenient.contains(&Deviation::TokenPadding)
@@ -84,6 +86,9 @@ impl<'t> Unverified<'t> {
         let header = Header::parse(&decode(segments.header)?, issuers)?;
         // The parser's error would quote the token, so it is dropped.
         let claims =
+            //= rfc7519#section-12
+            //# measures MUST be taken to prevent disclosure of this information to unintended
+            //# parties
             Claims::parse(&decode(segments.payload)?).map_err(|_| TokenError::MalformedPayload)?;
         let kid = header.kid.as_deref();
         let origin = Origin { claims: &claims, algorithm: header.algorithm, kid, place };
@@ -111,6 +116,12 @@ impl<'t> Unverified<'t> {
 
     fn check_signature(&self, keys: &KeySet) -> Result<(), TokenError> {
         let Unverified { header, segments, .. } = self;
+        //= rfc7519#section-7.2
+        //# unless the algorithms used in the JWT are acceptable to the application, it SHOULD
+        //# reject the JWT
+        //= rfc7515#section-5.2
+        //# unless the algorithm(s) used in the JWS are acceptable to the application, it SHOULD
+        //# consider the JWS to be invalid
         if !keys.allows(header.algorithm) {
             return Err(TokenError::AlgorithmNotAllowed);
         }
@@ -125,10 +136,16 @@ impl<'t> Unverified<'t> {
         };
         let is_signed_by = |key: &Key| {
             let algorithm = key.algorithm.to_jsonwebtoken();
+            //= rfc7515#section-6
+            //# These Header Parameters MUST be integrity protected if the information that they
+            //# convey is to be utilized in a trust decision
             let signed = segments.signed.as_bytes();
             jsonwebtoken::crypto::verify(segments.signature, signed, &key.decoding, algorithm)
         };
         // All are tried, so that the time does not tell which of them has signed.
+        //= rfc6750#section-5.2
+        //# The token integrity protection MUST be sufficient to prevent the token from being
+        //# modified
         let signers = candidates.iter().filter(|key| matches!(is_signed_by(key), Ok(true))).count();
         match failure {
             TokenError::WrongSignature if signers > 0 => Ok(()),
@@ -196,6 +213,8 @@ impl<'a> Segments<'a> {
     }
 
     /// Splits at the last two dots. A third dot is refused later, since it is not base64url.
+    //= rfc7515#section-4.1.11
+    //# it MUST occur only within the JWS Protected Header
     fn find(token: &'a [u8]) -> Option<Segments<'a>> {
         let (signed, signature) = std::str::from_utf8(token).ok()?.rsplit_once('.')?;
         let (header, payload) = signed.rsplit_once('.')?;
@@ -254,8 +273,14 @@ struct Header {
 impl Header {
     /// Refuses an algorithm that no issuer allows, before the payload is parsed.
     fn parse(json: &[u8], issuers: &[Issuer]) -> Result<Header, TokenRefusal> {
+        //= rfc7515#section-4
+        //# JWS parsers MUST either reject JWSs with duplicate Header Parameter names or use a JSON
+        //# parser that returns only the lexically last duplicate member name
         let mut members = parse_object(json).map_err(|_| TokenError::MalformedHeader)?;
         // An allow-list: any other spelling of an algorithm is refused.
+        //= rfc7515#section-4.1.1
+        //# This Header Parameter MUST be present and MUST be understood and processed by
+        //# implementations
         let name = members.get("alg").and_then(Value::as_str);
         let is_allowed =
             |algorithm: &Algorithm| issuers.iter().any(|issuer| issuer.keys.allows(*algorithm));
@@ -266,9 +291,14 @@ impl Header {
         })?;
         // RFC 7515 section 4.1.11: an unsupported extension must not be ignored. This covers `b64`
         // of RFC 7797, which means nothing without `crit`.
+        //= rfc7515#section-4.1.11
+        //# This Header Parameter MUST be understood and processed by implementations
         if members.contains_key("crit") {
             return Err(TokenError::CriticalExtension.into());
         }
+        //= rfc7515#section-4
+        //# all Header Parameters not defined by this specification MUST be ignored when not
+        //# understood
         let has_key_hint = members.keys().any(|name| {
             matches!(name.as_str(), "jwk" | "jku" | "x5u" | "x5c") || name.starts_with("x5t")
         });

@@ -262,9 +262,14 @@ impl KeySet {
             let (kid, key) = jwk::parse(text, lenient);
             match key.and_then(|jwk| Key::new(jwk.kid, jwk.material, jwk.algorithm, allowed)) {
                 Ok(key) => used.push((index, key)),
+                //= rfc7517#section-5
+                //# Implementations SHOULD ignore JWKs within a JWK Set that use "kty" (key type)
+                //# values that are not understood by them
                 Err(problem) => skipped.push(SkippedKey { index, kid, problem }),
             }
         }
+        //= rfc7517#section-4.5
+        //# different keys within the JWK Set SHOULD use distinct "kid" values
         let keys = without_duplicates(used, &mut skipped);
         skipped.sort_by_key(|key| key.index);
         if keys.is_empty() {
@@ -324,6 +329,9 @@ impl KeySet {
 
     /// The key that a token's header names, or those that fit a token without `kid`.
     pub(super) fn select(&self, kid: Option<&str>, algorithm: Algorithm) -> Selection<'_> {
+        //= rfc7515#section-5.2
+        //# which MUST be accurately represented by the value of the "alg" (algorithm) Header
+        //# Parameter
         let mut fitting = self.keys.iter().filter(|key| key.algorithm == algorithm);
         match kid {
             Some(kid) if self.is_named() => {

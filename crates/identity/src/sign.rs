@@ -100,6 +100,8 @@ impl SigningKey {
         kid: Option<&str>,
         claims: &Map<String, Value>,
     ) -> Result<String, SignError> {
+        //= rfc7519#section-5.1
+        //# it is RECOMMENDED that "JWT" always be spelled using uppercase characters
         self.sign_with(TokenHeader { kid, typ: "JWT" }, claims)
     }
 

@@ -90,6 +90,8 @@ pub enum TokenError {
 impl TokenError {
     /// The `error_description` for the client (RFC 6750 section 3): fixed ASCII, nothing of the
     /// token, and one text for an unknown key and a wrong signature.
+    //= rfc6750#section-3
+    //# MUST NOT include characters outside the set %x20-21 / %x23-5B / %x5D-7E
     pub const fn description(&self) -> &'static str {
         match self {
             TokenError::TooLong => "The token is too long",

@@ -73,10 +73,18 @@ impl Validity {
 
     pub(super) fn check(&self, now: Timestamp) -> Result<(), TokenRefusal> {
         let (error, from, to, [before, after]) = match *self {
+            //= rfc7519#section-4.1.5
+            //# the current date/time MUST be after or equal to the not-before date/time listed in
+            //# the "nbf" claim
             Validity { starts, .. } if now < starts => {
                 (TokenError::NotYetValid, now, starts, ["it begins in ", ""])
             }
             // RFC 7519 section 4.1.4: refused from the instant itself on.
+            //= rfc7519#section-4.1.4
+            //# on or after which the JWT MUST NOT be accepted for processing
+            //= rfc7519#section-4.1.4
+            //# the current date/time MUST be before the expiration date/time listed in the "exp"
+            //# claim
             Validity { expires: Some(end), .. } if now >= end => {
                 (TokenError::Expired, end, now, ["", " ago"])
             }
@@ -101,6 +109,12 @@ impl Validity {
 fn numeric_date(claims: &Claims, name: &'static str) -> Result<Option<Timestamp>, TokenError> {
     const MAX_SECONDS: f64 = (1u64 << 53) as f64;
     let Some(value) = claims.get(name) else { return Ok(None) };
+    //= rfc7519#section-4.1.4
+    //# Its value MUST be a number containing a NumericDate value
+    //= rfc7519#section-4.1.5
+    //# Its value MUST be a number containing a NumericDate value
+    //= rfc7519#section-4.1.6
+    //# Its value MUST be a number containing a NumericDate value
     let number = value.as_number().ok_or(TokenError::MalformedClaim(name))?;
     let seconds = number.as_f64().filter(|seconds| (0.0..MAX_SECONDS).contains(seconds));
     let seconds = seconds.ok_or(TokenError::MalformedClaim(name))?;

@@ -60,6 +60,8 @@ impl Scheme {
     /// Its name in challenges.
     pub fn name(self) -> &'static str {
         match self {
+            //= rfc6750#section-3
+            //# All challenges defined by this specification MUST use the auth-scheme value "Bearer"
             Scheme::Bearer => "Bearer",
             Scheme::Token => "Token",
             Scheme::Basic => "Basic",
@@ -117,6 +119,8 @@ fn after_scheme(value: &[u8], scheme: Scheme) -> Result<Option<&[u8]>, Credentia
     if rest.first().is_some_and(|byte| *byte != b' ') {
         return Err(CredentialError::Malformed);
     }
+    //= rfc6750#section-2.1
+    //# Resource servers MUST support this method
     let spaces = rest.iter().take_while(|byte| **byte == b' ').count();
     Ok(Some(rest.split_at(spaces).1))
 }

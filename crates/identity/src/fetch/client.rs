@@ -102,6 +102,8 @@ fn request(method: Method, url: &Uri, body: Bytes) -> Request<Full<Bytes>> {
     let mut request = Request::new(Full::new(body));
     *request.method_mut() = method;
     *request.uri_mut() = url.clone();
+    //= rfc9110#section-10.1.5
+    //# A user agent SHOULD send a User-Agent header field in each request
     request.headers_mut().insert(USER_AGENT, OUR_USER_AGENT);
     request
 }

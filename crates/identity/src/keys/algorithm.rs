@@ -13,6 +13,9 @@ keywords! {
         HS256 = "HS256",
         HS384 = "HS384",
         HS512 = "HS512",
+        //= rfc7519#section-8
+        //# It is RECOMMENDED that implementations also support RSASSA-PKCS1-v1_5 with the SHA-256
+        //# hash algorithm ("RS256") and ECDSA using the P-256 curve
         RS256 = "RS256",
         RS384 = "RS384",
         RS512 = "RS512",

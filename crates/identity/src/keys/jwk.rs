@@ -44,6 +44,9 @@ pub(super) fn parse(
     json: &[u8],
     lenient: &[Deviation],
 ) -> (Option<String>, Result<Jwk, KeyProblem>) {
+    //= rfc7517#section-4
+    //# JWK parsers MUST either reject JWKs with duplicate member names or use a JSON parser that
+    //# returns only the lexically last duplicate member name
     let Ok(members) = parse_object(json) else { return (None, Err(KeyProblem::Malformed)) };
     let members = Members { members, lenient };
     let kid = match members.text("kid") {
@@ -65,8 +68,12 @@ struct Members<'l> {
 impl Members<'_> {
     fn key(&self, kid: Option<String>) -> Result<Jwk, KeyProblem> {
         self.check_purpose()?;
+        //= rfc7517#section-4
+        //# if not understood by implementations encountering them, they MUST be ignored
         let algorithm = self.text("alg")?.map(str::parse).transpose();
         let algorithm = algorithm.map_err(|_| KeyProblem::Unsupported)?;
+        //= rfc7517#section-4.1
+        //# This member MUST be present in a JWK
         let kty = self.text("kty")?.ok_or(KeyProblem::Missing("kty"))?;
         if kty != "oct" && ["d", "p", "q", "dp", "dq", "qi", "oth"].iter().any(|m| self.has(m)) {
             return Err(KeyProblem::Private);
@@ -84,6 +91,8 @@ impl Members<'_> {
         match self.members.get("key_ops") {
             None => Ok(()),
             Some(Value::Array(operations)) if operations.iter().all(Value::is_string) => {
+                //= rfc7517#section-4.3
+                //# if both are used, the information they convey MUST be consistent
                 let verifies = operations.iter().any(|operation| operation == "verify");
                 if verifies { Ok(()) } else { Err(KeyProblem::Purpose) }
             }

@@ -40,6 +40,8 @@ impl PublicJwk {
         let text = |bytes: &[u8]| URL_SAFE_NO_PAD.encode(bytes);
         let members = match key {
             // A secret must never be published.
+            //= rfc7517#section-9.2
+            //# Private and symmetric keys MUST be protected from disclosure to unintended parties
             KeyMaterial::Secret(_) => return Err(KeyProblem::Private),
             KeyMaterial::Rsa(key) => {
                 vec![("e", text(&key.e)), ("kty", "RSA".into()), ("n", text(&key.n))]
@@ -91,6 +93,8 @@ impl PublicJwk {
 /// The JWK Set of these keys. A key that supports several algorithms gets `named` as its `alg`, if
 /// that is one of them.
 pub fn jwk_set(keys: &[PublicJwk], named: Option<Algorithm>) -> Value {
+    //= rfc7517#section-5
+    //# The JSON object MUST have a "keys" member, with its value being an array of JWKs
     json!({ "keys": keys.iter().map(|key| key.to_json(named)).collect::<Vec<_>>() })
 }
 
