@@ -14,6 +14,9 @@ mod support;
 /// Which room of a crate imports which, and that each crate uses what it depends on.
 mod floors;
 
+/// Which requirements of standards are met, and where.
+mod standards;
+
 /// Which route a request takes, and that no spelling of it takes another.
 mod routing;
 
