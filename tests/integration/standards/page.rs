@@ -40,6 +40,9 @@ This page is made from the list in [tests/standards](../tests/standards) and the
 /// Where the text of a standard is.
 const TEXTS: &str = "https://www.rfc-editor.org/rfc/";
 
+/// What the files of the repository that reasons name begin with.
+const FOLDERS: [&str; 4] = ["crates/", "docs/", "src/", "tests/"];
+
 /// The whole page.
 pub(super) fn page() -> String {
     let mut page = BEGINNING.to_owned();
@@ -137,8 +140,23 @@ fn sentence(text: &str) -> String {
     first.unwrap_or_default() + &escaped(characters.as_str())
 }
 
-/// Text in a cell, in which nothing is Markdown.
+/// Text in a cell. The files that it names are links.
 fn escaped(text: &str) -> String {
+    let words: Vec<String> = text.split(' ').map(word).collect();
+    words.join(" ")
+}
+
+fn word(word: &str) -> String {
+    let file = word.trim_matches(|c| "().,;".contains(c));
+    let is_file = FOLDERS.iter().any(|folder| file.starts_with(folder));
+    match word.split_once(file).filter(|_| is_file) {
+        Some((before, after)) => format!("{before}{}{after}", link(file, file)),
+        None => plain(word),
+    }
+}
+
+/// Text in which nothing is Markdown.
+fn plain(text: &str) -> String {
     let mut escaped = String::new();
     for character in text.chars() {
         if matches!(character, '|' | '*' | '<' | '>' | '[' | ']' | '`') {
