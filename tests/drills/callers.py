@@ -33,14 +33,38 @@ BUSY = 400
 FULL = None
 
 
+@dataclass(frozen=True)
+class Admission:
+    """A request that was admitted: when it was sent and answered, in Unix seconds."""
+
+    asked: float
+    answered: float
+    # Without the store.
+    is_alone: bool
+
+
 @dataclass
 class Account:
     """What became of one caller's requests."""
 
     asked: int = 0
-    admitted: int = 0
-    # Of these, without the store.
-    alone: int = 0
+    admissions: list = field(default_factory=list)
+
+    @property
+    def admitted(self):
+        """How many were admitted."""
+        return len(self.admissions)
+
+    @property
+    def alone(self):
+        """How many of these without the store."""
+        return sum(admission.is_alone for admission in self.admissions)
+
+    def note(self, sent, status, is_alone):
+        """Takes an answer to a request that was sent then."""
+        self.asked += 1
+        if status == 200:
+            self.admissions.append(Admission(sent, time.time(), is_alone))
 
 
 @dataclass
@@ -187,11 +211,10 @@ class Crowd:
                 continue
             is_busy = draw.random() < BUSY_SHARE
             caller = self.callers[0] if is_busy else draw.choice(self.callers[1:])
+            sent = time.time()
             if answer := await self.ask(connection, "/", caller):
-                account, (status, head) = self.accounts[caller], answer
-                account.asked += 1
-                account.admitted += status == 200
-                account.alone += status == 200 and b"\r\nx-tollgate-store:" in head
+                status, head = answer
+                self.accounts[caller].note(sent, status, b"\r\nx-tollgate-store:" in head)
         connection.close()
 
     async def look(self, port, number):
@@ -237,13 +260,12 @@ class Caller:
 
     def ask(self, proxy=None):
         """The answer's headers; None if it was an error."""
+        sent = time.time()
         found = self.get(proxy or next(self.turns), "/")
         if found is None:
             return None
         status, headers, _ = found
-        self.account.asked += 1
-        self.account.admitted += status == 200
-        self.account.alone += status == 200 and "x-tollgate-store" in headers
+        self.account.note(sent, status, "x-tollgate-store" in headers)
         return headers
 
     def is_counted_by(self, server):

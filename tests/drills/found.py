@@ -1,9 +1,10 @@
 """What a drill has found: a row of the table, and whether it is within what is promised."""
 
+import json
 import time
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
-from proxies import LIMIT
+from proxies import LIMIT, WINDOW_SECONDS
 
 COLUMNS = (
     "drill",
@@ -22,6 +23,27 @@ def shares(proxies):
 
 
 @dataclass
+class History:
+    """What a crowd was admitted, and what has to be known to judge that."""
+
+    proxies: int
+    # How often proxies were started.
+    lives: int
+    # Whether Redis may have lost what it had counted.
+    forgets: bool
+    accounts: dict
+
+    def write(self, file):
+        """A line of JSON with what has to be known, and one for each admission."""
+        limit = {"units": LIMIT, "window_seconds": WINDOW_SECONDS}
+        head = {"proxies": self.proxies, "lives": self.lives, "forgets": self.forgets}
+        lines = [limit | head]
+        for caller, account in self.accounts.items():
+            lines += [{"caller": caller} | asdict(admission) for admission in account.admissions]
+        file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+
+
+@dataclass
 class Found:
     """One row.
 
@@ -37,6 +59,8 @@ class Found:
     lines: float | None
     problems: list = field(default_factory=list)
     remarks: list = field(default_factory=list)
+    # Of a crowd: what was admitted, for the judge of the simulation.
+    history: History | None = None
 
     def broken(self):
         """The bounds that do not hold."""
@@ -90,4 +114,7 @@ def of_crowd(name, crowd, proxies, seconds=None, forgets=False, **more):
     remarks += [f"{count} times {error}" for error, count in crowd.errors.most_common(3)]
     lines = sum(one.log().count("\n") for one in proxies) / (time.monotonic() - crowd.begun)
     errors = sum(crowd.errors.values())
-    return Found(name, errors, admitted, bound, seconds, lines, remarks=remarks, **more)
+    lives = sum(one.lives for one in proxies)
+    history = History(len(proxies), lives, forgets, crowd.accounts)
+    more |= {"remarks": remarks, "history": history}
+    return Found(name, errors, admitted, bound, seconds, lines, **more)

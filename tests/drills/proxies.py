@@ -20,6 +20,7 @@ from stage import PATIENCE_SECONDS, TESTS, Tally, free_port, running, stop, wait
 START_ATTEMPTS = 3
 WORKERS = 2
 LIMIT = 200
+WINDOW_SECONDS = 86400
 CORE = {"per": "caller", "rate": f"{LIMIT}/day", "on_store_error": "local"}
 # Of callers that only look who decides: they never come to its end.
 PROBE = {"per": "caller", "rate": "1_000_000/day", "on_store_error": "local"}
@@ -40,6 +41,8 @@ class Proxy:
         self.store = store
         self.environment = os.environ | environment
         self.process = None
+        # How often it was started.
+        self.lives = 0
         folder.mkdir()
         (folder / "policies").mkdir()
         (folder / "policies" / "main.yaml").write_text(json.dumps(policy))
@@ -82,6 +85,7 @@ class Proxy:
             )
         wait_until_listening("tollgate", self.process, self.port)
         wait_until_listening("tollgate", self.process, self.admin)
+        self.lives += 1
 
     def stop(self):
         """Ends it in good order, if it runs."""

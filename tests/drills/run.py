@@ -11,6 +11,7 @@ import argparse
 import fnmatch
 import subprocess
 import sys
+from pathlib import Path
 
 import clocks
 import moves
@@ -40,7 +41,7 @@ def main():
     tally = Tally()
     table = Table(arguments.table)
     for name in names:
-        attempt(name, programs, table, tally)
+        attempt(name, programs, table, tally, arguments.histories)
     return tally.conclude()
 
 
@@ -53,6 +54,9 @@ def parse():
         "--tollgate", "--binary", default="target/release/tollgate", help="the binary to try"
     )
     parser.add_argument("--server", default="redis-server", help="a redis-server or valkey-server")
+    parser.add_argument(
+        "--histories", type=Path, metavar="FOLDER", help="write what was admitted, for the judge of simulations"
+    )
     parser.add_argument("--table", action="store_true", help="print a table in Markdown")
     parser.add_argument("--list", action="store_true", help="print the drills' names, and end")
     parser.add_argument("names", nargs="*", metavar="NAME", help="all by default; `single-*` works")
@@ -68,13 +72,16 @@ def chosen(patterns):
     return [name for name in DRILLS if not patterns or is_meant(name)]
 
 
-def attempt(name, programs, table, tally):
-    """One drill, with nothing of it left."""
+def attempt(name, programs, table, tally, histories):
+    """One drill, with nothing of it left but its history, where a folder for that is named."""
     try:
         with Stage(programs) as stage:
             for found in DRILLS[name](name, stage):
                 table.print(found)
                 tally.record(found.name, found.broken())
+                if histories and found.history:
+                    histories.mkdir(parents=True, exist_ok=True)
+                    found.history.write(histories / f"{found.name}.jsonl")
     except Missing as missing:
         print(f"{name} is skipped: {missing}")
     except (RuntimeError, OSError, ValueError, LookupError, subprocess.SubprocessError) as error:
