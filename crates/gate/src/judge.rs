@@ -24,6 +24,7 @@ use super::{
     foresee::foresee,
     head::asks_for_standings,
     judge_input::JudgeInput,
+    max_forwards,
     request_state::{Action, Forward, RequestState},
     revalidation::is_revalidation,
     tally::Tally,
@@ -61,7 +62,12 @@ impl Judge {
         policy: Option<&'p Policy>,
         state: &mut RequestState<'p>,
     ) -> Action<'p> {
-        pin!(self.decide(input, policy, state)).await.unwrap_or_else(Action::Refuse)
+        let action = pin!(self.decide(input, policy, state)).await;
+        let ends_here = || max_forwards::ends_here(input.head.method, input.client.headers);
+        match action.unwrap_or_else(Action::Refuse) {
+            Action::Forward(_) if !input.is_asked && ends_here() => Action::Options,
+            action => action,
+        }
     }
 
     async fn decide<'p>(

@@ -43,6 +43,7 @@ pub mod judge_input;
 mod kept_names;
 mod late_charges;
 mod limit_standing;
+mod max_forwards;
 mod open_call;
 mod overrides;
 pub mod past_costs;

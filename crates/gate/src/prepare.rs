@@ -11,6 +11,7 @@ use super::{
     X_REQUEST_ID,
     forward::Inbound,
     judge::Judge,
+    max_forwards,
     request_state::{Forward, RequestState},
     tally::Tally,
     upgrade,
@@ -59,6 +60,7 @@ impl Judge {
         //# MUST send their own HTTP-version in forwarded messages
         parts.version = Version::HTTP_11;
         let headers = &mut parts.headers;
+        max_forwards::count(&parts.method, headers);
         strip_credentials(headers, state);
         clean_request(
             headers,

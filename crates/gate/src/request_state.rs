@@ -37,7 +37,7 @@ pub struct RequestState<'p> {
 pub enum Action<'p> {
     /// To a server of an upstream.
     Forward(Forward<'p>),
-    /// `OPTIONS *` is about this server.
+    /// `OPTIONS *` is about this server, and other OPTIONS requests may end here.
     Options,
     /// The caller queries its standings.
     Standings,

@@ -8,7 +8,7 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::Standing;
 use tollgate_observe::metrics::PolicySeries;
 use tollgate_response::{
-    AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call, options_asterisk,
+    AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call, options,
     preferred_format, preflight_answer, standings,
 };
 use tollgate_usage::mcp::Recipients;
@@ -61,7 +61,7 @@ impl Reply {
     ) -> ControlFlow<Reply, Forward<'p>> {
         ControlFlow::Break(match action {
             Action::Forward(forward) => return ControlFlow::Continue(forward),
-            Action::Options => Reply::Made(options_asterisk()),
+            Action::Options => Reply::Made(options()),
             Action::Standings => Reply::Made(standings_of(state)),
             Action::Redirect(status, location) => Reply::Made(redirection(status, location)),
             Action::Preflight(cors) => Reply::Made(preflight_answer(cors, fields)),

@@ -3,12 +3,11 @@
 //! A response 304 gives back the charge of such requests only: with `If-None-Match: *`, or a date
 //! in the future, a client that has nothing could get a 304 for anything, and would have no limit.
 
-use http::{HeaderMap, Method, header};
-use jiff::fmt::rfc2822::DateTimeParser;
-use tollgate_clock::Timestamp;
+use std::time::UNIX_EPOCH;
 
-/// Dates of HTTP are those of RFC 2822, in GMT (RFC 9110 section 5.6.7).
-static DATES: DateTimeParser = DateTimeParser::new();
+use http::{HeaderMap, Method, header};
+use httpdate::parse_http_date;
+use tollgate_clock::Timestamp;
 
 /// Whether a request of this method and with these headers can get a 304 because its client has the
 /// current representation.
@@ -41,9 +40,12 @@ fn holds_tags(field: &[u8]) -> bool {
     field.contains(&b'"') && !outside.any(|part| part.contains(&b'*'))
 }
 
+//= rfc9110#section-5.6.7
+//# A recipient that parses a timestamp value in an HTTP field MUST accept all three HTTP-date
+//# formats
 fn is_past(date: &str, now: Timestamp) -> bool {
-    let parsed = DATES.parse_timestamp(date).ok();
-    parsed.is_some_and(|date| i128::from(date.as_microsecond()) <= i128::from(now.as_micros()))
+    let date = parse_http_date(date).ok().and_then(|date| date.duration_since(UNIX_EPOCH).ok());
+    date.is_some_and(|date| date.as_micros() <= now.as_micros().into())
 }
 
 #[cfg(test)]
@@ -78,6 +80,9 @@ mod tests {
             (&[(SINCE, "Mon, 21 Sep 2026 14:13:20 GMT")], true),
             (&[(SINCE, "Sun, 06 Nov 1994 08:49:37 GMT")], true),
             (&[(SINCE, "Mon, 21 Sep 2026 14:13:21 GMT")], false),
+            (&[(SINCE, "Sunday, 06-Nov-94 08:49:37 GMT")], true),
+            (&[(SINCE, "Sun Nov  6 08:49:37 1994")], true),
+            (&[(SINCE, "Mon Sep 21 14:13:21 2026")], false),
             (&[(SINCE, "tomorrow")], false),
             (&[(SINCE, "Sun, 06 Nov 1994 08:49:37 GMT"), (SINCE, "x")], false),
             // The tag decides, not the date.

@@ -45,7 +45,7 @@ pub use self::{
     limit_headers::{LimitHeaders, expose},
     negotiation::{Format, preferred_format},
     openai::stamp_retry_after_ms,
-    options::options_asterisk,
+    options::options,
     problem::problem,
     rate_limit_fields::{RateLimitFields, RateLimitItem, reset_seconds},
     rejection::{Denial, Rejection},

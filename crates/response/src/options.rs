@@ -1,4 +1,5 @@
-//! The response to `OPTIONS *`, which is about this server and no resource behind it.
+//! The response to `OPTIONS *`, which is about this server and no resource behind it, and to an
+//! OPTIONS request that may pass no further proxy.
 
 use http::{HeaderValue, Response, StatusCode, header};
 
@@ -10,7 +11,7 @@ use super::body::Body;
 pub(super) const FORWARDED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Says which methods are forwarded.
-pub fn options_asterisk() -> Response<Body> {
+pub fn options() -> Response<Body> {
     let mut response = Response::new(Body::empty());
     *response.status_mut() = StatusCode::NO_CONTENT;
     //= rfc9110#section-9.3.7

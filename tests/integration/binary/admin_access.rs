@@ -76,7 +76,7 @@ fn each_endpoint_wants_the_token_for_it() {
         ("/explain", explain()),
     ] {
         let without = send(served.admin, request.clone());
-        without.assert_status(401).assert_field("www-authenticate", "Bearer");
+        without.assert_status(401).assert_field("www-authenticate", "Bearer realm=\"tollgate\"");
         assert_eq!(served.status_of(request.clone().token(READ)), 200, "{path}");
         assert_eq!(served.status_of(request.clone().token(WRITE)), 200, "{path}");
     }

@@ -1,7 +1,7 @@
 //! Header fields: what ends at the proxy, what is set there, and what goes through.
 
 use super::plain;
-use crate::support::{Policy, Proxy, Upstream, get, http2};
+use crate::support::{Policy, Proxy, Upstream, get, http2, options};
 
 #[test]
 fn hop_by_hop_fields_of_a_request_end_at_the_proxy() {
@@ -42,6 +42,26 @@ fn hop_by_hop_fields_of_a_response_end_at_the_proxy() {
     let response = plain(&upstream).get("/");
     let names = ["content-length", "date", "x-kept", "x-request-id"];
     assert_eq!(response.fields.names(), names, "{response:?}");
+}
+
+#[test]
+fn options_request_passes_as_many_proxies_as_it_says() {
+    let upstream = Upstream::start();
+    let proxy = Proxy::start(&Policy::before(&upstream));
+    let request = |most: &str| options("/").by("alice").field("max-forwards", most);
+    let forwarded = proxy.send(request("3"));
+    forwarded.assert_status(200).assert_field("x-ratelimit-used", "1");
+    assert_eq!(upstream.last().fields.all("max-forwards"), ["2"]);
+    let last = proxy.send(request("0"));
+    last.assert_status(204).assert_field("x-ratelimit-used", "2");
+    assert!(last.field("allow").is_some_and(|methods| methods.contains("OPTIONS")), "{last:?}");
+    let over_http2 = http::Request::options("http://api.example.com/").header("max-forwards", "0");
+    let responses = http2(proxy.address(), vec![over_http2.body(String::new()).unwrap()]);
+    assert_eq!(responses[0].status(), 204);
+    assert_eq!(upstream.requests().len(), 1);
+    // In other requests it means nothing.
+    proxy.send(get("/").by("alice").field("max-forwards", "0")).assert_status(200);
+    assert_eq!(upstream.last().fields.all("max-forwards"), ["0"]);
 }
 
 #[test]

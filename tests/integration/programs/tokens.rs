@@ -31,7 +31,7 @@ fn charge() -> Request {
 fn program_with_the_token_is_served_and_no_other_is() {
     let (_folder, proxy) = proxy("hosts: []");
     let none = proxy.ask(charge());
-    none.assert_status(401).assert_field("www-authenticate", "Bearer");
+    none.assert_status(401).assert_field("www-authenticate", "Bearer realm=\"tollgate\"");
     none.assert_field("content-type", "application/problem+json; charset=utf-8");
     let wrong = proxy.ask(charge().token("another-token-of-mine"));
     wrong.assert_status(401).assert_field("www-authenticate", "Bearer error=\"invalid_token\"");

@@ -27,7 +27,9 @@ impl TokenRefusal {
     /// Status, and the field that goes with it (RFC 6750, section 3).
     pub fn answer(self) -> (StatusCode, HeaderName, &'static str) {
         let (status, value) = match self {
-            TokenRefusal::NoToken => (StatusCode::UNAUTHORIZED, "Bearer"),
+            //= rfc6750#section-3
+            //# This scheme MUST be followed by one or more auth-param values
+            TokenRefusal::NoToken => (StatusCode::UNAUTHORIZED, "Bearer realm=\"tollgate\""),
             TokenRefusal::WrongToken => {
                 (StatusCode::UNAUTHORIZED, "Bearer error=\"invalid_token\"")
             }
