@@ -47,7 +47,7 @@ fn hop_by_hop_fields_of_a_response_end_at_the_proxy() {
 #[test]
 fn options_request_passes_as_many_proxies_as_it_says() {
     let upstream = Upstream::start();
-    let proxy = Proxy::start(&Policy::before(&upstream));
+    let proxy = Proxy::start(&Policy::before(&upstream).rate("9/hour"));
     let request = |most: &str| options("/").by("alice").field("max-forwards", most);
     let forwarded = proxy.send(request("3"));
     forwarded.assert_status(200).assert_field("x-ratelimit-used", "1");
