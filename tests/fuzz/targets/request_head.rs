@@ -71,7 +71,8 @@ fn read(text: &[u8]) -> Option<Draft> {
         request.headers_mut().append(name, value);
     }
     let (head, ()) = request.into_parts();
-    Some(Draft { head, address: IpAddr::from([203, 0, 113, 7]), token: None })
+    let address = IpAddr::from([203, 0, 113, 7]);
+    Some(Draft { head, body: Box::default(), address, token: None })
 }
 
 fn explain(draft: &Draft) -> Explanation {
