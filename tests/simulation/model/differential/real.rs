@@ -1,0 +1,123 @@
+//! A real Redis server of a test's own.
+
+use std::{
+    io::{BufRead, BufReader, Read, Write},
+    net::{TcpListener, TcpStream},
+    process::{Child, Command, Stdio},
+};
+
+use tempfile::TempDir;
+
+/// A server, killed when it is dropped.
+pub(super) struct RealServer {
+    pub(super) port: u16,
+    stream: TcpStream,
+    process: Child,
+    _directory: TempDir,
+}
+
+impl RealServer {
+    /// Starts one on a free port.
+    pub(super) fn start(arguments: &[&str]) -> RealServer {
+        // Another process may take a port between when it is found to be free and when it is used.
+        (0..10).find_map(|_| RealServer::try_start(arguments)).expect("redis-server starts")
+    }
+
+    fn try_start(arguments: &[&str]) -> Option<RealServer> {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let directory = tempfile::tempdir().unwrap();
+        let mut process = Command::new("redis-server")
+            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+            .args(["--save", "", "--appendonly", "no"])
+            .args(arguments)
+            .current_dir(&directory)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("redis-server is installed");
+        let log = BufReader::new(process.stdout.take().unwrap());
+        let is_ready =
+            log.lines().map_while(Result::ok).any(|line| line.contains("Ready to accept"));
+        match TcpStream::connect(("127.0.0.1", port)) {
+            Ok(stream) if is_ready => {
+                Some(RealServer { port, stream, process, _directory: directory })
+            }
+            _ => {
+                let _ = process.kill();
+                let _ = process.wait();
+                None
+            }
+        }
+    }
+
+    /// Another connection takes the place of the one before.
+    pub(super) fn reconnect(&mut self) {
+        self.stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+    }
+
+    /// The bytes of the replies to commands that are sent at once.
+    pub(super) fn execute_all(&mut self, commands: &[Vec<Vec<u8>>]) -> Vec<Vec<u8>> {
+        let sent: Vec<u8> = commands.iter().flat_map(|command| encode(command)).collect();
+        let mut sending = self.stream.try_clone().unwrap();
+        let sender = std::thread::spawn(move || sending.write_all(&sent).unwrap());
+        let (mut unread, mut replies) = (Vec::new(), Vec::new());
+        let mut piece = vec![0; 1 << 16];
+        while replies.len() < commands.len() {
+            let length = self.stream.read(&mut piece).unwrap();
+            assert!(length > 0, "redis-server has closed the connection");
+            unread.extend_from_slice(&piece[..length]);
+            let mut rest = unread.as_slice();
+            while let Some(length) = length_of_reply(rest) {
+                let (reply, after) = rest.split_at(length);
+                replies.push(reply.to_vec());
+                rest = after;
+            }
+            unread = rest.to_vec();
+        }
+        sender.join().unwrap();
+        replies
+    }
+
+    /// The bytes of the reply to one command.
+    pub(super) fn execute(&mut self, words: &[&str]) -> Vec<u8> {
+        self.execute_all(&[command(words)]).remove(0)
+    }
+}
+
+impl Drop for RealServer {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// A command of these words.
+pub(super) fn command(words: &[&str]) -> Vec<Vec<u8>> {
+    words.iter().map(|word| word.as_bytes().to_vec()).collect()
+}
+
+fn encode(words: &[Vec<u8>]) -> Vec<u8> {
+    let mut bytes = format!("*{}\r\n", words.len()).into_bytes();
+    for word in words {
+        bytes.extend_from_slice(format!("${}\r\n", word.len()).as_bytes());
+        bytes.extend_from_slice(word);
+        bytes.extend_from_slice(b"\r\n");
+    }
+    bytes
+}
+
+/// How many bytes the first reply has; none if it is not whole yet.
+fn length_of_reply(bytes: &[u8]) -> Option<usize> {
+    let line = bytes.windows(2).position(|two| two == b"\r\n")? + 2;
+    let count: i64 = std::str::from_utf8(&bytes[1..line - 2]).ok()?.parse().unwrap_or_default();
+    let count = usize::try_from(count).ok();
+    let items = match (bytes[0], count) {
+        (b'$' | b'=', Some(length)) => {
+            let whole = line + length + 2;
+            return (bytes.len() >= whole).then_some(whole);
+        }
+        (b'*' | b'~' | b'>', Some(count)) => count,
+        (b'%', Some(count)) => 2 * count,
+        _ => 0,
+    };
+    (0..items).try_fold(line, |end, _| Some(end + length_of_reply(&bytes[end..])?))
+}

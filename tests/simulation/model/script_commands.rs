@@ -1,0 +1,45 @@
+//! What scripts may do: `redis.call`.
+
+use super::{
+    Address, ClusterView, Reply,
+    command_error::CommandError,
+    commands::{Access, Action, Spec},
+    keyspace::Keys,
+    server::{Rights, time},
+};
+
+/// The commands of one script.
+pub(super) struct ScriptCommands<'s> {
+    pub(super) keys: Keys<'s>,
+    pub(super) rights: Rights,
+    /// What the server knows of its cluster, and where it is.
+    pub(super) cluster: Option<(&'s ClusterView, &'s Address)>,
+    /// Whether it has changed something: then it may go on, so that it does not stop half-way.
+    pub(super) has_written: bool,
+}
+
+impl ScriptCommands<'_> {
+    /// Executes a command.
+    pub(super) fn call(&mut self, words: &[Vec<u8>]) -> Result<Reply, CommandError> {
+        let (name, _) = words.split_first().ok_or(CommandError::NoArguments)?;
+        let spec = Spec::named(name).ok_or(CommandError::UnknownInScript)?;
+        if !spec.takes(words.len()) {
+            return Err(CommandError::WrongArityInScript);
+        }
+        let (access, run) = match spec.action {
+            Action::Data(access, run) => (access, run),
+            Action::Time => return Ok(time(self.keys.now)),
+            _ => return Err(CommandError::NotAllowedInScript),
+        };
+        if !self.has_written {
+            self.rights.admit(access)?;
+        }
+        self.has_written |= access != Access::Reads;
+        if let Some((cluster, at)) = self.cluster
+            && !spec.keys(words).iter().all(|key| cluster.serves(at, key))
+        {
+            return Err(CommandError::ForeignKey);
+        }
+        run(&mut self.keys, words)
+    }
+}
