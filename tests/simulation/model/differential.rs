@@ -1,83 +1,134 @@
 //! The model beside a real Redis: the same commands, and the same bytes in reply.
 
+mod counters;
+mod random_calls;
 mod random_commands;
 mod real;
+mod store_scripts;
+
+use std::time::{Duration, Instant};
 
 use tollgate_clock::Timestamp;
 
 use self::{
+    random_calls::History,
     random_commands::random_command,
     real::{RealServer, command},
 };
-use super::{Address, Server};
+use super::{Address, Server, Session};
 use crate::chance::Chance;
 
-/// Random histories, each with so many commands.
-const HISTORIES: u64 = 60;
-const STEPS: usize = 150;
+/// Random histories of commands, and of calls of the store's scripts, each of so many steps.
+const HISTORIES: u64 = 40;
+const STEPS: usize = 250;
 
-/// By how much a time to live may differ: a history takes less time.
-const PATIENCE_MILLIS: u64 = 5_000;
+/// A counter is kept for a second at least, and for the model no time passes: a history that takes
+/// longer shows nothing.
+const PATIENCE: Duration = Duration::from_millis(900);
 
-/// Both servers.
-struct Pair {
-    real: RealServer,
+/// Both servers, without data, and with the same clock.
+struct Pair<'r> {
+    real: &'r mut RealServer,
     model: Server,
+    session: Session,
     now: Timestamp,
+    /// The commands of the model, and its replies.
+    replies: Vec<(Vec<Vec<u8>>, Vec<u8>)>,
 }
 
-impl Pair {
-    fn start(arguments: &[&str]) -> Pair {
-        let real = RealServer::start(arguments);
-        let model = Server::new(Address::new("127.0.0.1", real.port), 0);
-        Pair { real, model, now: Timestamp::from_micros(0) }.empty()
+impl Pair<'_> {
+    fn new(real: &mut RealServer) -> Pair<'_> {
+        real.reconnect();
+        real.execute(&["FLUSHALL"]);
+        real.execute(&["SCRIPT", "FLUSH"]);
+        let mut model = Server::new(Address::new("127.0.0.1", real.port), 0);
+        let session = model.connect();
+        let now = real.now();
+        Pair { real, model, session, now, replies: Vec::new() }
     }
 
-    /// Both without data, with the same clock.
-    fn empty(mut self) -> Pair {
-        self.real.reconnect();
-        self.real.execute(&["FLUSHALL"]);
-        self.real.execute(&["SCRIPT", "FLUSH"]);
-        self.model = Server::new(Address::new("127.0.0.1", self.real.port), 0);
-        let time = self.real.execute(&["TIME"]);
-        let time = String::from_utf8(time).unwrap();
-        let numbers: Vec<u64> = time.lines().filter_map(|line| line.parse().ok()).collect();
-        self.now = Timestamp::from_micros(numbers[0] * 1_000_000 + numbers[1]);
-        self
+    /// Executes a command on the model.
+    fn execute(&mut self, words: Vec<Vec<u8>>) -> super::Reply {
+        let reply = self.model.handle(self.now, &mut self.session, &words);
+        self.replies.push((words, self.session.encode(&reply)));
+        reply
     }
 
-    /// Executes commands on both, and compares the replies. Returns how many there were.
-    fn compare(&mut self, story: &str, commands: &[Vec<Vec<u8>>]) -> usize {
-        let mut session = self.model.connect();
-        let replies = self.real.execute_all(commands);
-        for (step, (words, expected)) in commands.iter().zip(&replies).enumerate() {
-            let found = self.model.handle(self.now, &mut session, words);
-            let found = session.encode(&found);
+    /// Executes the commands on the real server, and compares the replies. Returns how many there
+    /// were: none if that took too long.
+    fn compare(&mut self, story: &str) -> usize {
+        let (commands, replies): (Vec<_>, Vec<_>) = self.replies.drain(..).unzip();
+        let begun = Instant::now();
+        let expected = self.real.execute_all(&commands);
+        if begun.elapsed() > PATIENCE {
+            return 0;
+        }
+        for (step, (expected, found)) in expected.iter().zip(&replies).enumerate() {
             assert!(
-                found == *expected,
+                found == expected,
                 "{story} step {step}: {}\nexpected {}\nfound    {}",
-                readable(words.join(&b' ')),
-                readable(expected.clone()),
-                readable(found)
+                commands[step].join(&b' ').escape_ascii(),
+                expected.escape_ascii(),
+                found.escape_ascii()
             );
         }
-        commands.len()
+        expected.len()
     }
-}
 
-fn readable(bytes: Vec<u8>) -> String {
-    bytes.escape_ascii().to_string()
+    /// Compares when keys expire.
+    fn compare_expiry(&mut self, story: &str, keys: &[String]) {
+        let queries: Vec<_> = keys.iter().map(|key| command(&["PEXPIRETIME", key])).collect();
+        let expected = self.real.execute_all(&queries);
+        let now = self.now.as_micros() as i64 / 1000;
+        // In milliseconds, of which one more may have begun.
+        let passed = self.real.now().saturating_since(self.now).as_millis() as i64 + 1;
+        for (key, expected) in keys.iter().zip(expected) {
+            let expected: i64 = real::integer(&expected);
+            let found = self.model.expires_at(key.as_bytes());
+            let is_near = match found {
+                Some(found) => (0..=passed).contains(&(expected - found)),
+                None => expected < 0,
+            };
+            // What the real server has removed meanwhile was about to expire.
+            let is_over = expected == -2 && found.is_some_and(|found| found - now <= passed);
+            assert!(is_near || is_over, "{story} {key}: expected {expected}, found {found:?}");
+        }
+    }
 }
 
 #[test]
 fn commands_answer_as_those_of_redis() {
-    let mut pair = Pair::start(&[]);
+    let mut real = RealServer::start(&[]);
     let mut compared = 0;
     for seed in 0..HISTORIES {
-        pair = pair.empty();
+        let mut pair = Pair::new(&mut real);
         let mut chance = Chance::new(seed);
-        let commands: Vec<_> = (0..STEPS).map(|_| random_command(&mut chance)).collect();
-        compared += pair.compare(&format!("seed {seed}"), &commands);
+        (0..STEPS).for_each(|_| drop(pair.execute(random_command(&mut chance))));
+        compared += pair.compare(&format!("seed {seed}"));
     }
-    assert!(compared > 5_000);
+    assert!(compared > 5_000, "too slow: only {compared} commands were compared in time");
+}
+
+#[test]
+fn scripts_of_the_store_answer_as_in_redis() {
+    let mut real = RealServer::start(&[]);
+    let mut compared = 0;
+    for seed in 0..HISTORIES {
+        let mut pair = Pair::new(&mut real);
+        let mut history = History::new(seed);
+        for _ in 0..STEPS {
+            let (words, reading) = history.step();
+            let reply = pair.execute(words);
+            history.learn(&reading, &reply);
+        }
+        for key in history.keys() {
+            for read in [&["GET", &key][..], &["HGETALL", &key], &["ZRANGE", &key, "0", "-1"]] {
+                pair.execute(command(read));
+            }
+        }
+        let story = format!("seed {seed}");
+        compared += pair.compare(&story);
+        pair.compare_expiry(&story, &history.keys());
+    }
+    assert!(compared > 10_000, "too slow: only {compared} calls were compared in time");
 }

@@ -7,6 +7,7 @@ use std::{
 };
 
 use tempfile::TempDir;
+use tollgate_clock::Timestamp;
 
 /// A server, killed when it is dropped.
 pub(super) struct RealServer {
@@ -77,6 +78,14 @@ impl RealServer {
         replies
     }
 
+    /// What its clock says.
+    pub(super) fn now(&mut self) -> Timestamp {
+        let time = self.execute(&["TIME"]);
+        let time = String::from_utf8(time).unwrap();
+        let numbers: Vec<u64> = time.lines().filter_map(|line| line.parse().ok()).collect();
+        Timestamp::from_micros(numbers[0] * 1_000_000 + numbers[1])
+    }
+
     /// The bytes of the reply to one command.
     pub(super) fn execute(&mut self, words: &[&str]) -> Vec<u8> {
         self.execute_all(&[command(words)]).remove(0)
@@ -103,6 +112,12 @@ fn encode(words: &[Vec<u8>]) -> Vec<u8> {
         bytes.extend_from_slice(b"\r\n");
     }
     bytes
+}
+
+/// The number that a reply is.
+pub(super) fn integer(reply: &[u8]) -> i64 {
+    let digits = std::str::from_utf8(&reply[1..]).unwrap();
+    digits.trim_end().parse().unwrap()
 }
 
 /// How many bytes the first reply has; none if it is not whole yet.
