@@ -51,11 +51,6 @@ impl ClusterView {
         self.ranges.iter().find(|range| range.slots.contains(&slot))
     }
 
-    /// Whether the node `at` itself serves a key.
-    pub(super) fn serves(&self, at: &Address, key: &[u8]) -> bool {
-        self.range(slot_of(key)).is_some_and(|range| range.primary == *at)
-    }
-
     /// Whether the node `at` may execute a command.
     ///
     /// # Errors

@@ -46,6 +46,10 @@ pub(super) enum CommandError {
     WrongArityInScript,
     #[error("ERR This Redis command is not allowed from script")]
     NotAllowedInScript,
+    #[error("ERR Script attempted to access keys that do not hash to the same slot")]
+    CrossSlotInScript,
+    #[error("ERR Script attempted to execute a command while the cluster is down")]
+    ClusterDownInScript,
     #[error("ERR Script attempted to access a non local key in a cluster node")]
     ForeignKey,
     #[error("ERR Lua redis lib command arguments must be strings or integers")]

@@ -1,9 +1,12 @@
 //! The model beside a real Redis: the same commands, and the same bytes in reply.
 
+mod clusters;
 mod counters;
+mod failovers;
 mod random_calls;
 mod random_commands;
 mod real;
+mod states;
 mod store_scripts;
 
 use std::time::{Duration, Instant};

@@ -11,7 +11,7 @@ use super::{
 
 /// What was written last; nothing at first.
 #[derive(Debug, Default)]
-pub(super) struct Disk(Snapshot);
+pub(super) struct Disk(pub(super) Snapshot);
 
 /// All data of a server at one moment.
 #[derive(Clone, Debug, Default)]

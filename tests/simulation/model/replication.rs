@@ -9,7 +9,7 @@ use std::{collections::VecDeque, rc::Rc};
 use super::{
     Address, Server,
     address::Identities,
-    disk::Snapshot,
+    disk::{Disk, Snapshot},
     keyspace::{Change, Keyspace},
 };
 
@@ -162,10 +162,12 @@ impl Server {
         match resync {
             Resync::Full(snapshot) => {
                 self.keyspace = Keyspace::copy_of(&snapshot.entries);
-                if let Some(position) = snapshot.position {
+                if let Some(position) = snapshot.position.clone() {
                     self.backlog = Some(Backlog::new(position.offset));
                     self.lineage = Lineage { current: position, previous: None };
                 }
+                // It comes in a file, which stays.
+                self.disk = Disk(snapshot);
             }
             Resync::Partial { id, effects } => {
                 let position = self.lineage.current.clone();

@@ -1,7 +1,7 @@
 //! What scripts may do: `redis.call`.
 
 use super::{
-    Address, ClusterView, Reply,
+    Address, ClusterView, Reply, Session,
     command_error::CommandError,
     commands::{Access, Action, Spec},
     keyspace::Keys,
@@ -12,8 +12,8 @@ use super::{
 pub(super) struct ScriptCommands<'s> {
     pub(super) keys: Keys<'s>,
     pub(super) rights: Rights,
-    /// What the server knows of its cluster, and where it is.
-    pub(super) cluster: Option<(&'s ClusterView, &'s Address)>,
+    /// What the server knows of its cluster, where it is, and who has called the script.
+    pub(super) cluster: Option<(&'s ClusterView, &'s Address, &'s Session)>,
     /// Whether it has changed something: then it may go on, so that it does not stop half-way.
     pub(super) has_written: bool,
 }
@@ -35,10 +35,13 @@ impl ScriptCommands<'_> {
             self.rights.admit(access)?;
         }
         self.has_written |= access != Access::Reads;
-        if let Some((cluster, at)) = self.cluster
-            && !spec.keys(words).iter().all(|key| cluster.serves(at, key))
-        {
-            return Err(CommandError::ForeignKey);
+        if let Some((cluster, at, session)) = self.cluster {
+            let admitted = cluster.admit(at, session, (spec, words), &mut self.keys);
+            admitted.map_err(|error| match error {
+                CommandError::CrossSlot => CommandError::CrossSlotInScript,
+                CommandError::ClusterDown => CommandError::ClusterDownInScript,
+                _ => CommandError::ForeignKey,
+            })?;
         }
         run(&mut self.keys, words)
     }

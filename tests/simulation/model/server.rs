@@ -161,7 +161,7 @@ impl Server {
     ) -> Result<Reply, CommandError> {
         match spec.action {
             Action::Data(_, run) => run(&mut self.keyspace(now), words),
-            Action::Eval | Action::EvalSha => self.evaluate(now, spec, words),
+            Action::Eval | Action::EvalSha => self.evaluate(now, session, (spec, words)),
             Action::Asking => {
                 self.cluster()?;
                 session.is_asking = true;
@@ -189,8 +189,8 @@ impl Server {
     fn evaluate(
         &mut self,
         now: Timestamp,
-        spec: &Spec,
-        words: &[Vec<u8>],
+        session: &Session,
+        (spec, words): (&Spec, &[Vec<u8>]),
     ) -> Result<Reply, CommandError> {
         let count = numbers::integer(&words[2])?;
         let count = usize::try_from(count).map_err(|_| CommandError::NegativeKeys)?;
@@ -205,7 +205,7 @@ impl Server {
         let mut commands = ScriptCommands {
             keys: Keys { space, now, removes_expired: rights.is_primary },
             rights,
-            cluster: self.cluster.as_ref().map(|cluster| (cluster, &self.address)),
+            cluster: self.cluster.as_ref().map(|cluster| (cluster, &self.address, session)),
             has_written: false,
         };
         self.scripts.run(&sha, [keys, arguments], &mut |words| commands.call(words))

@@ -4,50 +4,46 @@ use std::{
     io::{BufRead, BufReader, Read, Write},
     net::{TcpListener, TcpStream},
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 
 use tempfile::TempDir;
 use tollgate_clock::Timestamp;
+
+/// How long something that a server does by itself may take.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// A server, killed when it is dropped.
 pub(super) struct RealServer {
     pub(super) port: u16,
     stream: TcpStream,
     process: Child,
-    _directory: TempDir,
+    directory: TempDir,
 }
 
 impl RealServer {
     /// Starts one on a free port.
     pub(super) fn start(arguments: &[&str]) -> RealServer {
         // Another process may take a port between when it is found to be free and when it is used.
-        (0..10).find_map(|_| RealServer::try_start(arguments)).expect("redis-server starts")
+        let start = |_| {
+            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let directory = tempfile::tempdir().unwrap();
+            let (process, stream) = run(port, &directory, arguments)?;
+            Some(RealServer { port, stream, process, directory })
+        };
+        (0..10).find_map(start).expect("redis-server starts")
     }
 
-    fn try_start(arguments: &[&str]) -> Option<RealServer> {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let directory = tempfile::tempdir().unwrap();
-        let mut process = Command::new("redis-server")
-            .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
-            .args(["--save", "", "--appendonly", "no"])
-            .args(arguments)
-            .current_dir(&directory)
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("redis-server is installed");
-        let log = BufReader::new(process.stdout.take().unwrap());
-        let is_ready =
-            log.lines().map_while(Result::ok).any(|line| line.contains("Ready to accept"));
-        match TcpStream::connect(("127.0.0.1", port)) {
-            Ok(stream) if is_ready => {
-                Some(RealServer { port, stream, process, _directory: directory })
-            }
-            _ => {
-                let _ = process.kill();
-                let _ = process.wait();
-                None
-            }
-        }
+    /// Kills it, and starts it again where it was.
+    pub(super) fn restart(&mut self, arguments: &[&str]) {
+        self.kill();
+        let started = run(self.port, &self.directory, arguments);
+        (self.process, self.stream) = started.expect("redis-server starts again");
+    }
+
+    fn kill(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 
     /// Another connection takes the place of the one before.
@@ -86,6 +82,20 @@ impl RealServer {
         Timestamp::from_micros(numbers[0] * 1_000_000 + numbers[1])
     }
 
+    /// Waits until the reply to a command has a text in it.
+    pub(super) fn until(&mut self, words: &[&str], text: &str) {
+        let begun = Instant::now();
+        while !self.execute(words).windows(text.len()).any(|part| part == text.as_bytes()) {
+            assert!(begun.elapsed() < PATIENCE, "no {text} in {words:?}");
+            std::thread::park_timeout(Duration::from_millis(5));
+        }
+    }
+
+    /// A field in a section of `INFO`.
+    pub(super) fn field(&mut self, section: &str, name: &str) -> String {
+        field(&self.execute(&["INFO", section]), name)
+    }
+
     /// The bytes of the reply to one command.
     pub(super) fn execute(&mut self, words: &[&str]) -> Vec<u8> {
         self.execute_all(&[command(words)]).remove(0)
@@ -94,8 +104,29 @@ impl RealServer {
 
 impl Drop for RealServer {
     fn drop(&mut self) {
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        self.kill();
+    }
+}
+
+/// Runs a server, and connects to it; none if the port is not free.
+fn run(port: u16, directory: &TempDir, arguments: &[&str]) -> Option<(Child, TcpStream)> {
+    let mut process = Command::new("redis-server")
+        .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
+        .args(["--save", "", "--appendonly", "no"])
+        .args(arguments)
+        .current_dir(directory)
+        .stdout(Stdio::piped())
+        .spawn()
+        .expect("redis-server is installed");
+    let log = BufReader::new(process.stdout.take().unwrap());
+    let is_ready = log.lines().map_while(Result::ok).any(|line| line.contains("Ready to accept"));
+    match TcpStream::connect(("127.0.0.1", port)) {
+        Ok(stream) if is_ready => Some((process, stream)),
+        _ => {
+            let _ = process.kill();
+            let _ = process.wait();
+            None
+        }
     }
 }
 
@@ -118,6 +149,13 @@ fn encode(words: &[Vec<u8>]) -> Vec<u8> {
 pub(super) fn integer(reply: &[u8]) -> i64 {
     let digits = std::str::from_utf8(&reply[1..]).unwrap();
     digits.trim_end().parse().unwrap()
+}
+
+/// A field in the reply to `INFO`.
+pub(super) fn field(info: &[u8], name: &str) -> String {
+    let info = String::from_utf8_lossy(info);
+    let value = info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    value.unwrap_or_else(|| panic!("no {name} in {info}")).to_owned()
 }
 
 /// How many bytes the first reply has; none if it is not whole yet.
