@@ -37,7 +37,7 @@ mod strings;
 pub(crate) use self::{
     address::Address,
     cluster::{ClusterView, SlotRange},
-    replication::{Effect, Position, Resync, Role},
+    replication::{Effect, Position, Role},
     reply::Reply,
     sentinel::{Sentinel, Watched},
     server::{Condition, Server},

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Address, Session,
+    Address, Server, Session,
     command_error::CommandError,
     commands::{Access, Spec},
     keyspace::Keys,
@@ -115,6 +115,24 @@ impl ClusterView {
              cluster_current_epoch:{}\r\n",
             self.epoch
         )
+    }
+}
+
+impl Server {
+    /// The names of its keys in a slot (`CLUSTER GETKEYSINSLOT`).
+    pub(crate) fn keys_in_slot(&self, slot: u16) -> Vec<Vec<u8>> {
+        let keys = self.keyspace.entries().keys();
+        keys.filter(|key| slot_of(key) == slot).cloned().collect()
+    }
+
+    /// Moves a key to another server (`MIGRATE`).
+    pub(crate) fn move_key(&mut self, key: &[u8], to: &mut Server) {
+        if let Some(entry) = self.keyspace.entries().get(key).cloned() {
+            to.keyspace.change((key.to_vec(), Some(entry)));
+            to.record();
+            self.keyspace.change((key.to_vec(), None));
+            self.record();
+        }
     }
 }
 

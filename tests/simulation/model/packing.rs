@@ -44,7 +44,7 @@ fn items(format: &[u8]) -> Result<Vec<Item>> {
 }
 
 /// `struct.pack(format, number…)`.
-pub(super) fn pack(lua: &Lua, arguments: Variadic<Value>) -> Result<mlua::String> {
+pub(super) fn pack(lua: &Lua, arguments: Variadic<Value>) -> Result<mlua::LuaString> {
     let arguments = Arguments { lua, function: "pack", values: &arguments };
     let format = items(&arguments.text(1)?.as_bytes())?;
     let (mut packed, mut at) = (Vec::new(), 1);
@@ -102,7 +102,7 @@ struct Arguments<'a> {
 }
 
 impl Arguments<'_> {
-    fn text(&self, at: usize) -> Result<mlua::String> {
+    fn text(&self, at: usize) -> Result<mlua::LuaString> {
         let value = self.values.get(at - 1).cloned().unwrap_or(Value::Nil);
         self.lua.coerce_string(value)?.ok_or_else(|| self.unexpected(at, "string"))
     }

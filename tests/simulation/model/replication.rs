@@ -222,3 +222,6 @@ impl Server {
         backlog.push(Effect { after, end, changes: changes.into() });
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -152,7 +152,7 @@ fn reply_of(value: &Value) -> Reply {
         Value::Boolean(true) => Reply::Integer(1),
         Value::Table(table) => {
             let text = |name: &str| {
-                let text: Option<mlua::String> = table.raw_get(name).ok();
+                let text: Option<mlua::LuaString> = table.raw_get(name).ok();
                 text.map(|text| text.to_string_lossy())
             };
             let items = || (1..).map_while(|at| item(table, at)).map(|item| reply_of(&item));
@@ -213,7 +213,7 @@ fn error_in_line(error: &Error, line: usize) -> String {
 /// The reply to the call of a script that has failed.
 fn failure_reply(sha: &str, failure: &Value) -> Reply {
     let failure = failure.as_table().expect("a table is what `failure` returns");
-    let message: mlua::String = failure.raw_get("err").expect("it has a message");
+    let message: mlua::LuaString = failure.raw_get("err").expect("it has a message");
     let line: usize = failure.raw_get("line").expect("it has a line");
     let message = message.to_string_lossy();
     Reply::Error(format!("{message} script: {sha}, on {CHUNK}:{line}."))

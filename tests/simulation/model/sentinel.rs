@@ -51,7 +51,7 @@ impl Sentinel {
         match name.to_ascii_uppercase().as_slice() {
             b"HELLO" => greeting(session, words, "sentinel", None),
             b"PING" => Ok(Reply::Status("PONG".to_owned())),
-            b"INFO" => Ok(Reply::Text(self.info(arguments))),
+            b"INFO" => Ok(Reply::bulk(self.info(arguments))),
             b"SENTINEL" => self.sentinel(arguments),
             _ => Err(CommandError::unknown(name, arguments)),
         }

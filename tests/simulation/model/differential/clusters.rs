@@ -130,6 +130,8 @@ fn slots_are_served_moved_and_read_as_in_redis() {
         replica.execute(words);
     }
     slot_is_moved_alike(&mut first, &mut second);
+    first.execute(&["SET", "c", "2"]);
+    keys_are_moved_alike(&mut first, &mut second);
     slot_is_missing_alike(&mut first);
 }
 
@@ -197,6 +199,24 @@ fn slot_is_moved_alike(first: &mut Node, second: &mut Node) {
     }
     second.reconnect();
     for words in [&["ASKING"][..], &["GET", "{c}2"], &["GET", "{c}2"]] {
+        second.execute(words);
+    }
+}
+
+/// The keys in the slot of `c` go with it.
+fn keys_are_moved_alike(first: &mut Node, second: &mut Node) {
+    let port = second.real.port.to_string();
+    for key in first.model.keys_in_slot(SLOT_OF_C) {
+        let name = String::from_utf8(key.clone()).unwrap();
+        let moved = first.real.execute(&["MIGRATE", "127.0.0.1", &port, &name, "0", "5000"]);
+        assert_eq!(moved, b"+OK\r\n", "{name}");
+        first.model.move_key(&key, &mut second.model);
+    }
+    assert_eq!(first.model.keys_in_slot(SLOT_OF_C), Vec::<Vec<u8>>::new());
+    for words in [&["GET", "c"][..], &["DEL", "c", "{c}2"]] {
+        first.execute(words);
+        second.execute(words);
+        second.execute(&["ASKING"]);
         second.execute(words);
     }
 }

@@ -74,6 +74,27 @@ fn replication_ids_and_data_go_on_as_in_redis() {
     }
 }
 
+#[test]
+fn server_with_a_log_begins_another_history_with_all_its_data() {
+    let mut servers = Servers::start();
+    servers.real[0].execute(&["CONFIG", "SET", "appendonly", "yes"]);
+    servers.real[0].until(&["INFO", "persistence"], "aof_rewrite_in_progress:0");
+    servers.happen(1, Event::Follow, 0);
+    servers.catch_up();
+    servers.happen(0, Event::Write, 0);
+    servers.catch_up();
+    servers.model[0].sync_log();
+    servers.real[0].restart(&["--appendonly", "yes"]);
+    servers.model[0].restart(Role::Primary);
+    servers.model[1].lose_link();
+    servers.catch_up();
+    for at in 0..2 {
+        let (expected, found) = servers.reports(at);
+        assert_eq!(found, expected, "server {at}");
+        assert_eq!(found.values[0], b"$1\r\n0\r\n");
+    }
+}
+
 impl Servers {
     fn start() -> Servers {
         let real = [0, 1].map(|_| RealServer::start(&["--repl-diskless-sync-delay", "0"]));

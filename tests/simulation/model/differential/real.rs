@@ -17,6 +17,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub(super) struct RealServer {
     pub(super) port: u16,
     stream: TcpStream,
+    /// Another connection, on which a command takes long.
+    elsewhere: Option<TcpStream>,
     process: Child,
     directory: TempDir,
 }
@@ -26,18 +28,35 @@ impl RealServer {
     pub(super) fn start(arguments: &[&str]) -> RealServer {
         // Another process may take a port between when it is found to be free and when it is used.
         let start = |_| {
-            let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+            let port = free_port();
             let directory = tempfile::tempdir().unwrap();
-            let (process, stream) = run(port, &directory, arguments)?;
-            Some(RealServer { port, stream, process, directory })
+            let (process, stream) = run(port, server(port, &directory, arguments))?;
+            Some(RealServer { port, stream, elsewhere: None, process, directory })
         };
         (0..10).find_map(start).expect("redis-server starts")
+    }
+
+    /// Starts a Sentinel that watches the server at this port under the name `main`.
+    pub(super) fn start_sentinel(watched: u16) -> RealServer {
+        let start = |_| {
+            let port = free_port();
+            let directory = tempfile::tempdir().unwrap();
+            let settings = format!(
+                "port {port}\nbind 127.0.0.1\nsentinel monitor main 127.0.0.1 {watched} 1\n"
+            );
+            std::fs::write(directory.path().join("sentinel.conf"), settings).unwrap();
+            let mut command = Command::new("redis-server");
+            command.args(["sentinel.conf", "--sentinel"]).current_dir(&directory);
+            let (process, stream) = run(port, command)?;
+            Some(RealServer { port, stream, elsewhere: None, process, directory })
+        };
+        (0..10).find_map(start).expect("redis-server starts as a Sentinel")
     }
 
     /// Kills it, and starts it again where it was.
     pub(super) fn restart(&mut self, arguments: &[&str]) {
         self.kill();
-        let started = run(self.port, &self.directory, arguments);
+        let started = run(self.port, server(self.port, &self.directory, arguments));
         (self.process, self.stream) = started.expect("redis-server starts again");
     }
 
@@ -74,6 +93,18 @@ impl RealServer {
         replies
     }
 
+    /// Sends a command on a connection of its own, and does not wait for the reply.
+    pub(super) fn send_elsewhere(&mut self, words: &[&str]) {
+        let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
+        stream.write_all(&encode(&command(words))).unwrap();
+        self.elsewhere = Some(stream);
+    }
+
+    /// It has no place to save its data in any more.
+    pub(super) fn lose_directory(&self) {
+        std::fs::remove_dir_all(&self.directory).unwrap();
+    }
+
     /// What its clock says.
     pub(super) fn now(&mut self) -> Timestamp {
         let time = self.execute(&["TIME"]);
@@ -108,18 +139,28 @@ impl Drop for RealServer {
     }
 }
 
-/// Runs a server, and connects to it; none if the port is not free.
-fn run(port: u16, directory: &TempDir, arguments: &[&str]) -> Option<(Child, TcpStream)> {
-    let mut process = Command::new("redis-server")
+fn free_port() -> u16 {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+fn server(port: u16, directory: &TempDir, arguments: &[&str]) -> Command {
+    let mut command = Command::new("redis-server");
+    command
         .args(["--port", &port.to_string(), "--bind", "127.0.0.1"])
         .args(["--save", "", "--appendonly", "no"])
         .args(arguments)
-        .current_dir(directory)
-        .stdout(Stdio::piped())
-        .spawn()
-        .expect("redis-server is installed");
+        .current_dir(directory);
+    command
+}
+
+/// Runs a server, and connects to it; none if the port is not free.
+fn run(port: u16, mut command: Command) -> Option<(Child, TcpStream)> {
+    let process = command.stdout(Stdio::piped()).spawn();
+    let mut process = process.expect("redis-server is installed");
     let log = BufReader::new(process.stdout.take().unwrap());
-    let is_ready = log.lines().map_while(Result::ok).any(|line| line.contains("Ready to accept"));
+    let is_ready =
+        |line: String| ["Ready to accept", "+monitor"].iter().any(|it| line.contains(it));
+    let is_ready = log.lines().map_while(Result::ok).any(is_ready);
     match TcpStream::connect(("127.0.0.1", port)) {
         Ok(stream) if is_ready => Some((process, stream)),
         _ => {
