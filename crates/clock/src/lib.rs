@@ -20,6 +20,7 @@ mod throttle;
 use std::{
     fmt,
     ops::Add,
+    panic::RefUnwindSafe,
     sync::{
         Arc,
         atomic::{AtomicI64, AtomicU64, Ordering},
@@ -152,6 +153,18 @@ pub enum Clock {
     Manual(Arc<AtomicU64>),
     /// The system's wall clock, so many microseconds ahead: for tests of clocks that differ.
     Ahead(Arc<AtomicI64>),
+    /// The clock of a machine in a simulation. It goes as the simulation's time does.
+    Simulated(SimulatedClock),
+}
+
+/// Says what a machine of a simulation takes for the present instant.
+#[derive(Clone)]
+pub struct SimulatedClock(pub Arc<dyn Fn() -> Timestamp + Send + Sync + RefUnwindSafe>);
+
+impl fmt::Debug for SimulatedClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SimulatedClock")
+    }
 }
 
 impl Clock {
@@ -167,6 +180,7 @@ impl Clock {
             Clock::Ahead(micros) => {
                 Clock::System.now().saturating_add_signed(micros.load(Ordering::Relaxed))
             }
+            Clock::Simulated(SimulatedClock(now)) => now(),
         }
     }
 

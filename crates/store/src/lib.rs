@@ -21,6 +21,7 @@
 //! - [`StoreError`]: why a store could not decide.
 //! - [`LeaseBook`]: the leases that a worker holds.
 //! - [`Disk`]: the disk of a store.
+//! - [`Transport`]: how connections to Redis are opened.
 
 mod call_time;
 mod counts;
@@ -77,7 +78,8 @@ pub use self::{
     moving::{Move, Obstacle},
     no_room::NoRoom,
     redis::{
-        NotReset, ReplicaLink, Rival, Rivals, ServerHealth, ServerReport, ServerRole, Servers, Skew,
+        NotReset, OpeningStream, ReplicaLink, Rival, Rivals, ServerHealth, ServerReport,
+        ServerRole, Servers, Skew, Stream, Transport,
     },
     stores::Stores,
     unanswered::Unanswered,
@@ -155,6 +157,7 @@ impl Store {
                     counts: Arc::clone(&stores.counts),
                     servers: Arc::clone(servers),
                     clocks: Arc::clone(&stores.clocks),
+                    transport: stores.transport.clone(),
                 };
                 Backend::Redis(RedisStore::start(settings, stores.settings.deadline, shared))
             }

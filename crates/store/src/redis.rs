@@ -30,6 +30,7 @@ mod settlements;
 mod skew;
 mod topology;
 mod traced_call;
+mod transport;
 
 use std::{cell::Cell, fmt, rc::Rc, sync::Arc, time::Duration};
 
@@ -65,6 +66,7 @@ pub use self::{
     server_report::{ReplicaLink, ServerHealth, ServerReport, ServerRole},
     servers::Servers,
     skew::Skew,
+    transport::{OpeningStream, Stream, Transport},
 };
 
 /// Redis as one worker uses it.
@@ -92,6 +94,8 @@ pub(super) struct SharedByWorkers {
     pub(super) servers: Arc<Servers>,
     /// The skew between this process' clock and the clock of each server.
     pub(super) clocks: Arc<Clocks>,
+    /// How connections are opened.
+    pub(super) transport: Transport,
 }
 
 /// A state that is copied into a counter.

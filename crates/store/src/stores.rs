@@ -17,7 +17,7 @@ use super::{
     },
     fallback::{pending::PendingCharges, reseeding::Reseeding},
     fleet::{heartbeat::Heartbeat, peers::Peers, resets::Resets, summaries::Fleet},
-    redis::Clocks,
+    redis::{Clocks, Transport},
 };
 
 /// What all workers share of the stores.
@@ -57,6 +57,8 @@ pub struct Stores {
     pub(super) headrooms: Headrooms,
     /// The skew between this process' clock and the clock of each Redis server.
     pub(super) clocks: Arc<Clocks>,
+    /// How connections to Redis are opened.
+    pub(super) transport: Transport,
     /// This process among the proxies that use the same Redis.
     pub(super) heartbeat: Heartbeat,
     /// What it announces to them of callers that are moved.
@@ -107,6 +109,7 @@ impl Stores {
             next_servers: Arc::default(),
             headrooms,
             clocks: Arc::new(Clocks::new(clock)),
+            transport: Transport::Network,
             resets: Resets::new(heartbeat.number),
             heartbeat,
             peers: Peers::default(),
@@ -119,6 +122,12 @@ impl Stores {
     #[must_use]
     pub fn with_disk(self, disk: Option<Arc<DiskStore>>) -> Self {
         Stores { disk, ..self }
+    }
+
+    /// The same stores, whose connections to Redis are opened by `transport`.
+    #[must_use]
+    pub fn connecting_by(self, transport: Transport) -> Self {
+        Stores { transport, ..self }
     }
 
     /// Writes all counters that are kept on disk, and evicts them from memory: they are read from

@@ -3,6 +3,7 @@
 
 use std::{
     convert::Infallible,
+    hash::{BuildHasher, Hasher, RandomState},
     pin::pin,
     rc::{Rc, Weak},
     sync::Arc,
@@ -24,6 +25,7 @@ use super::{
     node::{DOUBT_LIMIT, Node, NodeConfig},
     server::OpenConnection,
     server_id,
+    transport::Opened,
 };
 
 /// How long connecting may take, including the handshake.
@@ -95,6 +97,8 @@ fn pause_after(failures: u32) -> Duration {
 /// A connection, and the notification of its end.
 struct Connection {
     connection: MultiplexedConnection,
+    /// Reads and writes on its stream as long as this is held.
+    driver: JoinSet<()>,
     /// Notified when it is closed, even while nothing is sent: RESP3 makes that possible.
     closed: Arc<Notify>,
     open: OpenConnection,
@@ -106,7 +110,7 @@ struct Connection {
 /// error of a failed probe; none if the connection ended otherwise, and the server may still be up.
 async fn serve(
     node: &Weak<Node>,
-    Connection { connection, closed, open: _open, server }: Connection,
+    Connection { connection, driver: _driver, closed, open: _open, server }: Connection,
 ) -> Option<RedisError> {
     // Dropped with the connection, so that all calls on it end as lost.
     let mut batches = JoinSet::new();
@@ -208,9 +212,9 @@ impl Node {
             // Each call has its own deadline.
             .set_response_timeout(None);
         let connecting = async {
-            let client = self.config.settings.access.client(&self.config.address)?;
-            let mut connection =
-                client.get_multiplexed_async_connection_with_config(&config).await?;
+            let NodeConfig { address, settings, transport, .. } = &self.config;
+            let Opened { mut connection, driver } =
+                transport.open(address, &settings.access, config).await?;
             if let Some(greeting) = &self.config.greeting {
                 connection.send_packed_command(greeting).await?.extract_error()?;
             }
@@ -222,6 +226,7 @@ impl Node {
             measured?;
             Ok(Connection {
                 connection,
+                driver,
                 closed,
                 open: OpenConnection::new(&self.config.server),
                 server,
@@ -248,9 +253,6 @@ async fn is_ready(mut connection: MultiplexedConnection) -> Result<(), RedisErro
 
 /// `pause`, plus or minus a quarter, so that workers do not all come at once.
 fn jittered(pause: Duration) -> Duration {
-    let mut byte = [128];
-    // Without randomness they do.
-    let _ = aws_lc_rs::rand::fill(&mut byte);
-    let [byte] = byte;
+    let [byte, ..] = RandomState::new().build_hasher().finish().to_le_bytes();
     pause * 3 / 4 + pause / 2 * u32::from(byte) / 255
 }

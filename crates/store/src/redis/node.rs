@@ -29,6 +29,7 @@ use super::{
     server::{CallTimes, Server},
     skew::ServerClock,
     traced_call::TracedCall,
+    transport::Transport,
 };
 
 /// Most calls that wait for a connection or for a reply: a bound on memory, and on the wait of the
@@ -96,6 +97,8 @@ enum Reachability {
 pub(super) struct NodeConfig {
     pub(super) address: RedisAddress,
     pub(super) settings: Arc<RedisSettings>,
+    /// How connections to it are opened.
+    pub(super) transport: Transport,
     /// The skew between this process' clock and the server's.
     pub(super) clock: Arc<ServerClock>,
     /// The first command on each connection.

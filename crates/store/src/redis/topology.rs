@@ -43,6 +43,7 @@ use super::{
     server_report::ServerRole,
     servers::Servers,
     skew::Clocks,
+    transport::Transport,
 };
 use crate::Counts;
 
@@ -68,6 +69,8 @@ pub(super) struct Topology {
     known: RefCell<Vec<Arc<Server>>>,
     /// The skew between this process' clock and the clock of each server.
     clocks: Arc<Clocks>,
+    /// How connections are opened.
+    transport: Transport,
     /// How long a decision may take.
     decision_timeout: Duration,
     nodes: RefCell<HashMap<(RedisAddress, Purpose), Rc<Node>>>,
@@ -106,6 +109,7 @@ impl Topology {
             servers: Arc::clone(&shared.servers),
             known: RefCell::default(),
             clocks: Arc::clone(&shared.clocks),
+            transport: shared.transport.clone(),
             decision_timeout,
             nodes: RefCell::default(),
             looked_up: RefCell::default(),
@@ -189,6 +193,7 @@ impl Topology {
         let node = connection::start(NodeConfig {
             address: address.clone(),
             settings: Arc::clone(&self.settings),
+            transport: self.transport.clone(),
             clock: self.clocks.server_clock(address, self.settings.clock),
             greeting,
             decision_timeout: self.decision_timeout,
