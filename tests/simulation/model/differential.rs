@@ -23,7 +23,7 @@ use self::{
 use super::{Address, Server, Session};
 use crate::chance::Chance;
 
-/// Random histories of commands, and of calls of the store's scripts, each of so many steps.
+/// Random histories of commands, each of so many steps, and of calls of the store's scripts.
 const HISTORIES: u64 = 40;
 const STEPS: usize = 250;
 
@@ -124,7 +124,7 @@ fn scripts_of_the_store_answer_as_in_redis() {
     for seed in 0..HISTORIES {
         let mut pair = Pair::new(&mut real, if seed % 2 == 0 { "2" } else { "3" });
         let mut history = History::new(seed);
-        for _ in 0..STEPS {
+        for _ in 0..history.steps {
             let (words, reading) = history.step();
             let reply = pair.execute(words);
             history.learn(&reading, &reply);

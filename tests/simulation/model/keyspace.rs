@@ -7,7 +7,7 @@ use std::{
 
 use tollgate_clock::Timestamp;
 
-use super::{command_error::CommandError, hashes::Hash, sorted_sets::SortedSet};
+use super::{Role, command_error::CommandError, hashes::Hash, sorted_sets::SortedSet};
 
 /// All keys.
 #[derive(Debug, Default)]
@@ -114,13 +114,18 @@ impl Value {
 
 /// The keys as a command uses them.
 pub(super) struct Keys<'s> {
-    pub(super) space: &'s mut Keyspace,
+    space: &'s mut Keyspace,
     pub(super) now: Timestamp,
     /// Whether keys that have expired are removed: a replica leaves that to its primary.
-    pub(super) removes_expired: bool,
+    removes_expired: bool,
 }
 
-impl Keys<'_> {
+impl<'s> Keys<'s> {
+    /// The keys of a server in this role.
+    pub(super) fn new(space: &'s mut Keyspace, now: Timestamp, role: &Role) -> Keys<'s> {
+        Keys { space, now, removes_expired: *role == Role::Primary }
+    }
+
     /// The present instant, in milliseconds since the epoch.
     pub(super) fn now(&self) -> i64 {
         millis(self.now)

@@ -113,11 +113,6 @@ impl Server {
         self.keyspace.entries().get(key)?.expires_at()
     }
 
-    fn keyspace(&mut self, now: Timestamp) -> Keys<'_> {
-        let removes_expired = self.role == Role::Primary;
-        Keys { space: &mut self.keyspace, now, removes_expired }
-    }
-
     /// Which commands its state permits.
     fn rights(&self) -> Rights {
         Rights { condition: self.condition, is_primary: self.role == Role::Primary }
@@ -131,12 +126,9 @@ impl Server {
         (spec, words): (&Spec, &[Vec<u8>]),
     ) -> Result<(), CommandError> {
         let rights = self.rights();
-        if let Some(cluster) = self.cluster.take() {
-            let address = self.address.clone();
-            let mut keys = self.keyspace(now);
-            let admitted = cluster.admit(&address, session, (spec, words), &mut keys);
-            self.cluster = Some(cluster);
-            admitted?;
+        if let Some(cluster) = &self.cluster {
+            let mut keys = Keys::new(&mut self.keyspace, now, &self.role);
+            cluster.admit(&self.address, session, (spec, words), &mut keys)?;
         }
         match spec.action {
             Action::Data(access, _) => rights.admit(access)?,
@@ -160,7 +152,7 @@ impl Server {
         (spec, words): (&Spec, &[Vec<u8>]),
     ) -> Result<Reply, CommandError> {
         match spec.action {
-            Action::Data(_, run) => run(&mut self.keyspace(now), words),
+            Action::Data(_, run) => run(&mut Keys::new(&mut self.keyspace, now, &self.role), words),
             Action::Eval | Action::EvalSha => self.evaluate(now, session, (spec, words)),
             Action::Asking => {
                 self.cluster()?;
@@ -200,11 +192,9 @@ impl Server {
             Action::Eval => self.scripts.load(&words[1])?,
             _ => String::from_utf8_lossy(&words[1]).to_ascii_lowercase(),
         };
-        let rights = self.rights();
-        let space = &mut self.keyspace;
         let mut commands = ScriptCommands {
-            keys: Keys { space, now, removes_expired: rights.is_primary },
-            rights,
+            rights: self.rights(),
+            keys: Keys::new(&mut self.keyspace, now, &self.role),
             cluster: self.cluster.as_ref().map(|cluster| (cluster, &self.address, session)),
             has_written: false,
         };

@@ -28,19 +28,23 @@ impl SortedSet {
         self.scores.keys().map(|member| member.len() + size_of::<f64>()).sum()
     }
 
-    /// By score, and then by name.
+    /// All members, by score and then by name.
     fn in_order(&self) -> Vec<Member> {
+        self.chosen(|_| true)
+    }
+
+    /// Those with a score in a range, in order.
+    fn between(&self, low: Bound, high: Bound) -> Vec<Member> {
+        self.chosen(|score| low.admits_above(score) && high.admits_below(score))
+    }
+
+    fn chosen(&self, is_chosen: impl Fn(f64) -> bool) -> Vec<Member> {
+        let chosen = self.scores.iter().filter(|(_, score)| is_chosen(**score));
         let mut members: Vec<Member> =
-            self.scores.iter().map(|(member, score)| (member.clone(), *score)).collect();
+            chosen.map(|(member, score)| (member.clone(), *score)).collect();
         // The sort is stable, and names are in order already. No score is NaN.
         members.sort_by(|(_, one), (_, other)| one.partial_cmp(other).unwrap_or(Ordering::Equal));
         members
-    }
-
-    /// Those with a score in a range.
-    fn between(&self, low: Bound, high: Bound) -> Vec<Member> {
-        let is_between = |score: f64| low.admits_above(score) && high.admits_below(score);
-        self.in_order().into_iter().filter(|(_, score)| is_between(*score)).collect()
     }
 }
 

@@ -15,6 +15,9 @@ pub(super) struct Counter {
     y: f64,
 }
 
+/// The limit of logs that are not always read and written whole.
+const LONG: u32 = 300;
+
 /// A charge that was taken: what a script needs to give it back.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Receipt {
@@ -52,9 +55,17 @@ impl Counter {
         Counter { name, kind, limit, span: span.floor(), x, y }
     }
 
+    /// A log that gets long.
+    pub(super) fn long_log(name: String) -> Counter {
+        let (span, kind) = (86_400e6, AlgorithmKind::SlidingLog);
+        Counter { name, kind, limit: LONG, span, x: 0.0, y: 0.0 }
+    }
+
     /// A cost that is near what matters.
     pub(super) fn cost(&self, chance: &mut Chance) -> u32 {
         match chance.below(8) {
+            // A log gets long by small costs only.
+            _ if self.limit == LONG => 1 + chance.below(2) as u32,
             0 => 0,
             1 => self.limit,
             2 => self.limit + 1,

@@ -14,6 +14,8 @@ use crate::chance::Chance;
 
 /// What happens.
 pub(super) struct History {
+    /// How many steps it has.
+    pub(super) steps: usize,
     chance: Chance,
     counters: Vec<Counter>,
     /// The time of the charges, and when they began, in microseconds.
@@ -46,17 +48,23 @@ const READ_STATE: u8 = 7;
 /// An instant at which nothing special happens: 2026-11-29.
 const NOW: u64 = 1_795_953_600_000_000;
 
-/// Counters of a history.
+/// Counters of a history, and how many of them may lose what they hold: the others get long.
 const COUNTERS: usize = 6;
+const LOSABLE: usize = 4;
 
 impl History {
     pub(super) fn new(seed: u64) -> History {
         let mut chance = Chance::new(seed);
         let name = |number| format!("tollgate:{{AAAAAAAAAAA}}{number}");
-        let counters =
-            (0..COUNTERS).map(|number| Counter::random(&mut chance, name(number), NOW)).collect();
+        let has_long_logs = seed % 5 == 4;
+        let counter = |number| match has_long_logs {
+            true => Counter::long_log(name(number)),
+            false => Counter::random(&mut chance, name(number), NOW),
+        };
+        let counters = (0..COUNTERS).map(counter).collect();
         let (receipts, states, sent) = (Vec::new(), Vec::new(), HashMap::new());
-        History { chance, counters, now: NOW, begun: NOW, receipts, states, sent }
+        let steps = if has_long_logs { 1000 } else { 250 };
+        History { steps, chance, counters, now: NOW, begun: NOW, receipts, states, sent }
     }
 
     /// The next command, and what its reply says.
@@ -148,7 +156,7 @@ impl History {
     fn charge_fixed_window(&mut self) -> (Vec<Vec<u8>>, Reading) {
         let is_meant = |counter: &Counter| counter.kind == AlgorithmKind::FixedWindow;
         let meant = self.counters.iter().position(is_meant);
-        let counter = meant.unwrap_or_else(|| self.chance.below(COUNTERS));
+        let counter = meant.unwrap_or_else(|| self.chance.below(LOSABLE));
         let cost = 1 + self.chance.below(3) as u32;
         let argument = self.argument(CHARGE, &[(counter, cost)]);
         let name = self.counters[counter].name.clone();
@@ -205,7 +213,7 @@ impl History {
     }
 
     fn reset(&mut self) -> Vec<Vec<u8>> {
-        let counter = self.chance.below(COUNTERS);
+        let counter = self.chance.below(LOSABLE);
         let name = self.counters[counter].name.clone();
         let reset = self.reset_name();
         self.call(
@@ -250,7 +258,7 @@ impl History {
 
     /// A counter is removed, or something else than a state is written.
     fn overwrite(&mut self) -> Vec<Vec<u8>> {
-        let counter = self.chance.below(COUNTERS);
+        let counter = self.chance.below(LOSABLE);
         let name = &*self.counters[counter].name;
         match self.chance.below(6) {
             0 => command(&["SET", name, ""]),
