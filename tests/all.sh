@@ -2,7 +2,7 @@
 # What takes too long for the gate: run it at night, or before a release.
 #
 #   the black-box scripts against the release binary, with testssl.sh and slowhttptest
-#   all drills with Redis; kill -9 200 times; 100,000 requests to an upstream that fails
+#   10,000 seeds of the simulation; all drills with Redis; kill -9 200 times; 100,000 requests to an upstream that fails
 #   the program built and installed from its packed crates
 #   10,000 requests in each form of log, written by the programs themselves where they are installed
 #   each property with 10,000 cases
@@ -29,6 +29,7 @@ main() {
     part 'tests/deploy/crates.py, installed' counted \
         "$python" -Bu tests/deploy/crates.py --build || true
     part drills counted "$python" -Bu tests/drills/run.py --tollgate "$binary" || true
+    part '10,000 seeds of the simulation' tests/simulation/long.sh || true
     part 'tests/disk/kill.py' counted \
         env KILLS=200 "$python" -Bu tests/disk/kill.py --tollgate "$binary" || true
     part 'tests/disk/kill.py, slow syncs' counted \

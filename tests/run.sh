@@ -166,6 +166,7 @@ run_cargo() {
     fi
     built="$tests_profile"
     part_beside 'cargo test: integration' cargo_test --test integration
+    part_beside 'cargo test: simulation' cargo_test --test simulation
     part_beside 'cargo test: units' cargo_test --workspace --lib --bins
     part_beside 'cargo test: docs' cargo_test --workspace --doc
     end_parts_beside

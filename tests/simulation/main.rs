@@ -1,0 +1,38 @@
+//! A whole fleet in one thread, on simulated time and a simulated network: real stores with the
+//! real Redis client code, against a model of Redis. A seed decides everything that happens, so
+//! what it finds can be repeated: `SEED=7 cargo test --test simulation replay -- --nocapture`.
+//!
+//! - `run`: one simulation, from its seed to what the judge says of it;
+//! - `world`, `proxy`, `host`, `network`, `machine`, `layout`: what there is;
+//! - `replication`, `slots`: what servers tell each other;
+//! - `limits`, `workload`, `faults`: what happens;
+//! - `story`, `ledger`, `judge`: what is known of it, and whether that is as promised;
+//! - `chance`: chance that a seed decides;
+//! - `model`: a Redis server.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "a simulation that cannot go on fails its test; clippy knows only `#[test]` functions"
+)]
+
+mod chance;
+mod faults;
+mod host;
+mod judge;
+mod layout;
+mod ledger;
+mod limits;
+mod machine;
+mod model;
+mod network;
+mod proxy;
+mod replication;
+mod run;
+mod seeds;
+mod slots;
+mod story;
+mod workload;
+mod world;

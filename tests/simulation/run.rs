@@ -1,0 +1,184 @@
+//! One simulation, from its seed to what the judge says of it.
+
+use std::{
+    cell::{Cell, RefCell},
+    collections::{BTreeMap, BTreeSet},
+    rc::Rc,
+    thread,
+    time::Duration,
+};
+
+use tokio::{
+    runtime::Builder,
+    sync::{Notify, oneshot},
+    task::{JoinSet, LocalSet, spawn_local},
+    time::{Instant, sleep},
+};
+
+use crate::{
+    chance::Chance,
+    faults,
+    host::{Host, Machine},
+    judge::{Facts, judge},
+    layout::Layout,
+    ledger::Ledger,
+    limits::limits,
+    machine::MachineClock,
+    network::Network,
+    proxy::{self, Order, Proxy, Recipe},
+    replication::replicate,
+    story::Story,
+    workload,
+    world::World,
+};
+
+/// How long callers send requests and faults strike.
+const LENGTH: Duration = Duration::from_secs(24);
+
+/// How long a healed world takes to settle what is left: adjustments are sent for so long.
+const SETTLING: Duration = Duration::from_secs(12);
+
+/// What came of a seed.
+pub(crate) struct Outcome {
+    pub(crate) story: String,
+    /// How often each thing happened.
+    pub(crate) counts: BTreeMap<&'static str, u64>,
+    /// What was not as promised.
+    pub(crate) broken: Vec<String>,
+}
+
+/// Simulates what follows from a seed. It has a thread of its own: what the standard library takes
+/// for random is decided when a thread first asks for it.
+pub(crate) fn run(seed: u64) -> Outcome {
+    let simulating = thread::spawn(move || {
+        tollgate_entropy::seed_thread(seed);
+        let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
+        let runtime = runtime.expect("a runtime without I/O can be built");
+        LocalSet::new().block_on(&runtime, simulate(seed))
+    });
+    simulating.join().unwrap_or_else(|_| panic!("seed {seed} panicked"))
+}
+
+async fn simulate(seed: u64) -> Outcome {
+    let mut chance = Chance::new(seed);
+    let world = build(&mut chance);
+    let end = world.begun + LENGTH;
+    let kinds = faults::choose(&mut chance);
+    world
+        .story
+        .tell(&"the world", format_args!("seed {seed}, {:?}, faults {kinds:?}", world.layout));
+    let mut causing = JoinSet::new();
+    for _ in 0..2 {
+        let cause = faults::cause(Rc::clone(&world), kinds.clone(), chance.part(), end);
+        causing.spawn_local(cause);
+    }
+    spawn_local(replicate(Rc::clone(&world), chance.part()));
+    workload::send_requests(Rc::clone(&world), chance.part(), end).await;
+    causing.join_all().await;
+    faults::heal(&world);
+    sleep(SETTLING).await;
+    let mut broken = Vec::new();
+    let used = read_counters(&world, &mut broken).await;
+    let facts = Facts {
+        instances: world.recipes.len() as u32,
+        lives: world.lives.borrow().iter().sum(),
+        has_lost_data: world.has_lost_data.get(),
+        was_replaced: world.was_replaced.get(),
+        has_lost_tail: world.has_lost_tail.get(),
+        has_lost_pending: world.has_lost_pending.get(),
+        doubts: world.network.doubts(),
+        unknown_charges: unknown_charges(&world),
+        used,
+        primaries: primaries(&world),
+        in_use: world.proxies.borrow().iter().map(Proxy::primaries).collect(),
+    };
+    broken.extend(judge(&world.limits, &world.ledger.borrow(), &facts));
+    for what in &broken {
+        world.story.tell(&"the judge", format_args!("{what}"));
+    }
+    Outcome { story: world.story.lines(), counts: world.story.counts(), broken }
+}
+
+fn build(chance: &mut Chance) -> Rc<World> {
+    let begun = Instant::now();
+    let story = Story::new();
+    let network = Network::new(chance.part(), story.clone());
+    let proxies = 2 + chance.below(2);
+    let deadline = Duration::from_millis(*chance.pick(&[25, 50, 100]));
+    let clock = || MachineClock::new(begun);
+    let written = Rc::new(Notify::new());
+    let layout = Layout::choose(chance);
+    let machine = |number| Machine { number, seed: chance.draw(), clock: clock() };
+    let hosts: Vec<_> = (0..layout.servers())
+        .map(machine)
+        .map(|machine| Host::new(machine, &network, &written))
+        .collect();
+    let settings = proxy::settings(&layout.settings(), proxies, deadline);
+    let recipe = |number| Recipe {
+        number,
+        settings: settings.clone(),
+        clock: clock(),
+        network: network.clone(),
+    };
+    let recipes: Vec<_> = (0..proxies).map(recipe).collect();
+    layout.replicas().for_each(|(replica, primary)| hosts[replica].follow(primary));
+    hosts.iter().for_each(|host| host.start());
+    let running = recipes.iter().map(Recipe::start).collect();
+    let world = Rc::new(World {
+        begun,
+        story,
+        network,
+        hosts,
+        written,
+        layout,
+        recipes,
+        proxies: RefCell::new(running),
+        lives: RefCell::new(vec![1; proxies]),
+        limits: limits(4, chance),
+        ledger: RefCell::new(Ledger::default()),
+        deadline,
+        has_lost_data: Cell::new(false),
+        was_replaced: Cell::new(false),
+        has_lost_tail: Cell::new(false),
+        has_lost_pending: Cell::new(false),
+        unknown: Cell::new(0),
+        epoch: Cell::new(0),
+    });
+    world.announce_slots(None);
+    world.story.count(layout.name());
+    world
+}
+
+/// Charges of which some proxy does not know whether a server has them.
+fn unknown_charges(world: &World) -> u32 {
+    let living: u64 = world.proxies.borrow().iter().map(Proxy::unknown_charges).sum();
+    (world.unknown.get() + living) as u32
+}
+
+/// The servers that are no replicas.
+fn primaries(world: &World) -> BTreeSet<String> {
+    let hosts = world.hosts.iter().filter(|host| host.follows.get().is_none());
+    hosts.map(|host| proxy::name_of(host.number)).collect()
+}
+
+/// What is used of each hourly limit.
+async fn read_counters(world: &World, broken: &mut Vec<String>) -> BTreeMap<usize, u32> {
+    let mut used = BTreeMap::new();
+    for (caller, [hourly, _]) in world.limits.iter().enumerate() {
+        let (sender, reply) = oneshot::channel();
+        world.proxies.borrow()[0].tell(Order::Read(hourly.clone(), sender));
+        match reply.await {
+            Ok(Ok(decision)) => {
+                used.extend(decision.outcomes.first().map(|it| (caller, it.standing.used)));
+            }
+            other => broken.push(format!("{} cannot be read: {other:?}", hourly.name)),
+        }
+    }
+    for (number, proxy) in world.proxies.borrow().iter().enumerate() {
+        match proxy.stores().pending() {
+            0 => {}
+            pending => broken.push(format!("proxy {number} still has {pending} pending counters")),
+        }
+    }
+    used
+}

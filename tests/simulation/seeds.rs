@@ -1,0 +1,110 @@
+//! Which seeds are run: one that is asked for, those that have failed before, and the first few
+//! hundred.
+
+use std::{
+    collections::BTreeMap,
+    env,
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+    time::Instant,
+};
+
+use crate::{
+    faults::Fault,
+    run::{Outcome, run},
+};
+
+/// Seeds that have found a bug, with what it was.
+const HAVE_FAILED: &[(u64, &str)] = &[];
+
+/// Seeds of each run of the tests.
+const USUAL: u64 = 300;
+
+/// Runs the seed of the variable `SEED`, and prints its story.
+#[test]
+fn replay() {
+    let Some(seed) = variable("SEED") else { return };
+    let Outcome { story, broken, .. } = run(seed);
+    println!("{story}");
+    assert!(broken.is_empty(), "seed {seed}: {broken:#?}");
+}
+
+#[test]
+fn one_seed_tells_the_same_story_twice() {
+    for seed in 0..6 {
+        let [first, second] = [run(seed), run(seed)].map(|outcome| outcome.story);
+        let mut lines = first.lines().zip(second.lines());
+        assert_eq!(lines.find(|(one, other)| one != other), None, "seed {seed}");
+        assert_eq!(first.len(), second.len(), "seed {seed}");
+    }
+}
+
+#[test]
+fn seeds_that_have_failed_hold() {
+    for (seed, what) in HAVE_FAILED {
+        let broken = run(*seed).broken;
+        assert!(broken.is_empty(), "seed {seed} ({what}): {broken:#?}");
+    }
+}
+
+/// Runs the first seeds, or `SEEDS` from `FROM` on, on one thread or on `THREADS`. Prints how many
+/// it has run in a second, and how often each fault has struck: none may be missing.
+#[test]
+fn first_seeds_hold() {
+    let number = variable("SEEDS").unwrap_or(USUAL);
+    let from = variable("FROM").unwrap_or(0);
+    let begun = Instant::now();
+    let Tally { counts, failed } = run_all(from, number);
+    let rate = number as f64 / begun.elapsed().as_secs_f64();
+    println!("{number} seeds, {rate:.1} a second");
+    counts.iter().for_each(|(kind, times)| println!("{times:9} {kind}"));
+    failed.iter().for_each(|(seed, broken)| println!("seed {seed}: {broken:#?}"));
+    let seeds: Vec<_> = failed.keys().collect();
+    assert!(seeds.is_empty(), "{} of {number} seeds have failed: {seeds:?}", seeds.len());
+    let names = Fault::ALL.iter().map(|fault| fault.name());
+    let missing: Vec<_> = names.filter(|name| !counts.contains_key(name)).collect();
+    assert!(missing.is_empty() || number < USUAL, "these have never struck: {missing:?}");
+}
+
+/// What came of many seeds.
+#[derive(Default)]
+struct Tally {
+    /// How often each thing has happened.
+    counts: BTreeMap<&'static str, u64>,
+    /// What was not as promised, by seed.
+    failed: BTreeMap<u64, Vec<String>>,
+}
+
+fn run_all(from: u64, number: u64) -> Tally {
+    let tally = Mutex::new(Tally::default());
+    let next = AtomicU64::new(from);
+    let work = || {
+        loop {
+            let seed = next.fetch_add(1, Ordering::Relaxed);
+            if seed >= from + number {
+                return;
+            }
+            let Outcome { counts, broken, .. } = run(seed);
+            let mut tally = tally.lock().unwrap();
+            for (kind, times) in counts {
+                *tally.counts.entry(kind).or_default() += times;
+            }
+            if !broken.is_empty() {
+                tally.failed.insert(seed, broken);
+            }
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..variable("THREADS").unwrap_or(1) {
+            scope.spawn(work);
+        }
+    });
+    tally.into_inner().unwrap()
+}
+
+fn variable(name: &str) -> Option<u64> {
+    env::var_os(name)?.to_str()?.parse().ok()
+}

@@ -1,0 +1,168 @@
+//! Callers: they charge their limits at any proxy, give some of it back, and are reset by an
+//! operator now and then. One of them asks for a third of everything.
+
+use std::{rc::Rc, time::Duration};
+
+use tokio::{
+    sync::oneshot,
+    task::spawn_local,
+    time::{Instant, sleep},
+};
+use tollgate_limit::{Decision, Outcome, Quota, Verdict};
+
+use crate::{
+    chance::Chance,
+    ledger::{Admission, Reset},
+    limits::Limit,
+    proxy::{Decided, Order},
+    world::World,
+};
+
+/// How much later than its deadline an answer may be: timers have this grain.
+const GRAIN: Duration = Duration::from_millis(2);
+
+/// Which limits of a caller a request charges.
+const CHOICES: [&[usize]; 4] = [&[0, 1], &[0], &[1], &[1]];
+
+/// Sends requests until `end`.
+pub(crate) async fn send_requests(world: Rc<World>, mut chance: Chance, end: Instant) {
+    let has_resets = chance.is_one_in(2);
+    while Instant::now() < end {
+        sleep(chance.millis(5..120)).await;
+        let callers = world.limits.len();
+        let caller = if chance.is_one_in(3) { 0 } else { chance.below(callers) };
+        let proxy = chance.below(world.recipes.len());
+        if has_resets && chance.is_one_in(150) {
+            spawn_local(reset(Rc::clone(&world), caller, proxy));
+            continue;
+        }
+        let which = *chance.pick(&CHOICES);
+        let cost = if chance.is_one_in(5) { 2 } else { 1 };
+        let request = Request { caller, proxy, which, cost, asked: world.elapsed() };
+        spawn_local(request.send(Rc::clone(&world), chance.part()));
+    }
+}
+
+/// A request of a caller.
+struct Request {
+    caller: usize,
+    proxy: usize,
+    /// The limits that it charges.
+    which: &'static [usize],
+    cost: u32,
+    asked: Duration,
+}
+
+impl Request {
+    async fn send(self, world: Rc<World>, chance: Chance) {
+        let Request { caller, proxy, which, cost, asked } = self;
+        let limit = |at: &usize| (world.limits[caller][*at].clone(), cost);
+        let limits = which.iter().map(limit).collect();
+        let (sender, reply) = oneshot::channel();
+        world.proxies.borrow()[proxy].tell(Order::Charge(limits, sender));
+        let who = format!("proxy {proxy}");
+        let what = format!("caller {caller} {which:?} cost {cost}");
+        let Ok(Decided { decision, took }) = reply.await else {
+            *world.ledger.borrow_mut().unanswered.entry(caller).or_default() += cost;
+            return world.story.tell(&who, format_args!("{what}: ended before it answered"));
+        };
+        if took > world.deadline + GRAIN {
+            let late = format!("{who} took {took:?} for {what} at {asked:?}");
+            world.ledger.borrow_mut().late.push(late);
+        }
+        match decision {
+            Ok(decision) => {
+                world.story.tell(&who, format_args!("{what}: {}", summary(&decision)));
+                if decision.verdict == Verdict::Allow {
+                    self.note_admitted(&world, &decision, chance);
+                }
+            }
+            Err(error) => {
+                world.story.count("requests refused");
+                world.story.tell(&who, format_args!("{what}: {error}"));
+            }
+        }
+    }
+
+    /// Records what was admitted. Some of it is given back later.
+    fn note_admitted(&self, world: &Rc<World>, decision: &Decision, mut chance: Chance) {
+        for (at, outcome) in self.which.iter().zip(&decision.outcomes) {
+            let mut ledger = world.ledger.borrow_mut();
+            let entry = ledger.admissions.len();
+            ledger.admissions.push(Admission {
+                limit: (self.caller, *at),
+                units: self.cost,
+                at: decision.now,
+                asked: self.asked,
+                answered: world.elapsed(),
+                decided_by: outcome.decided_by,
+                proxy: self.proxy,
+                refunded: None,
+            });
+            if chance.is_one_in(5) && can_be_refunded(&world.limits[self.caller][*at]) {
+                let wait = chance.millis(1..4000);
+                let given = Given { entry, proxy: self.proxy, outcome: *outcome, wait };
+                spawn_local(given.back(Rc::clone(world)));
+            }
+        }
+    }
+}
+
+/// A decision in a line of the story.
+fn summary(decision: &Decision) -> String {
+    let Decision { verdict, outcomes, now } = decision;
+    let by: Vec<_> = outcomes.iter().map(|outcome| outcome.decided_by).collect();
+    let used: Vec<_> = outcomes.iter().map(|outcome| outcome.standing.used).collect();
+    format!("{verdict:?} by {by:?}, used {used:?}, at {now}")
+}
+
+/// What has come back by itself already may be given back once more in these (docs/budgets.md).
+fn can_be_refunded(limit: &Limit) -> bool {
+    !matches!(limit.quota, Quota::Gcra(_) | Quota::TokenBucket(_))
+}
+
+/// A charge that is given back.
+struct Given {
+    /// Its place in the ledger.
+    entry: usize,
+    proxy: usize,
+    outcome: Outcome,
+    wait: Duration,
+}
+
+impl Given {
+    async fn back(self, world: Rc<World>) {
+        let Given { entry, proxy, outcome, wait } = self;
+        let life = world.lives.borrow()[proxy];
+        sleep(wait).await;
+        // A process that has ended gives nothing back.
+        if world.lives.borrow()[proxy] != life {
+            return;
+        }
+        let Admission { limit: (caller, at), units, .. } = world.ledger.borrow().admissions[entry];
+        world.ledger.borrow_mut().admissions[entry].refunded = Some(world.elapsed());
+        world.story.count("refunds");
+        let limit = &world.limits[caller][at];
+        let who = format!("proxy {proxy}");
+        world.story.tell(&who, format_args!("gives back {units} of {}", limit.name));
+        world.proxies.borrow()[proxy].tell(Order::GiveBack(limit.clone(), units, outcome));
+    }
+}
+
+async fn reset(world: Rc<World>, caller: usize, proxy: usize) {
+    let begun = world.elapsed();
+    let (sender, reply) = oneshot::channel();
+    let limits = world.limits[caller].to_vec();
+    world.proxies.borrow()[proxy].tell(Order::Reset(limits, sender));
+    let made = reply.await;
+    let who = format!("proxy {proxy}");
+    world.story.tell(&who, format_args!("resets caller {caller}, begun at {begun:?}: {made:?}"));
+    let mut ledger = world.ledger.borrow_mut();
+    if let Ok(Ok(())) = made {
+        world.story.count("resets");
+        ledger.resets.push(Reset { caller, begun });
+    } else {
+        // Some of its counters may be reset.
+        ledger.doubted.insert(caller);
+    }
+}
