@@ -29,6 +29,8 @@ pub(super) enum CommandError {
     OffsetOutOfRange,
     #[error("ERR invalid expire time in '{0}' command")]
     InvalidExpiry(&'static str),
+    #[error("ERR Syntax error in HELLO option '{0}'")]
+    UnknownGreeting(String),
     #[error("NOPROTO unsupported protocol version")]
     UnsupportedProtocol,
 

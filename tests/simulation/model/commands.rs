@@ -75,7 +75,7 @@ static COMMANDS: [Spec; 29] = [
     Spec::new("hset", -4, Second, Data(Grows, hashes::set)),
     Spec::new("info", -1, Nowhere, Action::Info),
     Spec::new("pexpire", -3, Second, Data(Shrinks, strings::expire)),
-    Spec::new("ping", -1, Nowhere, Action::Ping),
+    Spec::new("ping", 1, Nowhere, Action::Ping),
     Spec::new("readonly", 1, Nowhere, Action::ReadOnly),
     Spec::new("role", 1, Nowhere, Action::Role),
     Spec::new("set", -3, Second, Data(Grows, strings::set)),

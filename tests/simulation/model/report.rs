@@ -18,6 +18,9 @@ pub(super) fn greeting(
     mode: &str,
     role: Option<&str>,
 ) -> Result<Reply, CommandError> {
+    if let Some(option) = words.get(2) {
+        return Err(CommandError::UnknownGreeting(String::from_utf8_lossy(option).into_owned()));
+    }
     match words.get(1).map(Vec::as_slice) {
         None => {}
         Some(b"2") => session.protocol = Protocol::Resp2,

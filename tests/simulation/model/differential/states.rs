@@ -51,6 +51,7 @@ fn server_greets_and_reports_as_redis_does() {
         &["ROLE"][..],
         &["PING"],
         &["hello", "4"],
+        &["HELLO", "3", "TYPO"],
         &["ASKING"],
         &["READONLY"],
         &["CLUSTER", "INFO"],
