@@ -119,7 +119,9 @@ fn judge_bound(
                 all + (u128::from(all) * span.as_micros() / SHORT.as_micros()) as u64 + 1
             })
         }
-        Quota::Concurrency(_) => Vec::new(),
+        // Leases cannot be restored.
+        Quota::Concurrency(_) if facts.has_lost_data || !ledger.resets.is_empty() => Vec::new(),
+        Quota::Concurrency(_) => judge_leases(limit, ledger.admitted(place), &bound),
     }
 }
 
@@ -168,6 +170,30 @@ fn judge_spans(limit: &Limit, kept: &[&Admission], most: impl Fn(Duration) -> u6
                 let name = &limit.name;
                 return vec![format!("{name}: {units} of {most} in {span:?} from {from} on")];
             }
+        }
+    }
+    Vec::new()
+}
+
+/// Holds the requests that are in flight at once to a bound.
+fn judge_leases<'l>(
+    limit: &Limit,
+    admitted: impl Iterator<Item = &'l Admission>,
+    bound: &Bound,
+) -> Vec<String> {
+    let ends_and_begins = |it: &Admission| {
+        let units = i64::from(it.units);
+        let end = it.refunded.unwrap_or(Duration::MAX);
+        [(end, -units), (it.answered, units)]
+    };
+    let mut changes: Vec<(Duration, i64)> = admitted.flat_map(ends_and_begins).collect();
+    changes.sort_unstable();
+    let most = (bound.whole + bound.shares) as i64;
+    let mut held = 0;
+    for (at, change) in changes {
+        held += change;
+        if held > most {
+            return vec![format!("{}: {held} of {most} at once at {at:?}", limit.name)];
         }
     }
     Vec::new()

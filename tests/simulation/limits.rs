@@ -3,8 +3,8 @@
 use std::{num::NonZeroU32, time::Duration};
 
 use tollgate_limit::{
-    Align, Charge, FixedWindow, Gcra, Key, KeyHasher, LimitId, Quota, SlidingLog, SlidingWindow,
-    TokenBucket,
+    Align, Charge, Concurrency, FixedWindow, Gcra, Key, KeyHasher, LimitId, Quota, SlidingLog,
+    SlidingWindow, TokenBucket,
 };
 
 use crate::chance::Chance;
@@ -17,6 +17,9 @@ pub(crate) const HOUR: Duration = Duration::from_secs(3600);
 
 /// A window that ends several times in a simulation.
 pub(crate) const SHORT: Duration = Duration::from_secs(8);
+
+/// How long a lease is valid. Requests end before.
+const LEASE: Duration = Duration::from_secs(30);
 
 /// A limit of one caller.
 #[derive(Clone, Debug)]
@@ -60,11 +63,12 @@ pub(crate) fn limits(callers: usize, chance: &mut Chance) -> Vec<[Limit; 2]> {
 /// A limit that is used up and has units again several times.
 fn short_quota(chance: &mut Chance) -> Quota {
     let limit = chance.within(8..24) as u32;
-    match chance.below(5) {
+    match chance.below(6) {
         0 => FixedWindow { limit, align: Align::Epoch(SHORT) }.into(),
         1 => SlidingLog { limit, window: SHORT }.into(),
         2 => SlidingWindow::new(limit, SHORT).expect("a window of seconds is valid").into(),
-        3 => Gcra::new(limit, SHORT, limit, 3).expect("a rate of units in seconds is valid").into(),
+        3 => Concurrency { limit, lease: LEASE, retry_after: SHORT }.into(),
+        4 => Gcra::new(limit, SHORT, limit, 3).expect("a rate of units in seconds is valid").into(),
         _ => {
             let (refill, interval) = (limit / 2, SHORT / 2);
             TokenBucket { capacity: limit, refill, interval, even: false, strict: false }.into()

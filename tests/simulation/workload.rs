@@ -99,7 +99,10 @@ impl Request {
                 proxy: self.proxy,
                 refunded: None,
             });
-            if chance.is_one_in(5) && can_be_refunded(&world.limits[self.caller][*at]) {
+            let limit = &world.limits[self.caller][*at];
+            // A request in flight always ends.
+            let is_lease = limit.quota.holds_leases();
+            if is_lease || chance.is_one_in(5) && can_be_refunded(limit) {
                 let wait = chance.millis(1..4000);
                 let given = Given { entry, proxy: self.proxy, outcome: *outcome, wait };
                 spawn_local(given.back(Rc::clone(world)));
@@ -135,12 +138,15 @@ impl Given {
         let Given { entry, proxy, outcome, wait } = self;
         let life = world.lives.borrow()[proxy];
         sleep(wait).await;
-        // A process that has ended gives nothing back.
-        if world.lives.borrow()[proxy] != life {
+        let Admission { limit: (caller, at), units, .. } = world.ledger.borrow().admissions[entry];
+        let has_ended = world.lives.borrow()[proxy] != life;
+        if !has_ended || world.limits[caller][at].quota.holds_leases() {
+            world.ledger.borrow_mut().admissions[entry].refunded = Some(world.elapsed());
+        }
+        // A process that has ended gives nothing back, though its requests have ended with it.
+        if has_ended {
             return;
         }
-        let Admission { limit: (caller, at), units, .. } = world.ledger.borrow().admissions[entry];
-        world.ledger.borrow_mut().admissions[entry].refunded = Some(world.elapsed());
         world.story.count("refunds");
         let limit = &world.limits[caller][at];
         let who = format!("proxy {proxy}");
