@@ -1,8 +1,9 @@
-//! A Redis server as data: it answers commands, and has no socket, no clock and no thread. The world
-//! around it brings the bytes, the time and the effects of its primary, and decides what is lost.
+//! A Redis server as data: it answers commands, and has no socket, no clock and no thread. The
+//! world around it brings the bytes, the time and the effects of its primary, and decides what is
+//! lost.
 //!
-//! It has what the store uses, and answers other commands as Redis answers unknown ones. A differential
-//! test holds it to a real server.
+//! It has what the store uses, and answers other commands as Redis answers unknown ones. A
+//! differential test holds it to a real server.
 //!
 //! - `session`, `command_reader`, `reply`: the protocol;
 //! - `server`, `commands`: what a server is, and which commands it has;

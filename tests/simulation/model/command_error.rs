@@ -70,11 +70,11 @@ pub(super) enum CommandError {
     #[error("OOM command not allowed when used memory > 'maxmemory'.")]
     OutOfMemory,
     #[error(
-        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to \
-         disk. Commands that may modify the data set are disabled, because this instance is \
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist \
+         to disk. Commands that may modify the data set are disabled, because this instance is \
          configured to report errors during writes if RDB snapshotting fails \
-         (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the RDB \
-         error."
+         (stop-writes-on-bgsave-error option). Please check the Redis logs for details about the \
+         RDB error."
     )]
     CannotSave,
 

@@ -118,7 +118,8 @@ impl Spec {
         if self.arity < 0 { words >= -self.arity } else { words == self.arity }
     }
 
-    /// What it does to its keys; none if it has nothing to do with keys, or leaves that to a script.
+    /// What it does to its keys; none if it has nothing to do with keys, or leaves that to a
+    /// script.
     pub(super) fn access(&self) -> Option<Access> {
         match self.action {
             Data(access, _) => Some(access),

@@ -35,8 +35,8 @@ impl Server {
         self.disk = Disk(Snapshot::of(self));
     }
 
-    /// Writes all changes until now to the log of a server that keeps one (`appendonly`): such a log
-    /// has no position.
+    /// Writes all changes until now to the log of a server that keeps one (`appendonly`): such a
+    /// log has no position.
     pub(crate) fn sync_log(&mut self) {
         self.disk = Disk(Snapshot { position: None, ..Snapshot::of(self) });
     }

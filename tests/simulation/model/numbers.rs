@@ -43,8 +43,8 @@ fn trimmed(digits: &str) -> &str {
     }
 }
 
-/// A number without its fraction, as C makes it on the processors that we know: one that is too large
-/// becomes the least of all.
+/// A number without its fraction, as C makes it on the processors that we know: one that is too
+/// large becomes the least of all.
 pub(super) fn truncated(number: f64) -> i64 {
     let is_held = (-9_223_372_036_854_775_808.0..9_223_372_036_854_775_808.0).contains(&number);
     if is_held { number as i64 } else { i64::MIN }
@@ -83,8 +83,8 @@ impl Bound {
     }
 }
 
-/// The positions in a sequence of this length between two ends, both included, where negative numbers
-/// count from its end.
+/// The positions in a sequence of this length between two ends, both included, where negative
+/// numbers count from its end.
 pub(super) fn positions(first: i64, last: i64, length: usize) -> std::ops::Range<usize> {
     let length = length as i64;
     let from_end = |at: i64| if at < 0 { length.saturating_add(at) } else { at };

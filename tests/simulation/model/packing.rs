@@ -1,4 +1,5 @@
-//! `struct.pack` and `struct.unpack`, as far as scripts use them: numbers with the least byte first.
+//! `struct.pack` and `struct.unpack`, as far as scripts use them: numbers with the least byte
+//! first.
 
 use mlua::{Error, Lua, Result, Value, Variadic};
 

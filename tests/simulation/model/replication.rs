@@ -1,8 +1,8 @@
 //! Replication as data: what a primary writes is a sequence of effects, and who carries them to a
 //! replica decides when they come, and whether.
 //!
-//! A server that says that it has a past up to an offset is compared by replication IDs, as Redis does:
-//! <https://redis.io/docs/latest/operate/oss_and_stack/management/replication/>.
+//! A server that says that it has a past up to an offset is compared by replication IDs, as Redis
+//! does: <https://redis.io/docs/latest/operate/oss_and_stack/management/replication/>.
 
 use std::{collections::VecDeque, rc::Rc};
 

@@ -1,5 +1,5 @@
-//! A Sentinel, as it answers clients: who watches a service and whom it holds for its primary is for
-//! the world to say.
+//! A Sentinel, as it answers clients: who watches a service and whom it holds for its primary is
+//! for the world to say.
 
 use std::collections::BTreeMap;
 

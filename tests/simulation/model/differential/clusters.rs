@@ -1,4 +1,5 @@
-//! A Redis Cluster of three nodes: who serves what, while a slot is moved and while a replica is read.
+//! A Redis Cluster of three nodes: who serves what, while a slot is moved and while a replica is
+//! read.
 
 use tollgate_clock::Timestamp;
 

@@ -42,7 +42,8 @@ impl Counter {
             AlgorithmKind::SlidingWindow => (millis as f64, 1000.0, 0.0),
             AlgorithmKind::SlidingLog | AlgorithmKind::Concurrency => (micros, 0.0, 0.0),
             AlgorithmKind::TokenBucket => {
-                // An even bucket of five steps, or one that is refilled at once, and each strict or not.
+                // An even bucket of five steps, or one that is refilled at once, and each strict or
+                // not.
                 let strict = chance.below(2) as f64;
                 let even = *chance.pick(&[0.0, 10.0]);
                 (5.0 * micros, 5.0 * chance.below(5) as f64, strict + even)

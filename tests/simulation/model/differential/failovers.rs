@@ -1,5 +1,5 @@
-//! Two servers that follow each other, are promoted and restarted: which replication IDs they report
-//! and which data they have, beside two real ones.
+//! Two servers that follow each other, are promoted and restarted: which replication IDs they
+//! report and which data they have, beside two real ones.
 
 use std::collections::HashMap;
 

@@ -124,7 +124,8 @@ impl History {
         };
     }
 
-    /// The first argument of a script on these counters, by the clock of the proxy or of the server.
+    /// The first argument of a script on these counters, by the clock of the proxy or of the
+    /// server.
     fn argument(&mut self, opcode: u8, charges: &[(usize, u32)]) -> Vec<u8> {
         let now = if self.chance.is_one_in(4) { 0.0 } else { self.now as f64 };
         let mut argument = now.to_le_bytes().to_vec();

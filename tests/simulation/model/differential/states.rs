@@ -8,7 +8,8 @@ use super::{
     real::{RealServer, command, integer},
 };
 
-/// The model's text, each of whose lines the real server has as well, but for those that are chance.
+/// The model's text, each of whose lines the real server has as well, but for those that are
+/// chance.
 pub(super) fn assert_has_lines(real: &[u8], model: &[u8]) {
     let [real, model] = [real, model].map(|text| String::from_utf8_lossy(text).into_owned());
     let mut lines = model.lines().skip(1);

@@ -1,4 +1,5 @@
-//! The scripts of the store, put together as it does that (`crates/store/src/redis/script/source.rs`).
+//! The scripts of the store, put together as it does that
+//! (`crates/store/src/redis/script/source.rs`).
 
 use tollgate_limit::AlgorithmKind;
 
