@@ -222,15 +222,16 @@ async fn strike_proxy(world: &Rc<World>, fault: Fault, chance: &mut Chance) {
 }
 
 fn strike_clock(world: &Rc<World>, fault: Fault, chance: &mut Chance) {
-    let number = chance.below(world.recipes.len());
-    let clock = &world.recipes[number].clock;
-    let who = format!("proxy {number}");
+    let proxies = world.recipes.iter().map(|it| (format!("proxy {}", it.number), &it.clock));
+    let servers = world.hosts.iter().map(|it| (format!("server {}", it.number), &it.clock));
+    let machines: Vec<_> = proxies.chain(servers).collect();
+    let (who, clock) = chance.pick(&machines);
     if fault == Fault::ClockStep {
         let millis = chance.within(0..8000) as i64 - 4000;
-        world.story.tell(&who, format_args!("has its clock set by {millis} ms"));
+        world.story.tell(who, format_args!("has its clock set by {millis} ms"));
         return clock.step(millis);
     }
     let gain = chance.within(0..2000) as i64 - 1000;
-    world.story.tell(&who, format_args!("has a clock that gains {gain} microseconds a second"));
+    world.story.tell(who, format_args!("has a clock that gains {gain} microseconds a second"));
     clock.drift(gain);
 }

@@ -33,7 +33,7 @@ use crate::{
 };
 
 /// How long callers send requests and faults strike.
-const LENGTH: Duration = Duration::from_secs(24);
+const LENGTH: Duration = Duration::from_secs(20);
 
 /// How long a healed world takes to settle what is left: adjustments are sent for so long.
 const SETTLING: Duration = Duration::from_secs(12);
