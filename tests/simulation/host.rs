@@ -17,11 +17,8 @@ use tokio::{
 use crate::{
     machine::MachineClock,
     model::{Address, Role, Server},
-    network::{Accepted, Cable, Network},
+    network::{Accepted, Cable, Network, PATIENCE},
 };
-
-/// What takes longer may come after the time that a proxy waits for the reply to an adjustment.
-const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Bytes that are read at once.
 const PIECE: usize = 1 << 16;

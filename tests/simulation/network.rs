@@ -4,6 +4,8 @@
 //! unless the systems at both ends have given up before. Connections can be cut, also so that a
 //! reply is lost that was on its way.
 
+mod cable;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -19,13 +21,14 @@ use tokio::{
 };
 use tollgate_store::{OpeningStream, Stream};
 
+pub(crate) use self::cable::{Accepted, Cable};
 use crate::{chance::Chance, story::Story};
 
 /// How long a system leaves what it has sent unacknowledged, as the settings of production do.
 const UNACKNOWLEDGED: Duration = Duration::from_secs(3);
 
 /// What takes longer may come after the time that a proxy waits for the reply to an adjustment.
-const PATIENCE: Duration = Duration::from_millis(400);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(400);
 
 /// Bytes that a system takes before its peer has read any.
 const BUFFER: usize = 1 << 16;
@@ -75,50 +78,6 @@ pub(crate) struct Doubt {
     pub(crate) is_lost: bool,
 }
 
-/// The server's end of a connection.
-pub(crate) struct Accepted {
-    pub(crate) stream: DuplexStream,
-    pub(crate) cable: Arc<Cable>,
-}
-
-/// A connection.
-pub(crate) struct Cable {
-    link: Link,
-    cut: Notify,
-    traffic: Mutex<Traffic>,
-}
-
-/// Bytes, to tell whether all calls on a connection were answered.
-#[derive(Clone, Copy, Debug, Default)]
-struct Traffic {
-    sent: usize,
-    executed: usize,
-    replied: usize,
-    delivered: usize,
-    /// Whether the next reply is lost, and the connection with it.
-    loses_reply: bool,
-}
-
-impl Cable {
-    /// The server has executed so many bytes of commands, and replied with so many.
-    pub(crate) fn note_executed(&self, commands: usize, replies: usize) {
-        let mut traffic = self.traffic.lock().unwrap();
-        traffic.executed += commands;
-        traffic.replied += replies;
-    }
-
-    /// The proxy that has it.
-    pub(crate) fn proxy(&self) -> usize {
-        self.link.0
-    }
-
-    /// Whether a call on it has no reply yet.
-    fn has_open_calls(&self) -> bool {
-        let traffic = *self.traffic.lock().unwrap();
-        traffic.sent != traffic.executed || traffic.replied != traffic.delivered
-    }
-}
-
 impl Network {
     pub(crate) fn new(chance: Chance, story: Story) -> Network {
         let state = State {
@@ -153,15 +112,14 @@ impl Network {
     /// Cuts the connections that `is_meant`; returns how many there were.
     pub(crate) fn cut(&self, is_meant: impl Fn(Link) -> bool) -> usize {
         let state = self.state();
-        let meant = state.cables.iter().filter(|cable| is_meant(cable.link));
-        meant.map(|cable| cable.cut.notify_one()).count()
+        let meant = state.cables.iter().filter(|cable| is_meant(cable.link()));
+        meant.map(|cable| cable.cut()).count()
     }
 
     /// Lets the next reply on these connections be lost.
     pub(crate) fn lose_replies(&self, link: Link) {
-        for cable in self.state().cables.iter().filter(|cable| cable.link == link) {
-            cable.traffic.lock().unwrap().loses_reply = true;
-        }
+        let state = self.state();
+        state.cables.iter().filter(|cable| cable.link() == link).for_each(|it| it.lose_reply());
     }
 
     pub(crate) fn block(&self, link: Link, direction: Direction) {
@@ -230,8 +188,7 @@ impl Network {
             }
             let (near, proxy_end) = duplex(BUFFER);
             let (far, server_end) = duplex(BUFFER);
-            let (cut, traffic) = (Notify::new(), Mutex::default());
-            let cable = Arc::new(Cable { link, cut, traffic });
+            let cable = Arc::new(Cable::new(link));
             let accepted = Accepted { stream: server_end, cable: Arc::clone(&cable) };
             let mut state = network.state();
             let listener = state.listeners.get(&link.1);
@@ -251,13 +208,13 @@ impl Network {
         let (from_server, to_server) = split(far);
         tokio::select! {
             biased;
-            () = cable.cut.notified() => {}
+            () = cable.until_cut() => {}
             () = self.pump(&cable, Direction::ToServer, from_proxy, to_server) => {}
             () = self.pump(&cable, Direction::ToProxy, from_server, to_proxy) => {}
         }
         if cable.has_open_calls() {
             self.0.story.count("calls without a reply");
-            self.note_doubt(cable.link.0, true);
+            self.note_doubt(cable.proxy(), true);
         }
         self.state().cables.retain(|other| !Arc::ptr_eq(other, &cable));
     }
@@ -273,30 +230,27 @@ impl Network {
         loop {
             let Ok(length @ 1..) = from.read(&mut bytes).await else { return };
             let read = Instant::now();
-            {
-                let mut traffic = cable.traffic.lock().unwrap();
-                match direction {
-                    Direction::ToServer => traffic.sent += length,
-                    Direction::ToProxy if traffic.loses_reply => {
-                        self.0.story.count("replies lost");
-                        return;
-                    }
-                    Direction::ToProxy => {}
+            match direction {
+                Direction::ToServer => cable.note_sent(length),
+                Direction::ToProxy if cable.loses_reply() => {
+                    self.0.story.count("replies lost");
+                    return;
                 }
+                Direction::ToProxy => {}
             }
-            sleep_until(read + self.delay(cable.link)).await;
-            if !self.passes(cable.link, direction).await {
+            sleep_until(read + self.delay(cable.link())).await;
+            if !self.passes(cable.link(), direction).await {
                 self.0.story.count("connections given up");
                 return;
             }
             if read.elapsed() > PATIENCE {
-                self.note_doubt(cable.link.0, false);
+                self.note_doubt(cable.proxy(), false);
             }
             if to.write_all(&bytes[..length]).await.is_err() {
                 return;
             }
             if direction == Direction::ToProxy {
-                cable.traffic.lock().unwrap().delivered += length;
+                cable.note_delivered(length);
             }
         }
     }
