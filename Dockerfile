@@ -23,6 +23,7 @@ RUN target="$(uname -m)-unknown-linux-musl" \
 COPY Cargo.toml Cargo.lock ./
 COPY crates crates
 COPY packaging packaging
+COPY tests/simulation/entropy tests/simulation/entropy
 ENV CARGO_PROFILE_DIST_STRIP=symbols
 RUN mkdir src \
     && echo 'fn main() {}' > src/main.rs \
