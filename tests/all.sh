@@ -28,7 +28,11 @@ main() {
         env TOLLGATE_PROFILE=release TOLLGATE_SCANNERS=1 TOLLGATE_STATIC=1 tests/run.sh scripts || true
     part 'tests/deploy/crates.py, installed' counted \
         "$python" -Bu tests/deploy/crates.py --build || true
-    part drills counted "$python" -Bu tests/drills/run.py --tollgate "$binary" || true
+    local histories="$target/drill-histories"
+    rm -rf "$histories"
+    part drills counted "$python" -Bu tests/drills/run.py --tollgate "$binary" --histories "$histories" || true
+    part 'histories of drills' env HISTORIES="$(realpath "$histories")" \
+        cargo test --profile gate --test simulation histories_hold -- --quiet || true
     part '10,000 seeds of the simulation' tests/simulation/long.sh || true
     part 'tests/disk/kill.py' counted \
         env KILLS=200 "$python" -Bu tests/disk/kill.py --tollgate "$binary" || true

@@ -185,6 +185,11 @@ cargo_test() {
     return "$status"
 }
 
+# By the judge of the simulation.
+judge_histories() {
+    HISTORIES="$(realpath "$1")" cargo_test --test simulation histories_hold
+}
+
 run_scripts() {
     # A build of the program alone selects fewer features of dependencies, and builds these again.
     if [ "$profile" = "$built" ] || part "cargo build --profile $profile" cargo build --profile "$profile"; then
@@ -236,7 +241,11 @@ black_box() {
     done
     part "$name torn" run_script "$name" --tollgate "$binary" torn || true
     # tests/all.sh runs the other drills.
-    part drills run_script tests/drills/run.py --tollgate "$binary" short || true
+    local histories="$target/test-histories"
+    rm -rf "$histories"
+    part drills run_script tests/drills/run.py --tollgate "$binary" --histories "$histories" short || true
+    # By Cargo's tests, if those were built.
+    [ -z "$built" ] || part 'histories of drills' judge_histories "$histories" || true
     if [ -n "${TOLLGATE_SCANNERS:-}" ]; then
         script=tests/edge/scanners.py
         part "$script" run_script "$script" --tollgate "$binary" || true

@@ -7,6 +7,7 @@
 //! - `replication`, `slots`: what servers tell each other;
 //! - `limits`, `workload`, `faults`: what happens;
 //! - `story`, `ledger`, `judge`: what is known of it, and whether that is as promised;
+//! - `histories`: the same judge, of drills with real servers;
 //! - `chance`: chance that a seed decides;
 //! - `model`: a Redis server.
 
@@ -20,6 +21,7 @@
 
 mod chance;
 mod faults;
+mod histories;
 mod host;
 mod judge;
 mod layout;

@@ -353,7 +353,7 @@ impl Proxy {
             Clock::Ahead(ahead) => {
                 ahead.fetch_add(time.as_micros() as i64, Ordering::SeqCst) as u64
             }
-            Clock::System => panic!("a test cannot move the system's clock"),
+            Clock::System | Clock::Simulated(_) => panic!("a test cannot move this clock"),
         };
     }
 
@@ -372,7 +372,7 @@ impl Proxy {
             Clock::Ahead(ahead) => {
                 ahead.fetch_sub(time.as_micros() as i64, Ordering::SeqCst) as u64
             }
-            Clock::System => panic!("a test cannot move the system's clock"),
+            Clock::System | Clock::Simulated(_) => panic!("a test cannot move this clock"),
         };
     }
 

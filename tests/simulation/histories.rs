@@ -1,0 +1,128 @@
+//! Histories of drills with real servers, judged as simulations are: what each caller was admitted,
+//! as `tests/drills/run.py --histories FOLDER` writes it.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    env, fs,
+    path::Path,
+    time::Duration,
+};
+
+use serde::Deserialize;
+use tollgate_clock::Timestamp;
+use tollgate_limit::{Align, DecidedBy, FixedWindow, Key, LimitId};
+
+use crate::{
+    judge::{Facts, judge},
+    ledger::{Admission, Ledger},
+    limits::Limit,
+};
+
+/// The first line of a history.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Drill {
+    units: u32,
+    window_seconds: u64,
+    proxies: u32,
+    lives: u32,
+    forgets: bool,
+}
+
+/// Each other line: a request that was admitted. Instants are Unix seconds.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Admitted {
+    caller: String,
+    asked: f64,
+    answered: f64,
+    is_alone: bool,
+}
+
+/// What is broken in a history.
+fn judge_history(text: &str) -> Vec<String> {
+    let mut lines = text.lines();
+    let drill: Drill = serde_json::from_str(lines.next().expect("a first line")).unwrap();
+    let mut callers: Vec<String> = Vec::new();
+    let mut ledger = Ledger::default();
+    for line in lines {
+        let admitted: Admitted = serde_json::from_str(line).unwrap();
+        let known = callers.iter().position(|caller| *caller == admitted.caller);
+        let caller = known.unwrap_or(callers.len());
+        if known.is_none() {
+            callers.push(admitted.caller);
+        }
+        ledger.admissions.push(Admission {
+            limit: (caller, 0),
+            proxy: 0,
+            units: 1,
+            at: Timestamp::from_micros((admitted.answered * 1e6) as u64),
+            asked: Duration::from_secs_f64(admitted.asked),
+            answered: Duration::from_secs_f64(admitted.answered),
+            decided_by: if admitted.is_alone { DecidedBy::Local } else { DecidedBy::Current },
+            refunded: None,
+        });
+    }
+    let limits: Vec<_> = callers.iter().map(|caller| drill.limits(caller)).collect();
+    judge(&limits, &ledger, &drill.facts())
+}
+
+impl Drill {
+    /// Callers of drills have one limit, and simulated ones have two.
+    fn limits(&self, caller: &str) -> [Limit; 2] {
+        let align = Align::Epoch(Duration::from_secs(self.window_seconds));
+        let quota = FixedWindow { limit: self.units, align };
+        let key = Key::new(0, 0, LimitId::new("drill", "core", "any", 0));
+        ["", " (not charged)"].map(|note| Limit {
+            name: format!("{caller}{note}"),
+            quota: quota.clone().into(),
+            key,
+        })
+    }
+
+    fn facts(&self) -> Facts {
+        Facts {
+            instances: self.proxies,
+            lives: self.lives,
+            has_lost_data: self.forgets,
+            was_replaced: self.forgets,
+            has_lost_tail: self.forgets,
+            has_lost_pending: false,
+            doubts: Vec::new(),
+            unknown_charges: 0,
+            used: BTreeMap::new(),
+            primaries: BTreeSet::new(),
+            in_use: Vec::new(),
+        }
+    }
+}
+
+/// Judges those in the folder of the variable `HISTORIES`.
+#[test]
+fn histories_hold() {
+    let Some(folder) = env::var_os("HISTORIES") else { return };
+    let mut broken = Vec::new();
+    let mut number = 0;
+    for entry in fs::read_dir(&folder).unwrap() {
+        let path = entry.unwrap().path();
+        let faults = judge_history(&fs::read_to_string(&path).unwrap());
+        broken.extend(faults.iter().map(|fault| format!("{}: {fault}", path.display())));
+        number += 1;
+    }
+    assert!(number > 0, "there is no history in {}", Path::new(&folder).display());
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+#[test]
+fn kept_history_holds_and_one_with_too_much_does_not() {
+    let kept = include_str!("histories/short.jsonl");
+    assert_eq!(judge_history(kept), Vec::<String>::new());
+    let last = kept.lines().next_back().unwrap();
+    for (times, is_alone_in_this) in [(401, true), (201, false)] {
+        let is_alone = |own: bool| format!("\"is_alone\": {own}");
+        let line = last.replace(&is_alone(true), &is_alone(false));
+        let line = line.replace(&is_alone(false), &is_alone(is_alone_in_this));
+        let more = format!("{kept}{}", format!("{line}\n").repeat(times));
+        assert!(!judge_history(&more).is_empty(), "alone: {is_alone_in_this}");
+    }
+}
