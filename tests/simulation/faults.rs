@@ -227,6 +227,7 @@ fn strike_clock(world: &Rc<World>, fault: Fault, chance: &mut Chance) {
     let machines: Vec<_> = proxies.chain(servers).collect();
     let (who, clock) = chance.pick(&machines);
     if fault == Fault::ClockStep {
+        world.has_set_clock.set(world.has_set_clock.get() || who.starts_with("server"));
         let millis = chance.within(0..8000) as i64 - 4000;
         world.story.tell(who, format_args!("has its clock set by {millis} ms"));
         return clock.step(millis);

@@ -32,8 +32,8 @@ pub(crate) struct Facts {
     /// Whether a server was started again or replaced: proxies then write back what they last
     /// knew, which may be from before another one has given something back.
     pub(crate) was_replaced: bool,
-    /// Whether a replica took over that may not have had the last writes, nor the last resets.
-    pub(crate) has_lost_tail: bool,
+    /// Whether the clock of a server was set.
+    pub(crate) has_set_clock: bool,
     /// Whether a proxy was ended with charges that were not written yet.
     pub(crate) has_lost_pending: bool,
     /// All that proxies cannot know.
@@ -99,6 +99,8 @@ fn judge_bound(
     bound.whole += u64::from(Slack::of(place, ledger, facts).less);
     match &limit.quota {
         Quota::FixedWindow(_) => judge_windows(limit, &kept, &bound, facts),
+        // What is decided after a clock was set back counts in the window that had begun before.
+        Quota::SlidingWindow(_) if facts.has_set_clock => Vec::new(),
         Quota::SlidingWindow(_) => judge_windows(limit, &kept, &bound, facts),
         Quota::SlidingLog(_) => judge_spans(limit, &kept, |span| match span < SHORT {
             true => bound.whole + bound.shares,
@@ -135,7 +137,11 @@ fn judge_windows(limit: &Limit, kept: &[&Admission], bound: &Bound, facts: &Fact
     };
     let mut windows: BTreeMap<u64, [u64; 2]> = BTreeMap::new();
     for admission in kept {
-        let units = windows.entry(admission.at.as_micros() / length).or_default();
+        let window = match limit.quota {
+            Quota::FixedWindow(_) => admission.reset.as_micros() / length - 1,
+            _ => admission.at.as_micros() / length,
+        };
+        let units = windows.entry(window).or_default();
         let is_alone = admission.decided_by == DecidedBy::Local;
         units[usize::from(is_alone)] += u64::from(admission.units);
     }
@@ -213,7 +219,8 @@ fn judge_sum(limit: &Limit, caller: usize, ledger: &Ledger, facts: &Facts) -> Ve
     if used + slack.less < told && !facts.has_lost_data && !facts.has_lost_pending {
         broken.push(format!("{name}: {told} were admitted, and only {used} are counted"));
     }
-    let is_reset_lost = facts.has_lost_tail && ledger.last_reset(caller).is_some();
+    // A server that has lost a reset, before other proxies have heard of it, has the old count again.
+    let is_reset_lost = facts.has_lost_data && ledger.last_reset(caller).is_some();
     if used > told + slack.more && !is_reset_lost {
         broken.push(format!("{name}: {told} were admitted, and {used} are counted"));
     }

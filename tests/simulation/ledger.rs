@@ -17,6 +17,8 @@ pub(crate) struct Admission {
     pub(crate) units: u32,
     /// By the clock of who decided.
     pub(crate) at: Timestamp,
+    /// When the limit was said to be whole again.
+    pub(crate) reset: Timestamp,
     /// When it was asked for and answered, since the simulation began.
     pub(crate) asked: Duration,
     pub(crate) answered: Duration,

@@ -93,6 +93,7 @@ impl Request {
                 limit: (self.caller, *at),
                 units: self.cost,
                 at: decision.now,
+                reset: outcome.standing.reset,
                 asked: self.asked,
                 answered: world.elapsed(),
                 decided_by: outcome.decided_by,

@@ -43,8 +43,8 @@ pub(crate) struct World {
     pub(crate) has_lost_data: Cell<bool>,
     /// Whether a server was started again or replaced.
     pub(crate) was_replaced: Cell<bool>,
-    /// Whether a replica took over that may not have had the last writes.
-    pub(crate) has_lost_tail: Cell<bool>,
+    /// Whether the clock of a server was set.
+    pub(crate) has_set_clock: Cell<bool>,
     /// Whether a proxy was ended with charges that were not written yet.
     pub(crate) has_lost_pending: Cell<bool>,
 }

@@ -35,7 +35,6 @@ pub(super) async fn strike(world: &Rc<World>, fault: Fault, chance: &mut Chance)
     let stays = fault == Fault::TwoPrimaries;
     world.story.tell(&who, format_args!("is promoted, the primary stays: {stays}"));
     world.has_lost_data.set(true);
-    world.has_lost_tail.set(true);
     world.was_replaced.set(true);
     if !stays {
         primary.kill();
