@@ -22,6 +22,7 @@ const HAVE_FAILED: &[(u64, &str)] = &[
     (1396, "a server came back empty before another proxy had heard of a reset (docs/outages.md)"),
     (1476, "the judge took the window from the clock of a server that was set back"),
     (1787, "the same on a cluster"),
+    (2338, "a late charge of before a reset was given back after it, as the store says of resets"),
 ];
 
 /// Seeds of each run of the tests.

@@ -24,7 +24,12 @@ pub(super) struct Slack {
 impl Slack {
     pub(super) fn of(place: (usize, usize), ledger: &Ledger, facts: &Facts) -> Slack {
         let Slack { less, more } = Slack::of_reset(place, ledger);
-        Slack { less, more: more + unknown(place, ledger, facts) }
+        // A charge that was answered late is given back, perhaps after the reset that undid it.
+        let given_back_late = match ledger.last_reset(place.0) {
+            Some(_) => MAX_COST * facts.unknown_charges,
+            None => 0,
+        };
+        Slack { less: less + given_back_late, more: more + unknown(place, ledger, facts) }
     }
 
     /// What is under way while a counter is reset may reach it before or after that.
