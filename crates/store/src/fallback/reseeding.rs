@@ -117,7 +117,10 @@ impl Reseeding {
         let before = slot.load(Ordering::Relaxed);
         // A server that already has other partitions was given this one with its counters.
         let has_others = || servers.iter().any(|other| other.load(Ordering::Relaxed) == server);
-        if before != 0 && before != server && !has_others() && charges.is_new_pair(before, server) {
+        let is_other = before != 0 && before != server;
+        // The pair first: of a cluster's thousands of partitions only one has to look at all others.
+        if is_other && !charges.knows_pair(before, server) && !has_others() {
+            charges.pairs.insert((before, server), Instant::now());
             tracing::info!(
                 counters = cache.own(),
                 "a redis server was restarted or replaced and may have lost counters; their last \
@@ -142,16 +145,18 @@ impl Reseeding {
 }
 
 impl RememberedCharges {
-    /// Whether it is news that the server `after` has replaced `before`. An identity that was made
-    /// up belongs to one connection and does not come back, so its pairs do not expire.
-    fn is_new_pair(&mut self, before: u64, after: u64) -> bool {
+    /// Whether it is known already that the server `after` has replaced `before`. An identity that
+    /// was made up belongs to one connection and does not come back, so its pairs do not expire.
+    fn knows_pair(&mut self, before: u64, after: u64) -> bool {
         let pair = (before, after);
         let never_expires = is_made_up(before) || is_made_up(after);
-        let is_known = |at: &Instant| never_expires || at.elapsed() < PAIR_LIFETIME;
-        let is_new = !self.pairs.get(&pair).is_some_and(is_known);
-        // Connections of several workers may still know one server by two identities.
-        self.pairs.insert(pair, Instant::now());
-        is_new
+        let is_fresh = |at: &Instant| never_expires || at.elapsed() < PAIR_LIFETIME;
+        let is_known = self.pairs.get(&pair).is_some_and(is_fresh);
+        if is_known {
+            // Connections of several workers may still know one server by two identities.
+            self.pairs.insert(pair, Instant::now());
+        }
+        is_known
     }
 }
 
