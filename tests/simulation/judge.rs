@@ -188,9 +188,8 @@ fn judge_leases<'l>(
     bound: &Bound,
 ) -> Vec<String> {
     let ends_and_begins = |it: &Admission| {
-        let units = i64::from(it.units);
-        let end = it.refunded.unwrap_or(Duration::MAX);
-        [(end, -units), (it.answered, units)]
+        // A request has one lease, whatever it costs.
+        [(it.refunded.unwrap_or(Duration::MAX), -1), (it.answered, 1)]
     };
     let mut changes: Vec<(Duration, i64)> = admitted.flat_map(ends_and_begins).collect();
     changes.sort_unstable();

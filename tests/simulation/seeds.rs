@@ -23,6 +23,7 @@ const HAVE_FAILED: &[(u64, &str)] = &[
     (1476, "the judge took the window from the clock of a server that was set back"),
     (1787, "the same on a cluster"),
     (2338, "a late charge of before a reset was given back after it, as the store says of resets"),
+    (2741, "the judge took a lease for as many as the request costs"),
 ];
 
 /// Seeds of each run of the tests.
