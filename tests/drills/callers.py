@@ -39,6 +39,8 @@ class Admission:
 
     asked: float
     answered: float
+    # When its limit was said to be whole again.
+    reset: int
     # Without the store.
     is_alone: bool
 
@@ -60,11 +62,12 @@ class Account:
         """How many of these without the store."""
         return sum(admission.is_alone for admission in self.admissions)
 
-    def note(self, sent, status, is_alone):
-        """Takes an answer to a request that was sent then."""
+    def note(self, sent, status, fields):
+        """Takes an answer to a request that was sent then; `fields` are those of its head."""
         self.asked += 1
         if status == 200:
-            self.admissions.append(Admission(sent, time.time(), is_alone))
+            reset, is_alone = int(fields["x-ratelimit-reset"]), "x-tollgate-store" in fields
+            self.admissions.append(Admission(sent, time.time(), reset, is_alone))
 
 
 @dataclass
@@ -214,7 +217,7 @@ class Crowd:
             sent = time.time()
             if answer := await self.ask(connection, "/", caller):
                 status, head = answer
-                self.accounts[caller].note(sent, status, b"\r\nx-tollgate-store:" in head)
+                self.accounts[caller].note(sent, status, fields_of(head))
         connection.close()
 
     async def look(self, port, number):
@@ -247,6 +250,12 @@ class Crowd:
         return answer
 
 
+def fields_of(head):
+    """The fields of an answer's head, by their names in lower case."""
+    lines = head.decode("latin-1").split("\r\n")[1:]
+    return dict(line.split(": ", 1) for line in lines if ": " in line)
+
+
 class Caller:
     """One caller that waits for each answer before it asks again, each proxy in its turn."""
 
@@ -265,7 +274,7 @@ class Caller:
         if found is None:
             return None
         status, headers, _ = found
-        self.account.note(sent, status, "x-tollgate-store" in headers)
+        self.account.note(sent, status, headers)
         return headers
 
     def is_counted_by(self, server):

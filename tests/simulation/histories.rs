@@ -36,6 +36,7 @@ struct Admitted {
     caller: String,
     asked: f64,
     answered: f64,
+    reset: u64,
     is_alone: bool,
 }
 
@@ -57,6 +58,7 @@ fn judge_history(text: &str) -> Vec<String> {
             proxy: 0,
             units: 1,
             at: Timestamp::from_micros((admitted.answered * 1e6) as u64),
+            reset: Timestamp::from_secs(admitted.reset),
             asked: Duration::from_secs_f64(admitted.asked),
             answered: Duration::from_secs_f64(admitted.answered),
             decided_by: if admitted.is_alone { DecidedBy::Local } else { DecidedBy::Current },
@@ -86,7 +88,7 @@ impl Drill {
             lives: self.lives,
             has_lost_data: self.forgets,
             was_replaced: self.forgets,
-            has_lost_tail: self.forgets,
+            has_set_clock: false,
             has_lost_pending: false,
             doubts: Vec::new(),
             unknown_charges: 0,

@@ -92,6 +92,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("tests/tokens/issuers.py", "the same"),
     ("tests/frameworks/spellings.py", "the same"),
     ("tests/bench/instructions.sh", "it needs callgrind and minutes: tests/all.sh runs it"),
+    ("tests/simulation/long.sh", "it takes half an hour: tests/all.sh runs it"),
 ];
 
 /// An import of a configuration with a limit.
