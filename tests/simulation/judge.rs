@@ -218,7 +218,7 @@ fn judge_sum(limit: &Limit, caller: usize, ledger: &Ledger, facts: &Facts) -> Ve
     if used + slack.less < told && !facts.has_lost_data && !facts.has_lost_pending {
         broken.push(format!("{name}: {told} were admitted, and only {used} are counted"));
     }
-    // A server that has lost a reset, before other proxies have heard of it, has the old count again.
+    // A server that has lost a reset, before other proxies have heard of it, has the old count.
     let is_reset_lost = facts.has_lost_data && ledger.last_reset(caller).is_some();
     if used > told + slack.more && !is_reset_lost {
         broken.push(format!("{name}: {told} were admitted, and {used} are counted"));

@@ -314,8 +314,8 @@ impl DecidedCharge<'_, '_> {
         series.limit(self.planned.limit.position, tier, self.planned.role == ChargeRole::Candidate)
     }
 
-    /// What sketches know its counter by: half of a keyed hash, which is enough to tell a few hundred
-    /// apart. All windows of a limit have the same.
+    /// What sketches know its counter by: half of a keyed hash, which is enough to tell a few
+    /// hundred apart. All windows of a limit have the same.
     pub(super) fn counter(&self) -> u64 {
         self.charge.key.tuple(self.planned.allowance.id) as u64
     }

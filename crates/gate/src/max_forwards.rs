@@ -12,8 +12,8 @@ pub(super) fn ends_here(method: &Method, headers: &HeaderMap) -> bool {
 
 /// Counts this proxy.
 //= rfc9110#section-7.6.2
-//# Each intermediary that receives a TRACE or OPTIONS request containing a Max-Forwards header field
-//# MUST check and update its value prior to forwarding the request
+//# Each intermediary that receives a TRACE or OPTIONS request containing a Max-Forwards header
+//# field MUST check and update its value prior to forwarding the request
 //= rfc9110#section-7.6.2
 //# the intermediary MUST generate an updated Max-Forwards field in the forwarded message
 pub(super) fn count(method: &Method, headers: &mut HeaderMap) {

@@ -118,7 +118,7 @@ impl Reseeding {
         // A server that already has other partitions was given this one with its counters.
         let has_others = || servers.iter().any(|other| other.load(Ordering::Relaxed) == server);
         let is_other = before != 0 && before != server;
-        // The pair first: of a cluster's thousands of partitions only one has to look at all others.
+        // The pair first: of a cluster's thousands of partitions only one looks at all others.
         if is_other && !charges.knows_pair(before, server) && !has_others() {
             charges.pairs.insert((before, server), Instant::now());
             tracing::info!(
