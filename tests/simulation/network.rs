@@ -206,14 +206,17 @@ impl Network {
     async fn carry(self, cable: Arc<Cable>, near: DuplexStream, far: DuplexStream) {
         let (from_proxy, to_proxy) = split(near);
         let (from_server, to_server) = split(far);
-        tokio::select! {
+        let was_cut = tokio::select! {
             biased;
-            () = cable.until_cut() => {}
-            () = self.pump(&cable, Direction::ToServer, from_proxy, to_server) => {}
-            () = self.pump(&cable, Direction::ToProxy, from_server, to_proxy) => {}
-        }
+            () = cable.until_cut() => true,
+            () = self.pump(&cable, Direction::ToServer, from_proxy, to_server) => false,
+            () = self.pump(&cable, Direction::ToProxy, from_server, to_proxy) => false,
+        };
         if cable.has_open_calls() {
             self.0.story.count("calls without a reply");
+        }
+        // A proxy may just be writing to a connection that is cut.
+        if was_cut || cable.has_open_calls() {
             self.note_doubt(cable.proxy(), true);
         }
         self.state().cables.retain(|other| !Arc::ptr_eq(other, &cable));
