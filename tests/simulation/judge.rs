@@ -1,7 +1,7 @@
 //! Judges what has happened by what docs/outages.md promises.
 //!
 //! What Redis has admitted of a window fits into the limit, and all that was admitted fits into the
-//! limit and all shares. Counters have the sum of what callers were told, unless something was
+//! limit and all shares. Counters have the sum of what callers were admitted, unless something was
 //! lost that nobody can know of.
 
 mod slack;
@@ -204,24 +204,24 @@ fn judge_leases<'l>(
     Vec::new()
 }
 
-/// Holds a counter to the sum of what its caller was told.
+/// Holds a counter to the sum of what its caller was admitted.
 fn judge_sum(limit: &Limit, caller: usize, ledger: &Ledger, facts: &Facts) -> Vec<String> {
     let Some(used) = facts.used.get(&caller).copied() else { return Vec::new() };
     if ledger.doubted.contains(&caller) {
         return Vec::new();
     }
     let place = (caller, 0);
-    let told: u32 = ledger.kept(place).map(|admission| admission.units).sum();
+    let admitted: u32 = ledger.kept(place).map(|admission| admission.units).sum();
     let slack = Slack::of(place, ledger, facts);
     let name = &limit.name;
     let mut broken = Vec::new();
-    if used + slack.less < told && !facts.has_lost_data && !facts.has_lost_pending {
-        broken.push(format!("{name}: {told} were admitted, and only {used} are counted"));
+    if used + slack.less < admitted && !facts.has_lost_data && !facts.has_lost_pending {
+        broken.push(format!("{name}: {admitted} were admitted, and only {used} are counted"));
     }
     // A server that has lost a reset, before other proxies have heard of it, has the old count.
     let is_reset_lost = facts.has_lost_data && ledger.last_reset(caller).is_some();
-    if used > told + slack.more && !is_reset_lost {
-        broken.push(format!("{name}: {told} were admitted, and {used} are counted"));
+    if used > admitted + slack.more && !is_reset_lost {
+        broken.push(format!("{name}: {admitted} were admitted, and {used} are counted"));
     }
     broken
 }

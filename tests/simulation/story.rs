@@ -11,9 +11,9 @@ use tokio::time::Instant;
 
 /// The story of one seed. Clones tell the same one.
 #[derive(Clone)]
-pub(crate) struct Story(Arc<Mutex<Told>>);
+pub(crate) struct Story(Arc<Mutex<State>>);
 
-struct Told {
+struct State {
     begun: Instant,
     lines: String,
     counts: BTreeMap<&'static str, u64>,
@@ -23,14 +23,14 @@ impl Story {
     /// Begins now.
     pub(crate) fn new() -> Story {
         let (lines, counts) = (String::new(), BTreeMap::new());
-        Story(Arc::new(Mutex::new(Told { begun: Instant::now(), lines, counts })))
+        Story(Arc::new(Mutex::new(State { begun: Instant::now(), lines, counts })))
     }
 
     pub(crate) fn tell(&self, who: &dyn fmt::Display, what: fmt::Arguments<'_>) {
-        let mut told = self.0.lock().unwrap();
-        let micros = told.begun.elapsed().as_micros();
+        let mut state = self.0.lock().unwrap();
+        let micros = state.begun.elapsed().as_micros();
         let (secs, micros) = (micros / 1_000_000, micros % 1_000_000);
-        writeln!(told.lines, "{secs:3}.{micros:06} {who:>12}  {what}").unwrap();
+        writeln!(state.lines, "{secs:3}.{micros:06} {who:>12}  {what}").unwrap();
     }
 
     /// Counts that something of a kind happened.

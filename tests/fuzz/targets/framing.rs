@@ -3,6 +3,8 @@
 
 #![no_main]
 
+mod pieces;
+
 use std::{cell::Cell, convert::Infallible};
 
 use http::{Request, Response};
@@ -14,6 +16,7 @@ use hyper::{
 };
 use hyper_util::rt::TokioIo;
 use libfuzzer_sys::fuzz_target;
+use pieces::cut;
 use tollgate_wire::{Framing, Violation};
 use tollgate_settings::Limits;
 
@@ -44,17 +47,6 @@ fn read<'s>(reads: impl IntoIterator<Item = &'s [u8]>) -> Framing {
         framing.read(bytes);
     }
     framing
-}
-
-fn cut<'s>(mut rest: &'s [u8], lengths: &[u8]) -> Vec<&'s [u8]> {
-    let mut reads = Vec::new();
-    for length in lengths {
-        let (read, after) = rest.split_at(usize::from(*length).min(rest.len()));
-        reads.push(read);
-        rest = after;
-    }
-    reads.push(rest);
-    reads
 }
 
 /// How many requests the HTTP library hands on, and whether it found nothing wrong either.

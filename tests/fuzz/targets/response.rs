@@ -3,9 +3,12 @@
 
 #![no_main]
 
+mod pieces;
+
 use bytes::BytesMut;
 use http::{HeaderMap, Response, StatusCode, Version, header};
 use libfuzzer_sys::fuzz_target;
+use pieces::cut;
 use tollgate_upstream::http1::{BodyLength, BodyPart, Expected, HeadError, HeadReader, ResponseHead};
 
 /// What may wait for its end: a head, the line of a chunk, trailers.
@@ -39,17 +42,6 @@ fn repeat(text: &[u8], begin: usize, length: usize, times: usize) -> Vec<u8> {
     let end = (begin + length).min(text.len());
     let room = MAX_STREAM_BYTES / (end - begin).max(1);
     [&text[..begin], &text[begin..end].repeat(1 + times.min(room)), &text[end..]].concat()
-}
-
-fn cut<'s>(mut rest: &'s [u8], lengths: &[u8]) -> Vec<&'s [u8]> {
-    let mut reads = Vec::new();
-    for length in lengths {
-        let (read, after) = rest.split_at(usize::from(*length).min(rest.len()));
-        reads.push(read);
-        rest = after;
-    }
-    reads.push(rest);
-    reads
 }
 
 /// What became of a stream.
