@@ -28,10 +28,11 @@ pub(crate) enum Fault {
     RestartedProxy,
     ClockStep,
     ClockDrift,
+    Reload,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 16] = [
+    pub(crate) const ALL: [Fault; 17] = [
         Fault::Partition,
         Fault::OneWayPartition,
         Fault::SlowLink,
@@ -48,7 +49,12 @@ impl Fault {
         Fault::RestartedProxy,
         Fault::ClockStep,
         Fault::ClockDrift,
+        // It comes besides.
+        Fault::Reload,
     ];
+
+    /// How many of them a seed chooses from.
+    const CHOSEN: usize = 16;
 
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
@@ -69,6 +75,7 @@ impl Fault {
             Fault::RestartedProxy => "restarted proxy",
             Fault::ClockStep => "clock step",
             Fault::ClockDrift => "clock drift",
+            Fault::Reload => "reload",
         }
     }
 }
@@ -76,7 +83,7 @@ impl Fault {
 /// The kinds that a seed chooses.
 pub(crate) fn choose(chance: &mut Chance) -> Vec<Fault> {
     let number = 1 + chance.below(4);
-    (0..number).map(|_| *chance.pick(&Fault::ALL)).collect()
+    (0..number).map(|_| *chance.pick(&Fault::ALL[..Fault::CHOSEN])).collect()
 }
 
 /// Causes faults of these kinds until `end`, one after the other.
@@ -88,6 +95,28 @@ pub(crate) async fn cause(world: Rc<World>, kinds: Vec<Fault>, mut chance: Chanc
         }
         let fault = *chance.pick(&kinds);
         strike(&world, fault, &mut chance).await;
+    }
+}
+
+/// Edits the policy of the gates until `end`. Each proxy loads it when it notices that.
+pub(crate) async fn reload(world: Rc<World>, mut chance: Chance, end: Instant) {
+    let Some(file) = &world.policy else { return };
+    while Instant::now() < end {
+        sleep(chance.millis(50..4000)).await;
+        let who = "the policy";
+        for number in 0..world.recipes.len() {
+            match file.edit() {
+                Ok(policies) => {
+                    world.story.count(Fault::Reload.name());
+                    world.story.tell(&who, format_args!("is loaded by proxy {number}"));
+                    world.proxies.borrow()[number].tell(Order::Reload(policies));
+                }
+                Err(problems) => {
+                    world.story.tell(&who, format_args!("is refused: {}", problems[0]));
+                }
+            }
+            sleep(chance.millis(0..500)).await;
+        }
     }
 }
 
@@ -132,6 +161,7 @@ async fn strike(world: &Rc<World>, fault: Fault, chance: &mut Chance) {
         }
         Fault::KilledProxy | Fault::RestartedProxy => strike_proxy(world, fault, chance).await,
         Fault::ClockStep | Fault::ClockDrift => strike_clock(world, fault, chance),
+        Fault::Reload => {}
     }
 }
 

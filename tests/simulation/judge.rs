@@ -50,7 +50,7 @@ pub(crate) struct Facts {
 
 /// All that is not as promised.
 pub(crate) fn judge(limits: &[[Limit; 2]], ledger: &Ledger, facts: &Facts) -> Vec<String> {
-    let mut broken = ledger.late.clone();
+    let mut broken = ledger.faulty.clone();
     broken.extend(judge_agreement(facts));
     for (caller, both) in limits.iter().enumerate() {
         for (at, limit) in both.iter().enumerate() {

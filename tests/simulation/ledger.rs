@@ -44,8 +44,8 @@ pub(crate) struct Ledger {
     pub(crate) doubted: BTreeSet<usize>,
     /// Units of requests that were never answered.
     pub(crate) unanswered: BTreeMap<usize, u32>,
-    /// What waited for longer than it may.
-    pub(crate) late: Vec<String>,
+    /// Answers that were late, or wrong in themselves.
+    pub(crate) faulty: Vec<String>,
 }
 
 impl Ledger {

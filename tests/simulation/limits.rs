@@ -43,9 +43,8 @@ impl Limit {
 }
 
 /// Two limits for each caller: one that is hourly, and one of the algorithm that the seed chooses.
-pub(crate) fn limits(callers: usize, chance: &mut Chance) -> Vec<[Limit; 2]> {
-    let short = short_quota(chance);
-    let hourly = chance.within(30..90) as u32;
+/// `hourly` says how often it is admitted in the hour.
+pub(crate) fn limits(callers: usize, short: &Quota, hourly: u32) -> Vec<[Limit; 2]> {
     let hourly = Quota::from(FixedWindow { limit: hourly, align: Align::Epoch(HOUR) });
     let hasher = KeyHasher::new(KEY_SECRET);
     let of_caller = |caller: usize| {
@@ -55,13 +54,13 @@ pub(crate) fn limits(callers: usize, chance: &mut Chance) -> Vec<[Limit; 2]> {
             let key = Key::new(owner, owner, id);
             Limit { name: format!("caller {caller} {name}"), quota: quota.clone(), key }
         };
-        [limit("hourly", &hourly), limit("short", &short)]
+        [limit("hourly", &hourly), limit("short", short)]
     };
     (0..callers).map(of_caller).collect()
 }
 
 /// A limit that is used up and has units again several times.
-fn short_quota(chance: &mut Chance) -> Quota {
+pub(crate) fn short_quota(chance: &mut Chance) -> Quota {
     let limit = chance.within(8..24) as u32;
     match chance.below(6) {
         0 => FixedWindow { limit, align: Align::Epoch(SHORT) }.into(),

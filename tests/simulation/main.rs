@@ -3,7 +3,7 @@
 //! what it finds can be repeated: `SEED=7 cargo test --test simulation replay -- --nocapture`.
 //!
 //! - `run`: one simulation, from its seed to what the judge says of it;
-//! - `world`, `proxy`, `host`, `network`, `machine`, `layout`: what there is;
+//! - `world`, `proxy`, `gate`, `host`, `network`, `machine`, `layout`: what there is;
 //! - `replication`, `slots`: what servers tell each other;
 //! - `limits`, `workload`, `faults`: what happens;
 //! - `story`, `ledger`, `judge`: what is known of it, and whether that is as promised;
@@ -21,6 +21,7 @@
 
 mod chance;
 mod faults;
+mod gate;
 mod histories;
 mod host;
 mod judge;

@@ -1,5 +1,5 @@
-//! A proxy: a real store with real connections, on a clock of its own. It ends as a process does:
-//! at once with all its tasks, or after it has sent what it still had.
+//! A proxy: a real gate over a real store with real connections, on a clock of its own. It ends as
+//! a process does: at once with all its tasks, or after it has sent what it still had.
 
 use std::{collections::BTreeSet, path::Path, rc::Rc, sync::Arc, time::Duration};
 
@@ -8,14 +8,17 @@ use tokio::{
     task::{JoinHandle, LocalSet, spawn_local},
     time::{Instant, MissedTickBehavior, interval},
 };
+use tollgate_gate::Gate;
 use tollgate_limit::{Decision, Outcome};
+use tollgate_policy::Policies;
 use tollgate_settings::{MemoryBounds, RedisAddress, Settings, StoreSettings};
 use tollgate_store::{
-    Adjustment, MemoryStore, NotReset, ServerRole, Store, StoreError, Stores, Transport, Unanswered,
+    Adjustment, MemoryStore, NotReset, ServerRole, StoreError, Stores, Transport, Unanswered,
 };
 use tollgate_yaml::Sources;
 
 use crate::{
+    gate::{self, Answer, PolicyFile, Question},
     host::address_of,
     limits::{KEY_SECRET, Limit},
     machine::MachineClock,
@@ -36,7 +39,11 @@ pub(crate) struct Proxy {
 pub(crate) enum Order {
     /// Charge these limits, and say what was decided.
     Charge(Vec<(Limit, u32)>, oneshot::Sender<Decided>),
-    /// Give one of them back.
+    /// What its gate says to this.
+    Ask(Question, oneshot::Sender<Answer>),
+    /// Put these policies in force.
+    Reload(Policies),
+    /// Give a charge back.
     GiveBack(Limit, u32, Outcome),
     /// Make counters as never used.
     Reset(Vec<Limit>, oneshot::Sender<Result<(), NotReset>>),
@@ -61,6 +68,8 @@ pub(crate) struct Recipe {
     pub(crate) settings: StoreSettings,
     pub(crate) clock: MachineClock,
     pub(crate) network: Network,
+    /// The policy of its gate, if callers ask that.
+    pub(crate) policy: Option<PolicyFile>,
 }
 
 impl Recipe {
@@ -75,7 +84,7 @@ impl Recipe {
         let (orders, received) = mpsc::unbounded_channel();
         // Its tasks end with it, as those of a process do.
         let process = LocalSet::new();
-        let working = work(Arc::clone(&stores), self.clock.clone(), received);
+        let working = work(Arc::clone(&stores), self.clone(), received);
         let running = spawn_local(async move { process.run_until(working).await });
         Proxy { orders, running, stores }
     }
@@ -112,13 +121,9 @@ impl Proxy {
 }
 
 /// The work of a proxy's only worker.
-async fn work(
-    stores: Arc<Stores>,
-    clock: MachineClock,
-    mut orders: mpsc::UnboundedReceiver<Order>,
-) {
-    let store = Store::start(stores);
-    store.ready(clock.now()).await;
+async fn work(stores: Arc<Stores>, recipe: Recipe, mut orders: mpsc::UnboundedReceiver<Order>) {
+    let gate = gate::start(&stores, recipe.clock.as_clock(), recipe.policy.as_ref());
+    gate.ready().await;
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -126,20 +131,20 @@ async fn work(
             biased;
             order = orders.recv() => match order {
                 Some(Order::Finish(done)) => {
-                    store.finish(clock.now()).await;
+                    gate.finish().await;
                     let _ = done.send(());
                     return;
                 }
-                Some(order) => drop(spawn_local(obey(Rc::clone(&store), clock.clone(), order))),
+                Some(order) => drop(spawn_local(obey(Rc::clone(&gate), order))),
                 None => return,
             },
-            _ = ticks.tick() => store.tick(clock.now()),
+            _ = ticks.tick() => gate.tick(),
         }
     }
 }
 
-async fn obey(store: Rc<Store>, clock: MachineClock, order: Order) {
-    let now = clock.now();
+async fn obey(gate: Rc<Gate>, order: Order) {
+    let (store, now) = (gate.store(), gate.shared().clock.now());
     match order {
         Order::Charge(limits, reply) => {
             let charges: Vec<_> = limits.iter().map(|(limit, cost)| limit.charge(*cost)).collect();
@@ -147,6 +152,10 @@ async fn obey(store: Rc<Store>, clock: MachineClock, order: Order) {
             let decision = store.charge(&charges, now).await;
             let _ = reply.send(Decided { decision, took: begun.elapsed() });
         }
+        Order::Ask(question, reply) => {
+            let _ = reply.send(question.ask(&gate).await);
+        }
+        Order::Reload(policies) => drop(gate.shared().install(policies)),
         Order::GiveBack(limit, cost, outcome) => {
             let Some(receipt) = outcome.receipt else { return };
             store.settle(&limit.charge(cost), &outcome, Adjustment::GiveBack(receipt), now);
@@ -167,7 +176,8 @@ pub(crate) fn settings(redis: &str, instances: usize, deadline: Duration) -> Sto
     let deadline = deadline.as_millis();
     let text = format!(
         "version: 1\nlisteners: [{{ address: 127.0.0.1:1 }}]\n\
-         store: {{ redis: {redis}, instances: {instances}, deadline: {deadline}ms }}\n"
+         store: {{ redis: {redis}, instances: {instances}, deadline: {deadline}ms, \
+         fallback_header: true }}\n"
     );
     let file = Path::new("tollgate.yaml");
     let settings = Settings::parse(file, &text, &Sources::system());

@@ -18,11 +18,12 @@ use tokio::{
 use crate::{
     chance::Chance,
     faults,
+    gate::PolicyFile,
     host::{Host, Machine},
     judge::{Facts, judge},
     layout::Layout,
     ledger::Ledger,
-    limits::limits,
+    limits::{limits, short_quota},
     machine::MachineClock,
     network::Network,
     proxy::{self, Order, Proxy, Recipe},
@@ -37,6 +38,10 @@ const LENGTH: Duration = Duration::from_secs(20);
 
 /// How long a healed world takes to settle what is left: adjustments are sent for so long.
 const SETTLING: Duration = Duration::from_secs(12);
+
+/// Draws of their own for gates, so that worlds without them are what they were. Of the seeds that
+/// are kept, none has gates.
+const GATES: u64 = 0x6761_7465_7300_0000;
 
 /// What came of a seed.
 pub(crate) struct Outcome {
@@ -61,7 +66,8 @@ pub(crate) fn run(seed: u64) -> Outcome {
 
 async fn simulate(seed: u64) -> Outcome {
     let mut chance = Chance::new(seed);
-    let world = build(&mut chance);
+    let mut gate_chance = Chance::new(seed ^ GATES);
+    let world = build(&mut chance, &mut gate_chance);
     let end = world.begun + LENGTH;
     let kinds = faults::choose(&mut chance);
     world
@@ -71,6 +77,9 @@ async fn simulate(seed: u64) -> Outcome {
     for _ in 0..2 {
         let cause = faults::cause(Rc::clone(&world), kinds.clone(), chance.part(), end);
         causing.spawn_local(cause);
+    }
+    if world.policy.is_some() {
+        causing.spawn_local(faults::reload(Rc::clone(&world), gate_chance, end));
     }
     spawn_local(replicate(Rc::clone(&world), chance.part()));
     workload::send_requests(Rc::clone(&world), chance.part(), end).await;
@@ -99,7 +108,7 @@ async fn simulate(seed: u64) -> Outcome {
     Outcome { story: world.story.lines(), counts: world.story.counts(), broken }
 }
 
-fn build(chance: &mut Chance) -> Rc<World> {
+fn build(chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
     let begun = Instant::now();
     let story = Story::new();
     let network = Network::new(chance.part(), story.clone());
@@ -113,12 +122,22 @@ fn build(chance: &mut Chance) -> Rc<World> {
         .map(machine)
         .map(|machine| Host::new(machine, &network, &written))
         .collect();
+    let short = short_quota(chance);
+    let hourly = chance.within(30..90) as u32;
+    let mut limits = limits(4, &short, hourly);
+    let policy = gate_chance.is_one_in(3).then(|| {
+        let align = *gate_chance.pick(&["first_request", "epoch"]);
+        let policy = PolicyFile::new(hourly, align);
+        limits.iter_mut().enumerate().for_each(|(caller, own)| own[0] = policy.limit_of(caller));
+        policy
+    });
     let settings = proxy::settings(&layout.settings(), proxies, deadline);
     let recipe = |number| Recipe {
         number,
         settings: settings.clone(),
         clock: clock(),
         network: network.clone(),
+        policy: policy.clone(),
     };
     let recipes: Vec<_> = (0..proxies).map(recipe).collect();
     layout.replicas().for_each(|(replica, primary)| hosts[replica].follow(primary));
@@ -134,7 +153,8 @@ fn build(chance: &mut Chance) -> Rc<World> {
         recipes,
         proxies: RefCell::new(running),
         lives: RefCell::new(vec![1; proxies]),
-        limits: limits(4, chance),
+        limits,
+        policy,
         ledger: RefCell::new(Ledger::default()),
         deadline,
         has_lost_data: Cell::new(false),

@@ -3,15 +3,17 @@
 
 use std::{rc::Rc, time::Duration};
 
+use http::StatusCode;
 use tokio::{
     sync::oneshot,
     task::spawn_local,
     time::{Instant, sleep},
 };
-use tollgate_limit::{Decision, Outcome, Quota, Verdict};
+use tollgate_limit::{DecidedBy, Decision, Outcome, Quota, Verdict};
 
 use crate::{
     chance::Chance,
+    gate::Question,
     ledger::{Admission, Reset},
     limits::Limit,
     proxy::{Decided, Order},
@@ -39,7 +41,11 @@ pub(crate) async fn send_requests(world: Rc<World>, mut chance: Chance, end: Ins
         let which = *chance.pick(&CHOICES);
         let cost = if chance.is_one_in(5) { 2 } else { 1 };
         let request = Request { caller, proxy, which, cost, asked: world.elapsed() };
-        spawn_local(request.send(Rc::clone(&world), chance.part()));
+        let (world, own) = (Rc::clone(&world), chance.part());
+        match world.policy.is_some() && which == [0] {
+            true => drop(spawn_local(request.ask(world))),
+            false => drop(spawn_local(request.send(world, own))),
+        }
     }
 }
 
@@ -66,10 +72,7 @@ impl Request {
             *world.ledger.borrow_mut().unanswered.entry(caller).or_default() += cost;
             return world.story.tell(&who, format_args!("{what}: ended before it answered"));
         };
-        if took > world.deadline + GRAIN {
-            let late = format!("{who} took {took:?} for {what} at {asked:?}");
-            world.ledger.borrow_mut().late.push(late);
-        }
+        note_if_late(&world, took, &format!("{who} for {what} at {asked:?}"));
         match decision {
             Ok(decision) => {
                 world.story.tell(&who, format_args!("{what}: {}", summary(&decision)));
@@ -82,6 +85,38 @@ impl Request {
                 world.story.tell(&who, format_args!("{what}: {error}"));
             }
         }
+    }
+
+    /// Asks the gate of a proxy, which charges the hourly limit.
+    async fn ask(self, world: Rc<World>) {
+        let Request { caller, proxy, which: _, cost, asked } = self;
+        let (sender, reply) = oneshot::channel();
+        world.proxies.borrow()[proxy].tell(Order::Ask(Question { caller, cost }, sender));
+        let who = format!("gate {proxy}");
+        let what = format!("caller {caller} cost {cost}");
+        let Ok(answer) = reply.await else {
+            *world.ledger.borrow_mut().unanswered.entry(caller).or_default() += cost;
+            return world.story.tell(&who, format_args!("{what}: ended before it answered"));
+        };
+        world.story.count("answers of gates");
+        let told = answer.told();
+        world.story.tell(&who, format_args!("{what}: {}, {told:?}", answer.status));
+        note_if_late(&world, answer.took, &format!("{who} for {what} at {asked:?}"));
+        let fault = world.policy.as_ref().and_then(|file| answer.fault(file));
+        let mut ledger = world.ledger.borrow_mut();
+        ledger.faulty.extend(fault.map(|fault| format!("{who}, {what} at {asked:?}: {fault}")));
+        let Some(told) = told.filter(|_| answer.status == StatusCode::OK) else { return };
+        ledger.admissions.push(Admission {
+            limit: (caller, 0),
+            units: cost,
+            at: answer.at,
+            reset: told.reset,
+            asked,
+            answered: world.elapsed(),
+            decided_by: if told.is_alone { DecidedBy::Local } else { DecidedBy::Current },
+            proxy,
+            refunded: None,
+        });
     }
 
     /// Records what was admitted. Some of it is given back later.
@@ -109,6 +144,12 @@ impl Request {
                 spawn_local(given.back(Rc::clone(world)));
             }
         }
+    }
+}
+
+fn note_if_late(world: &World, took: Duration, what: &str) {
+    if took > world.deadline + GRAIN {
+        world.ledger.borrow_mut().faulty.push(format!("{what} took {took:?}"));
     }
 }
 

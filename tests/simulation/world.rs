@@ -10,6 +10,7 @@ use std::{
 use tokio::{sync::Notify, time::Instant};
 
 use crate::{
+    gate::PolicyFile,
     host::Host,
     layout::Layout,
     ledger::Ledger,
@@ -32,6 +33,8 @@ pub(crate) struct World {
     /// How often each proxy was started.
     pub(crate) lives: RefCell<Vec<u32>>,
     pub(crate) limits: Vec<[Limit; 2]>,
+    /// The policy by which gates count the hourly limit, if callers ask them.
+    pub(crate) policy: Option<PolicyFile>,
     pub(crate) ledger: RefCell<Ledger>,
     /// How long a decision may take.
     pub(crate) deadline: Duration,
