@@ -53,6 +53,10 @@ impl Fault {
         Fault::Reload,
     ];
 
+    /// Those that keep no proxy from any server.
+    pub(crate) const OF_PROXIES: [Fault; 3] =
+        [Fault::KilledProxy, Fault::RestartedProxy, Fault::ClockDrift];
+
     /// How many of them a seed chooses from.
     const CHOSEN: usize = 16;
 
@@ -143,7 +147,7 @@ pub(super) fn length(chance: &mut Chance) -> Duration {
 async fn strike(world: &Rc<World>, fault: Fault, chance: &mut Chance) {
     let needs_replica =
         matches!(fault, Fault::LaggingReplica | Fault::Failover | Fault::TwoPrimaries);
-    if needs_replica && world.layout == Layout::Single {
+    if needs_replica && matches!(world.layout, Layout::Single | Layout::Moving) {
         return;
     }
     world.story.count(fault.name());

@@ -105,7 +105,7 @@ impl PolicyFile {
                 "  - {{ match: {{ path: {path} }}, auth: none, limits: [hourly], cost: {cost} }}\n"
             )
         };
-        let mut routes = vec![route("/1", 1), route("/2", 2)];
+        let mut routes = [route("/1", 1), route("/2", 2)];
         match edition % 4 {
             0 => {}
             1 => limits.insert(0, format!("other: {{ per: path, rate: {edition}/minute }}")),

@@ -88,6 +88,8 @@ impl Drill {
             lives: self.lives,
             has_lost_data: self.forgets,
             was_replaced: self.forgets,
+            were_moved: false,
+            may_decide_twice: false,
             has_set_clock: false,
             has_lost_pending: false,
             doubts: Vec::new(),

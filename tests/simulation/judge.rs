@@ -32,6 +32,12 @@ pub(crate) struct Facts {
     /// Whether a server was started again or replaced: proxies then write back what they last
     /// knew, which may be from before another one has given something back.
     pub(crate) was_replaced: bool,
+    /// Whether callers were moved to another store: a request that comes in the moment in which a
+    /// counter is copied may count twice (docs/stores.md).
+    pub(crate) were_moved: bool,
+    /// Whether a proxy may have reached only one of the two stores meanwhile: each may then admit
+    /// the limit.
+    pub(crate) may_decide_twice: bool,
     /// Whether the clock of a server was set.
     pub(crate) has_set_clock: bool,
     /// Whether a proxy was ended with charges that were not written yet.
@@ -81,7 +87,8 @@ impl Bound {
     fn of(limit: &Limit, facts: &Facts) -> Bound {
         let share = u64::from(limit.share(facts.instances));
         let shares = share * u64::from(facts.lives);
-        Bound { whole: limit.quota.capacity().into(), shares }
+        let stores = if facts.may_decide_twice { 2 } else { 1 };
+        Bound { whole: stores * u64::from(limit.quota.capacity()), shares }
     }
 }
 
@@ -215,12 +222,13 @@ fn judge_sum(limit: &Limit, caller: usize, ledger: &Ledger, facts: &Facts) -> Ve
     let slack = Slack::of(place, ledger, facts);
     let name = &limit.name;
     let mut broken = Vec::new();
-    if used + slack.less < admitted && !facts.has_lost_data && !facts.has_lost_pending {
+    let may_lack = facts.has_lost_data || facts.has_lost_pending || facts.may_decide_twice;
+    if used + slack.less < admitted && !may_lack {
         broken.push(format!("{name}: {admitted} were admitted, and only {used} are counted"));
     }
     // A server that has lost a reset, before other proxies have heard of it, has the old count.
     let is_reset_lost = facts.has_lost_data && ledger.last_reset(caller).is_some();
-    if used > admitted + slack.more && !is_reset_lost {
+    if used > admitted + slack.more && !is_reset_lost && !facts.were_moved {
         broken.push(format!("{name}: {admitted} were admitted, and {used} are counted"));
     }
     broken

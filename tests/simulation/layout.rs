@@ -11,6 +11,8 @@ pub(crate) enum Layout {
     Sharded,
     /// A Redis Cluster of three such pairs.
     Cluster,
+    /// Two servers: callers are moved from the first one to the second.
+    Moving,
 }
 
 impl Layout {
@@ -26,6 +28,7 @@ impl Layout {
     pub(crate) fn servers(self) -> usize {
         match self {
             Layout::Single => 1,
+            Layout::Moving => 2,
             Layout::Sharded => 4,
             Layout::Cluster => 6,
         }
@@ -33,7 +36,9 @@ impl Layout {
 
     /// Replicas at first, with their primaries.
     pub(crate) fn replicas(self) -> impl Iterator<Item = (usize, usize)> {
-        (0..self.servers()).filter(|number| number % 2 == 1).map(|number| (number, number - 1))
+        let has_pairs = matches!(self, Layout::Sharded | Layout::Cluster);
+        let replicas = (0..self.servers()).filter(move |number| has_pairs && number % 2 == 1);
+        replicas.map(|number| (number, number - 1))
     }
 
     /// Its name in reports.
@@ -42,19 +47,27 @@ impl Layout {
             Layout::Single => "single",
             Layout::Sharded => "sharded",
             Layout::Cluster => "cluster",
+            Layout::Moving => "moving",
         }
     }
 
-    /// The `redis` section of the proxies' settings.
+    /// Where the proxies' settings say that counters are.
     pub(crate) fn settings(self) -> String {
         let shard = |name: &str, primary: usize| {
             let (primary, replica) = (url_of(primary), url_of(primary + 1));
             format!("{{ name: {name}, primary: '{primary}', replicas: ['{replica}'] }}")
         };
         match self {
-            Layout::Single => format!("{{ url: '{}' }}", url_of(0)),
-            Layout::Cluster => format!("{{ cluster: ['{}', '{}'] }}", url_of(0), url_of(3)),
-            Layout::Sharded => format!("{{ shards: [{}, {}] }}", shard("a", 0), shard("b", 2)),
+            Layout::Single => format!("redis: {{ url: '{}' }}", url_of(0)),
+            Layout::Cluster => format!("redis: {{ cluster: ['{}', '{}'] }}", url_of(0), url_of(3)),
+            Layout::Sharded => {
+                format!("redis: {{ shards: [{}, {}] }}", shard("a", 0), shard("b", 2))
+            }
+            Layout::Moving => {
+                let [current, next] =
+                    [0, 1].map(|at| format!("{{ redis: {{ url: '{}' }} }}", url_of(at)));
+                format!("current: {current}, next: {next}, percent: 0, mode: mirror")
+            }
         }
     }
 }

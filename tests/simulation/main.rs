@@ -5,7 +5,7 @@
 //! - `run`: one simulation, from its seed to what the judge says of it;
 //! - `world`, `proxy`, `gate`, `host`, `network`, `machine`, `layout`: what there is;
 //! - `replication`, `slots`: what servers tell each other;
-//! - `limits`, `workload`, `faults`: what happens;
+//! - `limits`, `workload`, `faults`, `moving`: what happens;
 //! - `story`, `ledger`, `judge`: what is known of it, and whether that is as promised;
 //! - `histories`: the same judge, of drills with real servers;
 //! - `chance`: chance that a seed decides;
@@ -30,6 +30,7 @@ mod ledger;
 mod limits;
 mod machine;
 mod model;
+mod moving;
 mod network;
 mod proxy;
 mod replication;

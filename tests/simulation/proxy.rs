@@ -22,6 +22,7 @@ use crate::{
     host::address_of,
     limits::{KEY_SECRET, Limit},
     machine::MachineClock,
+    moving::Plan,
     network::Network,
 };
 
@@ -70,6 +71,8 @@ pub(crate) struct Recipe {
     pub(crate) network: Network,
     /// The policy of its gate, if callers ask that.
     pub(crate) policy: Option<PolicyFile>,
+    /// Which callers are moved to the next store.
+    pub(crate) plan: Plan,
 }
 
 impl Recipe {
@@ -81,6 +84,7 @@ impl Recipe {
         let stores = Stores::new(self.settings.clone(), memory, clock)
             .connecting_by(Transport::Streams(Arc::new(open)));
         let stores = Arc::new(stores);
+        self.plan.put_in_force(&stores);
         let (orders, received) = mpsc::unbounded_channel();
         // Its tasks end with it, as those of a process do.
         let process = LocalSet::new();
@@ -171,12 +175,12 @@ async fn obey(gate: Rc<Gate>, order: Order) {
     }
 }
 
-/// The settings of all proxies, with the `redis` section that is given.
-pub(crate) fn settings(redis: &str, instances: usize, deadline: Duration) -> StoreSettings {
+/// The settings of all proxies, with what is given of the `store` section.
+pub(crate) fn settings(store: &str, instances: usize, deadline: Duration) -> StoreSettings {
     let deadline = deadline.as_millis();
     let text = format!(
         "version: 1\nlisteners: [{{ address: 127.0.0.1:1 }}]\n\
-         store: {{ redis: {redis}, instances: {instances}, deadline: {deadline}ms, \
+         store: {{ {store}, instances: {instances}, deadline: {deadline}ms, \
          fallback_header: true }}\n"
     );
     let file = Path::new("tollgate.yaml");

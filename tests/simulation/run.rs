@@ -17,7 +17,7 @@ use tokio::{
 
 use crate::{
     chance::Chance,
-    faults,
+    faults::{self, Fault},
     gate::PolicyFile,
     host::{Host, Machine},
     judge::{Facts, judge},
@@ -25,6 +25,7 @@ use crate::{
     ledger::Ledger,
     limits::{limits, short_quota},
     machine::MachineClock,
+    moving::{self, Plan},
     network::Network,
     proxy::{self, Order, Proxy, Recipe},
     replication::replicate,
@@ -68,8 +69,13 @@ async fn simulate(seed: u64) -> Outcome {
     let mut chance = Chance::new(seed);
     let mut gate_chance = Chance::new(seed ^ GATES);
     let world = build(&mut chance, &mut gate_chance);
-    let end = world.begun + LENGTH;
-    let kinds = faults::choose(&mut chance);
+    let is_moving = world.layout == Layout::Moving;
+    let length = if is_moving { LENGTH + moving::LONGEST } else { LENGTH };
+    let end = world.begun + length;
+    let mut kinds = faults::choose(&mut chance);
+    if is_moving && gate_chance.is_one_in(2) {
+        kinds = Fault::OF_PROXIES.to_vec();
+    }
     world
         .story
         .tell(&"the world", format_args!("seed {seed}, {:?}, faults {kinds:?}", world.layout));
@@ -78,6 +84,7 @@ async fn simulate(seed: u64) -> Outcome {
         let cause = faults::cause(Rc::clone(&world), kinds.clone(), chance.part(), end);
         causing.spawn_local(cause);
     }
+    causing.spawn_local(moving::move_callers(Rc::clone(&world), gate_chance.part()));
     if world.policy.is_some() {
         causing.spawn_local(faults::reload(Rc::clone(&world), gate_chance, end));
     }
@@ -87,12 +94,17 @@ async fn simulate(seed: u64) -> Outcome {
     faults::heal(&world);
     sleep(SETTLING).await;
     let mut broken = Vec::new();
+    if !moving::wait_until_moved(&world).await {
+        broken.push("callers are not moved".to_owned());
+    }
     let used = read_counters(&world, &mut broken).await;
     let facts = Facts {
         instances: world.recipes.len() as u32,
         lives: world.lives.borrow().iter().sum(),
         has_lost_data: world.has_lost_data.get(),
         was_replaced: world.was_replaced.get(),
+        were_moved: is_moving,
+        may_decide_twice: is_moving && kinds != Fault::OF_PROXIES,
         has_set_clock: world.has_set_clock.get(),
         has_lost_pending: world.has_lost_pending.get(),
         doubts: world.network.doubts(),
@@ -116,7 +128,8 @@ fn build(chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
     let deadline = Duration::from_millis(*chance.pick(&[25, 50, 100]));
     let clock = || MachineClock::new(begun);
     let written = Rc::new(Notify::new());
-    let layout = Layout::choose(chance);
+    let usual = Layout::choose(chance);
+    let layout = if gate_chance.is_one_in(10) { Layout::Moving } else { usual };
     let machine = |number| Machine { number, seed: chance.draw(), clock: clock() };
     let hosts: Vec<_> = (0..layout.servers())
         .map(machine)
@@ -125,7 +138,8 @@ fn build(chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
     let short = short_quota(chance);
     let hourly = chance.within(30..90) as u32;
     let mut limits = limits(4, &short, hourly);
-    let policy = gate_chance.is_one_in(3).then(|| {
+    let has_gates = gate_chance.is_one_in(3) && layout != Layout::Moving;
+    let policy = has_gates.then(|| {
         let align = *gate_chance.pick(&["first_request", "epoch"]);
         let policy = PolicyFile::new(hourly, align);
         limits.iter_mut().enumerate().for_each(|(caller, own)| own[0] = policy.limit_of(caller));
@@ -138,6 +152,7 @@ fn build(chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
         clock: clock(),
         network: network.clone(),
         policy: policy.clone(),
+        plan: Plan::default(),
     };
     let recipes: Vec<_> = (0..proxies).map(recipe).collect();
     layout.replicas().for_each(|(replica, primary)| hosts[replica].follow(primary));
