@@ -63,6 +63,7 @@ fn judge_history(text: &str) -> Vec<String> {
             answered: Duration::from_secs_f64(admitted.answered),
             decided_by: if admitted.is_alone { DecidedBy::Local } else { DecidedBy::Current },
             refunded: None,
+            is_late: false,
         });
     }
     let limits: Vec<_> = callers.iter().map(|caller| drill.limits(caller)).collect();

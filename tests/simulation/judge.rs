@@ -103,7 +103,7 @@ fn judge_bound(
     }
     let kept: Vec<&Admission> = ledger.kept(place).collect();
     let mut bound = Bound::of(limit, facts);
-    bound.whole += u64::from(Slack::of(place, ledger, facts).less);
+    bound.whole += u64::from(Slack::of(place, ledger, facts).less + ledger.taken_late(place));
     match &limit.quota {
         Quota::FixedWindow(_) => judge_windows(limit, &kept, &bound, facts),
         // What is decided after a clock was set back counts in the window that had begun before.

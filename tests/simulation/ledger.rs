@@ -26,6 +26,8 @@ pub(crate) struct Admission {
     pub(crate) proxy: usize,
     /// When it was given back.
     pub(crate) refunded: Option<Duration>,
+    /// Whether it was taken after the decision, whether or not it fits.
+    pub(crate) is_late: bool,
 }
 
 /// A reset of all limits of a caller that was said to have been made.
@@ -58,6 +60,11 @@ impl Ledger {
     /// What was admitted on a limit.
     pub(crate) fn admitted(&self, limit: (usize, usize)) -> impl Iterator<Item = &Admission> {
         self.admissions.iter().filter(move |it| it.limit == limit)
+    }
+
+    /// Units of a limit that were taken whether or not they fit.
+    pub(crate) fn taken_late(&self, limit: (usize, usize)) -> u32 {
+        self.admitted(limit).filter(|it| it.is_late).map(|it| it.units).sum()
     }
 
     /// What was admitted on a limit and not given back, since the last reset of its caller was

@@ -46,6 +46,8 @@ pub(crate) enum Order {
     Reload(Policies),
     /// Give a charge back.
     GiveBack(Limit, u32, Outcome),
+    /// Take so many units more.
+    Take(Limit, u32, Outcome),
     /// Make counters as never used.
     Reset(Vec<Limit>, oneshot::Sender<Result<(), NotReset>>),
     /// How much is used of a limit, by the server that has it.
@@ -163,6 +165,9 @@ async fn obey(gate: Rc<Gate>, order: Order) {
         Order::GiveBack(limit, cost, outcome) => {
             let Some(receipt) = outcome.receipt else { return };
             store.settle(&limit.charge(cost), &outcome, Adjustment::GiveBack(receipt), now);
+        }
+        Order::Take(limit, cost, outcome) => {
+            store.settle(&limit.charge(cost), &outcome, Adjustment::Take, now);
         }
         Order::Reset(limits, reply) => {
             let keys: Vec<_> = limits.iter().map(|limit| limit.key).collect();

@@ -116,6 +116,7 @@ impl Request {
             decided_by: if told.is_alone { DecidedBy::Local } else { DecidedBy::Current },
             proxy,
             refunded: None,
+            is_late: false,
         });
     }
 
@@ -134,6 +135,7 @@ impl Request {
                 decided_by: outcome.decided_by,
                 proxy: self.proxy,
                 refunded: None,
+                is_late: false,
             });
             let limit = &world.limits[self.caller][*at];
             // A request in flight always ends.
@@ -142,6 +144,10 @@ impl Request {
                 let wait = chance.millis(1..4000);
                 let given = Given { entry, proxy: self.proxy, outcome: *outcome, wait };
                 spawn_local(given.back(Rc::clone(world)));
+            } else if world.policy.is_some() && chance.is_one_in(8) {
+                let wait = chance.millis(1..4000);
+                let given = Given { entry, proxy: self.proxy, outcome: *outcome, wait };
+                spawn_local(given.more(Rc::clone(world)));
             }
         }
     }
@@ -166,7 +172,7 @@ fn can_be_refunded(limit: &Limit) -> bool {
     !matches!(limit.quota, Quota::Gcra(_) | Quota::TokenBucket(_))
 }
 
-/// A charge that is given back.
+/// A charge that is corrected later.
 struct Given {
     /// Its place in the ledger.
     entry: usize,
@@ -176,6 +182,7 @@ struct Given {
 }
 
 impl Given {
+    /// It is given back.
     async fn back(self, world: Rc<World>) {
         let Given { entry, proxy, outcome, wait } = self;
         let life = world.lives.borrow()[proxy];
@@ -194,6 +201,26 @@ impl Given {
         let who = format!("proxy {proxy}");
         world.story.tell(&who, format_args!("gives back {units} of {}", limit.name));
         world.proxies.borrow()[proxy].tell(Order::GiveBack(limit.clone(), units, outcome));
+    }
+
+    /// Its request turns out to cost more.
+    async fn more(self, world: Rc<World>) {
+        let Given { entry, proxy, outcome, wait } = self;
+        let life = world.lives.borrow()[proxy];
+        sleep(wait).await;
+        if world.lives.borrow()[proxy] != life {
+            return;
+        }
+        let at = world.elapsed();
+        let charged = world.ledger.borrow().admissions[entry];
+        let late = Admission { asked: at, answered: at, units: 1, is_late: true, ..charged };
+        world.ledger.borrow_mut().admissions.push(late);
+        world.story.count("late charges");
+        let (caller, place) = charged.limit;
+        let limit = &world.limits[caller][place];
+        let who = format!("proxy {proxy}");
+        world.story.tell(&who, format_args!("takes 1 more of {}", limit.name));
+        world.proxies.borrow()[proxy].tell(Order::Take(limit.clone(), 1, outcome));
     }
 }
 

@@ -9,7 +9,7 @@ use super::Facts;
 use crate::ledger::{Admission, Ledger};
 
 /// How long an adjustment may take to reach its counter.
-const LONGEST_REFUND: Duration = Duration::from_secs(10);
+const LONGEST_ADJUSTMENT: Duration = Duration::from_secs(10);
 
 /// The most units of a request.
 const MAX_COST: u32 = 2;
@@ -29,7 +29,12 @@ impl Slack {
             Some(_) => MAX_COST * facts.unknown_charges,
             None => 0,
         };
-        Slack { less: less + given_back_late, more: more + unknown(place, ledger, facts) }
+        let late = ledger.admitted(place).filter(|it| it.is_late);
+        let lost = late.filter(|it| is_doubtful(it.proxy, it.asked, facts)).map(|it| it.units);
+        Slack {
+            less: less + given_back_late + lost.sum::<u32>(),
+            more: more + unknown(place, ledger, facts),
+        }
     }
 
     /// What is under way while a counter is reset may reach it before or after that.
@@ -39,13 +44,14 @@ impl Slack {
         for admission in ledger.admitted(place) {
             let is_older = admission.asked < begun;
             let may_be_given_back_after =
-                admission.refunded.is_some_and(|at| at + LONGEST_REFUND >= begun);
+                admission.refunded.is_some_and(|at| at + LONGEST_ADJUSTMENT >= begun);
             // A proxy that has not heard of the reset yet drops what it has decided alone.
             let may_be_dropped = !is_older && admission.decided_by == DecidedBy::Local;
             if is_older && may_be_given_back_after || may_be_dropped {
                 slack.less += admission.units;
             }
-            if is_older && admission.answered >= begun {
+            let may_come_after = admission.is_late && admission.asked + LONGEST_ADJUSTMENT >= begun;
+            if is_older && (admission.answered >= begun || may_come_after) {
                 slack.more += admission.units;
             }
         }
@@ -73,9 +79,11 @@ fn unknown(place: (usize, usize), ledger: &Ledger, facts: &Facts) -> u32 {
 
 /// Whether it may be lost that a charge was given back.
 fn is_refund_doubtful(admission: &Admission, facts: &Facts) -> bool {
-    let Some(refunded) = admission.refunded else { return false };
-    facts.doubts.iter().any(|doubt| {
-        let soon = refunded..=refunded + LONGEST_REFUND + LONGEST_REFUND;
-        doubt.proxy == admission.proxy && soon.contains(&doubt.at)
-    })
+    admission.refunded.is_some_and(|at| is_doubtful(admission.proxy, at, facts))
+}
+
+/// Whether an adjustment that a proxy has begun then may be lost.
+fn is_doubtful(proxy: usize, begun: Duration, facts: &Facts) -> bool {
+    let soon = begun..=begun + LONGEST_ADJUSTMENT + LONGEST_ADJUSTMENT;
+    facts.doubts.iter().any(|doubt| doubt.proxy == proxy && soon.contains(&doubt.at))
 }
