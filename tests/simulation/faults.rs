@@ -2,11 +2,13 @@
 //! at a time.
 
 mod failover;
+mod moved_slots;
 
 use std::{rc::Rc, time::Duration};
 
 use tokio::time::{Instant, sleep};
 
+pub(crate) use self::moved_slots::move_slots;
 use crate::{chance::Chance, layout::Layout, network::Direction, proxy::Order, world::World};
 
 /// A kind of fault.
@@ -29,10 +31,11 @@ pub(crate) enum Fault {
     ClockStep,
     ClockDrift,
     Reload,
+    MovedSlots,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 17] = [
+    pub(crate) const ALL: [Fault; 18] = [
         Fault::Partition,
         Fault::OneWayPartition,
         Fault::SlowLink,
@@ -49,8 +52,9 @@ impl Fault {
         Fault::RestartedProxy,
         Fault::ClockStep,
         Fault::ClockDrift,
-        // It comes besides.
+        // These come besides.
         Fault::Reload,
+        Fault::MovedSlots,
     ];
 
     /// Those that keep no proxy from any server.
@@ -80,6 +84,7 @@ impl Fault {
             Fault::ClockStep => "clock step",
             Fault::ClockDrift => "clock drift",
             Fault::Reload => "reload",
+            Fault::MovedSlots => "moved slots",
         }
     }
 }
@@ -165,7 +170,7 @@ async fn strike(world: &Rc<World>, fault: Fault, chance: &mut Chance) {
         }
         Fault::KilledProxy | Fault::RestartedProxy => strike_proxy(world, fault, chance).await,
         Fault::ClockStep | Fault::ClockDrift => strike_clock(world, fault, chance),
-        Fault::Reload => {}
+        Fault::Reload | Fault::MovedSlots => {}
     }
 }
 

@@ -85,6 +85,10 @@ async fn simulate(seed: u64) -> Outcome {
         causing.spawn_local(cause);
     }
     causing.spawn_local(moving::move_callers(Rc::clone(&world), gate_chance.part()));
+    if world.layout == Layout::Cluster && gate_chance.is_one_in(2) {
+        let moving = faults::move_slots(Rc::clone(&world), gate_chance.part(), end);
+        causing.spawn_local(moving);
+    }
     if world.policy.is_some() {
         causing.spawn_local(faults::reload(Rc::clone(&world), gate_chance, end));
     }
@@ -178,6 +182,7 @@ fn build(chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
         has_lost_pending: Cell::new(false),
         unknown: Cell::new(0),
         epoch: Cell::new(0),
+        moved_slots: RefCell::default(),
     });
     world.announce_slots(None);
     world.story.count(layout.name());

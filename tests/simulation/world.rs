@@ -3,6 +3,7 @@
 
 use std::{
     cell::{Cell, RefCell},
+    collections::BTreeMap,
     rc::Rc,
     time::Duration,
 };
@@ -42,6 +43,8 @@ pub(crate) struct World {
     pub(crate) unknown: Cell<u64>,
     /// How often the slots of a cluster were announced.
     pub(crate) epoch: Cell<u64>,
+    /// Slots that were moved to another pair of servers.
+    pub(crate) moved_slots: RefCell<BTreeMap<usize, usize>>,
     /// Whether a server has lost what was written to it.
     pub(crate) has_lost_data: Cell<bool>,
     /// Whether a server was started again or replaced.
