@@ -2,6 +2,8 @@
 
 use http::{HeaderMap, header};
 
+use crate::quoted::split_unquoted;
+
 /// Members of `Accept` that are read; what a browser sends has ten.
 pub const MAX_MEMBERS: usize = 64;
 
@@ -53,27 +55,6 @@ fn read_quality(text: &[u8]) -> Option<Quality> {
         quality = quality * 10 + digit(decimals.get(decimal).copied().unwrap_or(b'0'))?;
     }
     (quality <= 1000).then_some(quality)
-}
-
-/// The pieces between separators that are not within a quoted string.
-fn split_unquoted(text: &[u8], separator: u8) -> impl Iterator<Item = &[u8]> {
-    let mut is_quoted = false;
-    let mut is_escaped = false;
-    text.split(move |byte| {
-        if is_escaped {
-            is_escaped = false;
-        } else if *byte == b'"' {
-            is_quoted = !is_quoted;
-        } else if is_quoted {
-            //= rfc9110#section-5.6.4
-            //# Recipients that process the value of a quoted-string MUST handle a quoted-pair as if
-            //# it were replaced by the octet following the backslash
-            is_escaped = *byte == b'\\';
-        } else {
-            return *byte == separator;
-        }
-        false
-    })
 }
 
 fn is_token(text: &[u8]) -> bool {

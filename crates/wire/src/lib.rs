@@ -5,8 +5,9 @@
 //! [`frames`] counts the frames of HTTP/2, [`head_limits`] measures heads, and [`proxy_protocol`]
 //! reads the header that a load balancer sends first. [`forward_auth`] reads what another proxy
 //! asks about, [`query`] parameters, [`method_override`] what stands for another method, and
-//! [`accept`] which forms of a response a client takes, and [`media_type`] what a body is. [`resp`]
-//! is the Redis protocol, and [`envoy`] has the messages of gRPC by which Envoy asks.
+//! [`accept`] which forms of a response a client takes, and [`media_type`] what a body is.
+//! [`quoted`] splits lists. [`resp`] is the Redis protocol, and [`envoy`] has the messages of gRPC
+//! by which Envoy asks.
 //!
 //! The types to know first:
 //!
@@ -28,6 +29,7 @@ pub mod media_type;
 pub mod method_override;
 pub mod proxy_protocol;
 pub mod query;
+pub mod quoted;
 pub mod resp;
 pub mod target;
 
