@@ -103,6 +103,12 @@ impl<'p> RequestState<'p> {
         upstream.is_some_and(|upstream| upstream.protocol == Protocol::Http2)
     }
 
+    /// Whether the caller was identified by a token in this query of the request.
+    pub(super) fn has_token_in(&self, query: Option<&str>) -> bool {
+        let has_token = self.identity.as_ref().is_some_and(|identity| identity.token.is_some());
+        has_token && self.policy.is_some_and(|policy| policy.identity.sources.found_in(query))
+    }
+
     /// Whether the policy exempts the client from all limits.
     pub(super) fn is_exempt(&self, address: IpAddr) -> bool {
         let Some(policy) = self.policy else { return false };

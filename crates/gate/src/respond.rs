@@ -8,8 +8,8 @@ use tollgate_clock::Timestamp;
 use tollgate_limit::Standing;
 use tollgate_observe::metrics::PolicySeries;
 use tollgate_response::{
-    AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call, options,
-    preferred_format, preflight_answer, standings,
+    AllowedOrigin, Body, ErrorDetails, Format, Rejection, expose, is_grpc_call,
+    keep_from_shared_caches, options, preferred_format, preflight_answer, standings,
 };
 use tollgate_usage::mcp::Recipients;
 
@@ -49,6 +49,8 @@ pub struct Audience<'r> {
     pub(super) request_id: &'r HeaderValue,
     /// The page of another origin that may read responses of this proxy.
     origin: Option<AllowedOrigin>,
+    /// Whether the request was authenticated by its URL, which caches know it by.
+    has_token_in_url: bool,
 }
 
 impl Reply {
@@ -93,7 +95,8 @@ impl<'r> Audience<'r> {
             false => preferred_format(request, state.responses()),
         };
         let origin = cors::reader(state, head, &request.headers, address);
-        Audience { format, recipients: None, request_id, origin }
+        let has_token_in_url = state.has_token_in(request.uri.query());
+        Audience { format, recipients: None, request_id, origin, has_token_in_url }
     }
 
     /// The same client, which reads errors only as its messages, if the body of its request has
@@ -152,6 +155,10 @@ impl Judge {
             (Some(route), _) if is_forwarded => route.response_headers.apply(headers),
             (_, Some(origin)) if !is_forwarded => origin.apply(headers),
             _ => {}
+        }
+        // A proxy that asks sends the client a response of its own.
+        if audience.has_token_in_url && !is_unseen {
+            keep_from_shared_caches(headers);
         }
         stamp(response.headers_mut(), state, &self.shared);
         let headers = response.headers_mut();

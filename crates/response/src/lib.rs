@@ -12,6 +12,7 @@
 
 mod account;
 mod body;
+mod cache_control;
 mod call;
 mod challenge;
 mod cors;
@@ -36,6 +37,7 @@ mod status;
 pub use self::{
     account::Account,
     body::{Body, BodyTap, EndedTunnel, FinalCosts},
+    cache_control::keep_from_shared_caches,
     call::{call_error, call_response},
     cors::{AllowedOrigin, preflight_answer},
     counted::Counted,

@@ -1,7 +1,7 @@
 //! Tokens in the query: off unless the policy says so, and seen only by the proxy.
 
 use super::{INVALID_REQUEST, REALM, assert_refused};
-use crate::support::{Policy, Proxy, Upstream, get, token};
+use crate::support::{Policy, Proxy, Upstream, get, http2, token};
 
 fn in_query(upstream: &Upstream) -> Policy {
     Policy::before(upstream).identity(&["token: { query: access_token, forward: true }"]).routes(&[
@@ -73,4 +73,34 @@ fn token_in_what_servers_take_for_the_query_is_refused() {
     assert_eq!(upstream.count(), 0);
     proxy.get("/a;b=access_token").assert_status(200);
     proxy.get("/a%3Baccess_token=x.y.z").assert_status(200);
+}
+
+#[test]
+fn response_to_a_token_in_the_url_is_kept_by_no_shared_cache() {
+    let upstream = Upstream::scripted(|exchange| {
+        let said = exchange.request.fields.one("x-want-caching").unwrap_or_default();
+        let response =
+            format!("HTTP/1.1 200 OK\r\n{said}: public, max-age=60\r\ncontent-length: 0\r\n\r\n");
+        exchange.write(response);
+    });
+    let proxy = Proxy::start(&in_query(&upstream).responses(&["rate_limit_path: /rate_limit"]));
+    let token = token("7");
+    let by_url = get(&format!("/a?access_token={token}"));
+    let silent = by_url.clone().field("x-want-caching", "x-says");
+    let public = by_url.field("x-want-caching", "cache-control");
+    proxy.send(silent).assert_status(200).assert_field("cache-control", "private");
+    proxy.send(public).assert_status(200).assert_field("cache-control", "private, max-age=60");
+    let standings = proxy.get(&format!("/rate_limit?access_token={token}"));
+    standings.assert_status(200).assert_field("cache-control", "private, no-cache");
+
+    // Whose token caches know, and who has none.
+    for request in [get("/a").token(&token), get(&format!("/open?access_token={token}"))] {
+        let response = proxy.send(request.field("x-want-caching", "cache-control"));
+        response.assert_status(200).assert_field("cache-control", "public, max-age=60");
+    }
+
+    let url = format!("http://api.example.com/a?access_token={token}");
+    let request = http::Request::get(url).header("x-want-caching", "cache-control");
+    let responses = http2(proxy.address(), vec![request.body(String::new()).unwrap()]);
+    assert_eq!(responses[0].headers()["cache-control"], "private, max-age=60");
 }
