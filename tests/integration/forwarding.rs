@@ -5,6 +5,7 @@ mod bodies;
 mod connections;
 mod expectations;
 mod fields;
+mod via;
 
 use crate::support::{Policy, Proxy, Upstream};
 

@@ -10,7 +10,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use http::{HeaderValue, Response, StatusCode, Version, header, request::Parts};
+use http::{HeaderValue, Response, StatusCode, header, request::Parts};
 use tollgate_observe::trace::{Attempts, RequestTrace};
 use tollgate_policy::{Balance, Sharing, Upstream, UpstreamPosition};
 use tollgate_response::{Body, Rejection};
@@ -148,10 +148,6 @@ fn switched(switch: Switch) -> Response<Body> {
 }
 
 fn from_upstream(mut response: Response<Body>) -> Response<Body> {
-    // An intermediary speaks its own version (RFC 9112 section 2.3).
-    //= rfc9112#section-2.3
-    //# MUST send their own HTTP-version in forwarded messages
-    *response.version_mut() = Version::HTTP_11;
     let status = response.status();
     let headers = response.headers_mut();
     // The client needs to know which protocol is required (RFC 9110 section 15.5.22).

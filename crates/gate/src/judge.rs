@@ -84,9 +84,7 @@ impl Judge {
         state.policy = Some(policy);
         state.overriding_method.clone_from(&head.overriding_method);
         state.is_revalidation = is_revalidation(head.method(), client.headers, now);
-        if policy.deny.contains_address(client.address) {
-            return Err(Rejection::Denied);
-        }
+        self.admit(policy, input)?;
         if let Some(preflight) = preflight(policy, input) {
             return Box::pin(self.judge_preflight(preflight, policy, input, state)).await;
         }
@@ -157,6 +155,24 @@ impl Judge {
             self.charge_preflight(context, &mut state.tally).await?;
         }
         Ok(action)
+    }
+
+    /// Checks what costs nobody anything: that the policy does not refuse the client's address, and
+    /// that this proxy has not forwarded the request before.
+    fn admit(&self, policy: &Policy, input: &JudgeInput<'_>) -> Result<(), Rejection> {
+        if policy.deny.contains_address(input.client.address) {
+            return Err(Rejection::Denied);
+        }
+        //= rfc9110#section-7.6
+        //# An intermediary MUST NOT forward a message to itself unless it is protected from an
+        //# infinite request loop
+        match &self.shared.via {
+            // A proxy that asks forwards the request itself, and may stand behind this one.
+            Some(via) if !input.is_asked && via.has_passed(input.client.headers) => {
+                Err(Rejection::Loop)
+            }
+            _ => Ok(()),
+        }
     }
 
     /// Charges an identified caller what its route's limits say.

@@ -1,6 +1,8 @@
 //! What the upstream gets: the request as it came, without the fields that end at this proxy, and
 //! with the caller.
 
+use std::mem;
+
 use http::{HeaderMap, HeaderName, HeaderValue, Method, Version, header, request::Parts};
 use tollgate_identity::{Auth, CallerValue, Identity};
 use tollgate_policy::Protocol;
@@ -22,7 +24,7 @@ pub(super) static X_TOLLGATE_SUBJECT: HeaderName = HeaderName::from_static("x-to
 pub(super) static X_TOLLGATE_TIER: HeaderName = HeaderName::from_static("x-tollgate-tier");
 
 /// Fields that a forwarded request gains: room for all is made at once.
-const FIELDS_SET: usize = 10;
+const FIELDS_SET: usize = 11;
 
 static IDENTITY: HeaderValue = HeaderValue::from_static("identity");
 static TRAILERS: HeaderValue = HeaderValue::from_static("trailers");
@@ -58,7 +60,7 @@ impl Judge {
         parts.uri = target.uri;
         //= rfc9112#section-2.3
         //# MUST send their own HTTP-version in forwarded messages
-        parts.version = Version::HTTP_11;
+        let received = mem::replace(&mut parts.version, Version::HTTP_11);
         let headers = &mut parts.headers;
         max_forwards::count(&parts.method, headers);
         strip_credentials(headers, state);
@@ -73,6 +75,12 @@ impl Judge {
                 write_forwarded: self.shared.write_forwarded,
             },
         );
+        if let Some(via) = &self.shared.via {
+            //= rfc9110#section-7.6.3
+            //# An HTTP-to-HTTP gateway MUST send an appropriate Via header field in each inbound
+            //# request message
+            via.append(headers, received);
+        }
         // What is read of the response on its way is read as it is.
         if state.tally.as_ref().is_some_and(Tally::awaits_body) {
             headers.insert(header::ACCEPT_ENCODING, IDENTITY.clone());

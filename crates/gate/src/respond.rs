@@ -1,9 +1,9 @@
 //! The response to a judged request: the upstream's, or why there is none, with corrected charges
 //! and limit headers.
 
-use std::{net::IpAddr, ops::ControlFlow, rc::Rc, sync::Arc};
+use std::{mem, net::IpAddr, ops::ControlFlow, rc::Rc, sync::Arc};
 
-use http::{HeaderMap, HeaderValue, Response, request::Parts};
+use http::{HeaderMap, HeaderValue, Response, Version, request::Parts};
 use tollgate_clock::Timestamp;
 use tollgate_limit::Standing;
 use tollgate_observe::metrics::PolicySeries;
@@ -150,6 +150,9 @@ impl Judge {
                 response.body_mut().hide_trailer(name);
             }
         }
+        if is_forwarded {
+            self.pass_on(&mut response);
+        }
         let headers = response.headers_mut();
         match (state.route, &audience.origin) {
             (Some(route), _) if is_forwarded => route.response_headers.apply(headers),
@@ -167,6 +170,19 @@ impl Judge {
         }
         headers.insert(X_REQUEST_ID.clone(), request_id.clone());
         response
+    }
+
+    /// Makes an upstream's response one that has passed this proxy.
+    fn pass_on(&self, response: &mut Response<Body>) {
+        // An intermediary speaks its own version (RFC 9112 section 2.3).
+        //= rfc9112#section-2.3
+        //# MUST send their own HTTP-version in forwarded messages
+        let received = mem::replace(response.version_mut(), Version::HTTP_11);
+        if let Some(via) = &self.shared.via {
+            //= rfc9110#section-7.6.3
+            //# A proxy MUST send an appropriate Via header field
+            via.append(response.headers_mut(), received);
+        }
     }
 
     /// Corrects what a request of the past was charged, by what the upstream has answered then.

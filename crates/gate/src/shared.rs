@@ -11,6 +11,7 @@ use tollgate_policy::Policies;
 use tollgate_settings::{Configuration, Limits, MemoryBounds, Settings, StoreSettings, Timeouts};
 use tollgate_store::{DiskStore, MemoryStore, OpenError, Stores, open_disk, restore};
 use tollgate_upstream::{Keeper, downstream::Admission};
+use tollgate_wire::via::Via;
 
 use super::{
     Snapshot, UnreadSchemes, denials::Denials, distrust::Distrust, recent_costs::RecentCosts,
@@ -38,6 +39,8 @@ pub struct Shared {
     pub unread_schemes: UnreadSchemes,
     /// Whether upstreams get a `Forwarded` field.
     pub write_forwarded: bool,
+    /// What messages that are forwarded get in `Via`; none: nothing.
+    pub via: Option<Via>,
     /// How long clients may take.
     pub timeouts: Timeouts,
     /// How much clients may send and hold.
@@ -83,6 +86,7 @@ impl Shared {
             keeper: Some(Keeper::default()),
             trusted_proxies: settings.trusted_proxies,
             write_forwarded: settings.write_forwarded,
+            via: settings.via,
             timeouts: settings.timeouts,
             limits: settings.limits,
             admission: Admission::new(&settings.limits),
@@ -117,6 +121,7 @@ impl Shared {
         Shared {
             trusted_proxies: settings.trusted_proxies.clone(),
             write_forwarded: settings.write_forwarded,
+            via: settings.via.clone(),
             timeouts: settings.timeouts,
             limits: settings.limits,
             ..shared
@@ -135,6 +140,7 @@ impl Shared {
             ignored_chains: Throttle::new(IGNORED_CHAIN_PAUSE),
             unread_schemes: UnreadSchemes::default(),
             write_forwarded: false,
+            via: None,
             timeouts: Timeouts::default(),
             limits: Limits::default(),
             admission: Admission::new(&Limits::default()),

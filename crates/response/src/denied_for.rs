@@ -53,6 +53,7 @@ impl Rejection {
             | Rejection::AmbiguousKey(_)
             | Rejection::Method
             | Rejection::NoRoute
+            | Rejection::Loop
             | Rejection::BodyTooLarge
             | Rejection::Upstream(_)
             | Rejection::HeadTimeout

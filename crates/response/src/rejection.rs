@@ -42,6 +42,9 @@ pub enum Rejection {
     /// No policy is for this host, or no route of it matches.
     #[error("no route")]
     NoRoute,
+    /// This proxy has forwarded the request before.
+    #[error("the request has passed this proxy before: it goes in a loop")]
+    Loop,
     /// The caller could not be identified.
     #[error(transparent)]
     Identity(#[from] IdentityError),

@@ -54,6 +54,8 @@ impl Rejection {
             },
             Rejection::Method => StatusCode::METHOD_NOT_ALLOWED,
             Rejection::NoRoute => StatusCode::NOT_FOUND,
+            // RFC 5842 section 7.2.
+            Rejection::Loop => StatusCode::LOOP_DETECTED,
             Rejection::Identity(error) => match error {
                 //= rfc6750#section-3.1
                 //# The resource server SHOULD respond with the HTTP 400 (Bad Request) status code

@@ -29,6 +29,7 @@ mod timeouts;
 mod tokens;
 mod traces;
 mod unverified;
+mod via;
 mod warnings;
 
 use std::{
@@ -46,6 +47,7 @@ use tollgate_observe::{
     access_log::{AccessLogSettings, Format},
     trace::TraceSettings,
 };
+use tollgate_wire::via::Via;
 use tollgate_yaml::{
     Check, Choice, Document, Inspection, Problem, Sources, Spanned, schema_of, warning::Warning,
 };
@@ -99,6 +101,8 @@ pub struct Settings {
     pub trusted_proxies: TrustedProxies,
     /// Whether upstreams get a `Forwarded` field beside `X-Forwarded-*`.
     pub write_forwarded: bool,
+    /// What messages that are forwarded get in `Via`; none: nothing.
+    pub via: Option<Via>,
     /// Where counters live.
     pub store: StoreSettings,
     /// Memory for verified tokens.
@@ -176,6 +180,12 @@ struct RawSettings {
     /// Whether upstreams get a `Forwarded` field (RFC 7239) beside `X-Forwarded-*`. Default: false.
     #[serde(default)]
     send_forwarded: bool,
+    /// A name for this proxy, which forwarded requests and responses get in `Via` (RFC 9110). A
+    /// request that already has it there goes in a loop, and is refused with 508. Left out: nothing
+    /// is added, and no request is refused.
+    #[schemars(length(min = 1, max = 64))]
+    #[schemars(extend("examples" = ["edge-1"]))]
+    via: Option<Spanned<String>>,
     /// Where counters live. Left out: in the process.
     #[serde(default)]
     #[schemars(extend("examples" = [{ "redis": { "url": "redis://127.0.0.1:6379" } }]))]
@@ -267,6 +277,7 @@ impl Checker<'_> {
         let field = self.keyword_or_default(raw.client_address_from.as_ref());
         self.refuse_other_field_of_askers(raw.client_address_from.as_ref(), field, &decisions);
         let networks = self.trusted_networks(&raw.trusted_proxies);
+        let via = self.via(raw.via.as_ref());
         let access_log = self.access_log(&raw.access_log);
         let events = self.events(&raw.log);
         let workers = self.workers(raw.workers.as_ref());
@@ -289,6 +300,7 @@ impl Checker<'_> {
             workers,
             trusted_proxies: TrustedProxies::new(networks, field?),
             write_forwarded: raw.send_forwarded,
+            via,
             store: store?,
             token_cache_bytes: raw
                 .token_cache_bytes

@@ -6,8 +6,8 @@
 //! reads the header that a load balancer sends first. [`forward_auth`] reads what another proxy
 //! asks about, [`query`] parameters, [`method_override`] what stands for another method, and
 //! [`accept`] which forms of a response a client takes, and [`media_type`] what a body is.
-//! [`quoted`] splits lists. [`resp`] is the Redis protocol, and [`envoy`] has the messages of gRPC
-//! by which Envoy asks.
+//! [`quoted`] splits lists, and [`via`] names the proxies that a message has passed. [`resp`] is
+//! the Redis protocol, and [`envoy`] has the messages of gRPC by which Envoy asks.
 //!
 //! The types to know first:
 //!
@@ -32,6 +32,7 @@ pub mod query;
 pub mod quoted;
 pub mod resp;
 pub mod target;
+pub mod via;
 
 pub use self::{
     framing::{Framing, Violation, ViolationKind},

@@ -62,7 +62,7 @@ impl<'h> MediaType<'h> {
 }
 
 /// A byte of a token (RFC 9110 section 5.6.2).
-fn is_token_byte(byte: u8) -> bool {
+pub(crate) fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 

@@ -45,6 +45,15 @@ async fn read(mut body: h2::RecvStream) -> (Vec<u8>, Option<HeaderMap>) {
 }
 
 #[test]
+fn via_of_a_response_says_that_it_came_in_http2() {
+    let server = Fake::http2(&Builder::new(), answer_ok);
+    let policy = before_urls(&[&server.url()], "protocol: h2");
+    let proxy = Proxy::with_settings("workers: 1\nvia: edge-1", &[&policy]);
+    proxy.get("/").assert_status(200).assert_field("via", "2 edge-1");
+    assert_eq!(server.seen.last().headers()["via"], "1.1 edge-1");
+}
+
+#[test]
 fn requests_share_a_connection() {
     let server = Fake::http2(&Builder::new(), answer_ok);
     let proxy = before(&server, "");

@@ -17,6 +17,7 @@ policies: policies
 workers: 4
 trusted_proxies: [10.1.0.0/16]
 client_address_from: forwarded
+via: edge-1
 store: { redis: { url: "redis://127.0.0.1:6379", prefix: tollgate, clock: redis, replica_lag: 1s }, instances: 2 }
 access_log: { format: json, denials: 1/10 }
 log: { format: json }
