@@ -8,7 +8,7 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::TlsConnector;
 use tollgate_policy::{Protocol, Transport, Upstream, UpstreamTls};
 
-use super::{Member, Stream, UpstreamError};
+use super::{Member, Stream, UpstreamError, secure_stream::SecureStream};
 
 /// Makes connections to the servers of one upstream.
 ///
@@ -88,11 +88,11 @@ impl Tls {
         //# origin server
         //= rfc9113#section-9.2
         //# clients MUST send the server_name TLS extension
-        let stream = connector.connect(name, stream).await.map_err(failed)?;
+        let stream = SecureStream::new(connector.connect(name, stream).await.map_err(failed)?);
         // A server that does not choose h2 would not understand it (RFC 9113 section 3.2).
         //= rfc9113#section-3.3
         //# HTTP/2 connections over TLS MUST use protocol negotiation in TLS
-        if protocol == Protocol::Http2 && stream.get_ref().1.alpn_protocol() != Some(HTTP2) {
+        if protocol == Protocol::Http2 && stream.alpn_protocol() != Some(HTTP2) {
             return Err(failed(io::Error::other("it does not choose h2 by ALPN")));
         }
         Ok(Stream::Tls(Box::new(stream)))

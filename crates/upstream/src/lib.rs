@@ -38,6 +38,7 @@ mod report;
 mod resolve;
 mod response_check;
 mod retry;
+mod secure_stream;
 mod slots;
 mod stream;
 #[cfg(test)]

@@ -12,9 +12,8 @@ use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf, Take},
     net::TcpStream,
 };
-use tokio_rustls::client::TlsStream;
 
-use super::{frames::Frames, slots::Slot};
+use super::{frames::Frames, secure_stream::SecureStream, slots::Slot};
 
 /// A connection to a server, ready for a protocol of whichever kind.
 #[derive(Debug)]
@@ -22,7 +21,7 @@ pub enum Stream {
     /// As it is.
     Plain(TcpStream),
     /// In TLS, whose state is many times larger.
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<SecureStream>),
     /// In memory.
     #[cfg(test)]
     Memory(tokio::io::DuplexStream),

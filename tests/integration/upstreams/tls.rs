@@ -1,13 +1,20 @@
 //! Servers in TLS: which certificates are accepted, which are not, and what the client's response
 //! is.
 
-use std::{io::Write, net::TcpListener, sync::atomic::Ordering, thread};
+use std::{
+    io::{self, Read, Write},
+    net::{TcpListener, TcpStream},
+    sync::{Arc, atomic::Ordering},
+    thread::{self, JoinHandle},
+};
+
+use rustls::{ServerConnection, StreamOwned};
 
 use super::{
     before_urls,
     fakes::{Certificates, Fake},
 };
-use crate::support::{Proxy, Signal, post};
+use crate::support::{PATIENCE, Proxy, Signal, post};
 
 fn trusting(certificates: &Certificates, more: &str) -> String {
     format!("tls: {{ ca_file: \"{}\"{more} }}", certificates.path("ca.pem"))
@@ -124,4 +131,85 @@ fn upload_arrives_whole_at_a_server_that_reads_late() {
     let answered = client.read();
     answered.assert_status(200);
     assert_eq!(answered.text(), expected);
+}
+
+/// A server for one connection, and what `serve` makes of that.
+fn server_of_one<T: Send + 'static>(
+    certificates: &Certificates,
+    serve: impl FnOnce(StreamOwned<ServerConnection, TcpStream>) -> T + Send + 'static,
+) -> (String, JoinHandle<T>) {
+    let config = Arc::clone(certificates.acceptor(&["http/1.1"]).config());
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("https://{}", listener.local_addr().unwrap());
+    let serving = thread::spawn(move || {
+        let (socket, _) = listener.accept().unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        serve(StreamOwned::new(ServerConnection::new(config).unwrap(), socket))
+    });
+    (url, serving)
+}
+
+/// Reads a head, answers it, and reads until the connection ends: without an alert, that is an
+/// error.
+fn answer_and_read(
+    mut stream: StreamOwned<ServerConnection, TcpStream>,
+    answer: &str,
+) -> io::Result<usize> {
+    let mut head = Vec::new();
+    let mut byte = [0];
+    while !head.ends_with(b"\r\n\r\n") {
+        stream.read_exact(&mut byte)?;
+        head.push(byte[0]);
+    }
+    stream.write_all(answer.as_bytes())?;
+    stream.read(&mut byte)
+}
+
+#[test]
+fn server_is_told_of_the_end_of_its_connection() {
+    const OK: &str = "HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok";
+    const LAST: &str = "HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\nok";
+    const BROKEN: &str = "HTTP/2.2 what\r\n\r\n";
+    let certificates = Certificates::of(&["127.0.0.1"]);
+    for (answer, fields, status) in [
+        // Unused for long enough, or until the process ends.
+        (OK, "keep_alive: 100ms", 200),
+        (OK, "keep_alive: 60s", 200),
+        (LAST, "keep_alive: 60s", 200),
+        (BROKEN, "retries: off", 502),
+        ("", "retries: off, response_timeout: 100ms", 504),
+    ] {
+        let (url, serving) =
+            server_of_one(&certificates, move |stream| answer_and_read(stream, answer));
+        let fields = format!("{}, {fields}", trusting(&certificates, ""));
+        let proxy = Proxy::start(&before_urls(&[&url], &fields));
+        proxy.get("/").assert_status(status);
+        if fields.ends_with("60s") {
+            drop(proxy);
+        }
+        assert_eq!(serving.join().unwrap().unwrap(), 0, "{answer} {fields}");
+    }
+}
+
+#[test]
+fn server_that_does_not_read_holds_up_no_end() {
+    let certificates = Certificates::of(&["127.0.0.1"]);
+    let (accepted, go) = (Signal::default(), Signal::default());
+    let (opened, gone) = (accepted.clone(), go.clone());
+    let (url, serving) = server_of_one(&certificates, move |mut stream| {
+        stream.conn.complete_io(&mut stream.sock).unwrap();
+        opened.open();
+        gone.wait();
+        // It ends, with an alert or without.
+        let _ = io::copy(&mut stream, &mut io::sink());
+    });
+    let proxy = Proxy::start(&before_urls(&[&url], &trusting(&certificates, "")));
+    let mut client = proxy.connect();
+    let request = post("/", vec![b'x'; 16 * 1024 * 1024]).to_bytes();
+    client.write(&request[..request.len() / 16]);
+    accepted.wait();
+    drop(client);
+    drop(proxy);
+    go.open();
+    serving.join().unwrap();
 }
