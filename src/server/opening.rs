@@ -13,13 +13,15 @@ use std::{
 
 use bytes::BufMut;
 use http::HeaderValue;
-use rustls::{CertificateError, HandshakeKind, ProtocolVersion};
+use rustls::{CertificateError, HandshakeKind, ProtocolVersion, ServerConnection};
 use tokio::io::AsyncReadExt;
 use tokio_rustls::{TlsAcceptor, server::TlsStream};
 use tollgate_clock::deadline::Deadline;
 use tollgate_gate::Shared;
 use tollgate_identity::canonical;
-use tollgate_settings::{ALPN_HTTP2, CurrentTls, Epoch, Protocols};
+use tollgate_settings::{
+    ALPN_HTTP2, CertificateChoice, CurrentTls, Epoch, HandshakeConfig, Protocols,
+};
 use tollgate_upstream::downstream::{
     ClientChain, ConnectionPermit, Fault, Handshake, HandshakeFailure, NotAdmitted, NotGood, Peer,
 };
@@ -174,6 +176,7 @@ pub(super) async fn open(
         permit.name(address)?;
     }
     let mut client_chain = None;
+    let mut certificate_choice = None;
     let (stream, protocol) = match &listener.tls {
         None => {
             deadline.set(shared.timeouts.head);
@@ -184,30 +187,51 @@ pub(super) async fn open(
         Some(tls) => {
             // On the heap, as it would be a part of every connection's task otherwise.
             let handshake = Box::pin(shake_hands(transport, tls, listener.protocols));
-            let TlsClient { stream, protocol, epoch } =
+            let TlsClient { stream, protocol, epoch, choice } =
                 within(deadline, Opening::Handshake, handshake).await?;
+            certificate_choice = choice.filter(|_| !is_trusted);
             deadline.set(shared.timeouts.head);
-            let connection = stream.get_ref().1;
-            if let Some(chain) = connection.peer_certificates() {
-                let now = shared.clock.now();
-                if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
-                    // It was checked when the session began.
-                    tls.check(chain, now).map_err(OpeningError::of_tls)?;
-                }
-                let chain = ClientChain::read(chain, tls, epoch, now).ok_or(NotGood)?;
-                client_chain = Some(Arc::new(chain));
-            }
-            let is_tls13 = connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
-            let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
-            let handshake = Handshake::Done { is_tls13, is_resumed };
-            shared.admission.handshakes().count(handshake);
+            client_chain = shown(stream.get_ref().1, tls, epoch, shared)?;
             (Stream::Tls(stream), protocol)
         }
     };
     let address_value =
         HeaderValue::try_from(address.to_string()).map_err(|_| OpeningError::Left)?;
-    let peer = Peer { address, address_value, is_trusted, client_chain, own_address, listener };
+    let peer = Peer {
+        address,
+        address_value,
+        is_trusted,
+        client_chain,
+        certificate_choice,
+        own_address,
+        listener,
+    };
     Ok(OpenConnection { stream, protocol, peer })
+}
+
+/// Counts a handshake, and checks the certificates that the client has sent in it, if any.
+fn shown(
+    connection: &ServerConnection,
+    tls: &CurrentTls,
+    epoch: Epoch,
+    shared: &Shared,
+) -> Result<Option<Arc<ClientChain>>, OpeningError> {
+    let is_resumed = connection.handshake_kind() == Some(HandshakeKind::Resumed);
+    let client_chain = match connection.peer_certificates() {
+        None => None,
+        Some(chain) => {
+            let now = shared.clock.now();
+            if is_resumed {
+                // It was checked when the session began.
+                tls.check(chain, now).map_err(OpeningError::of_tls)?;
+            }
+            let chain = ClientChain::read(chain, tls, epoch, now).ok_or(NotGood)?;
+            Some(Arc::new(chain))
+        }
+    };
+    let is_tls13 = connection.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+    shared.admission.handshakes().count(Handshake::Done { is_tls13, is_resumed });
+    Ok(client_chain)
 }
 
 /// The client address that limits use for connections to a Unix socket.
@@ -288,6 +312,8 @@ struct TlsClient {
     protocol: Protocol,
     /// Of the rules by which its certificate was checked.
     epoch: Epoch,
+    /// None: the listener has one certificate.
+    choice: Option<Arc<CertificateChoice>>,
 }
 
 /// TLS, and the protocol that was agreed on.
@@ -296,7 +322,7 @@ async fn shake_hands(
     tls: &CurrentTls,
     protocols: Protocols,
 ) -> Result<TlsClient, OpeningError> {
-    let (config, epoch) = tls.config();
+    let HandshakeConfig { config, epoch, choice } = tls.handshake();
     // What is no TLS, or not in this way, comes as bad data; any other error is of the socket.
     let accepted = TlsAcceptor::from(config).accept(transport).await;
     let stream = accepted.map_err(|error| match error.kind() {
@@ -311,5 +337,5 @@ async fn shake_hands(
         None if !protocols.has_http1() => return Err(OpeningError::NoCommonProtocol),
         _ => Protocol::Http1,
     };
-    Ok(TlsClient { stream: Box::new(stream), protocol, epoch })
+    Ok(TlsClient { stream: Box::new(stream), protocol, epoch, choice })
 }

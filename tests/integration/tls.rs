@@ -3,6 +3,7 @@
 mod browsers;
 mod callers;
 mod handshake;
+mod misdirected;
 mod renewal;
 mod revocation;
 

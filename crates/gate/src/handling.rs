@@ -156,6 +156,7 @@ mod tests {
             address_value: HeaderValue::from_static("127.0.0.1"),
             is_trusted: true,
             client_chain: None,
+            certificate_choice: None,
             own_address: None,
             listener: Arc::new(ListenerSettings::plain(ListenAddress::Tcp(address))),
         };

@@ -19,10 +19,11 @@ pub(super) struct SoundRequest<'r, 'p> {
 }
 
 impl<'r, 'p> SoundRequest<'r, 'p> {
-    /// Checks the form of a request's head, and then its client's certificate, as of `now`.
+    /// Checks the form of a request's head, that its connection is one for its host, and then its
+    /// client's certificate, as of `now`.
     ///
     /// # Errors
-    /// A [`Rejection`] of the head, or of the certificate.
+    /// A [`Rejection`] of the head, of the connection, or of the certificate.
     pub(super) fn check(
         parts: &'r Parts,
         policies: &'p Policies,
@@ -37,6 +38,10 @@ impl<'r, 'p> SoundRequest<'r, 'p> {
         if let (Some(Asker::Forward | Asker::Nginx), Some(policy)) = (inbound.asker, policy) {
             // These cannot be told to take a field out.
             check_undropped(&parts.headers, policy.method_override)?;
+        }
+        // A proxy that asks has its client's connection.
+        if let (None, Some(host)) = (inbound.asker, head.host()) {
+            inbound.peer.check_host(host)?;
         }
         let certificate = inbound.peer.certificate(now)?;
         let client = Client {

@@ -276,6 +276,7 @@ impl Rehearsal {
             address_value: address_value.unwrap_or(NO_ID),
             is_trusted: self.judge.shared.trusted_proxies.contains(address),
             client_chain: None,
+            certificate_choice: None,
             own_address: None,
             listener: Arc::new(ListenerSettings::plain(SocketAddr::new(address, 0).into())),
         }

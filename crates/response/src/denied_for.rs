@@ -54,6 +54,7 @@ impl Rejection {
             | Rejection::Method
             | Rejection::NoRoute
             | Rejection::Loop
+            | Rejection::Misdirected(_)
             | Rejection::BodyTooLarge
             | Rejection::Upstream(_)
             | Rejection::HeadTimeout

@@ -22,6 +22,9 @@ impl Rejection {
             Rejection::Question(error) => format!("This cannot be decided: {error}."),
             Rejection::Method => "This method is not allowed.".into(),
             Rejection::NoRoute => "Not Found".into(),
+            Rejection::Misdirected(_) => {
+                "The connection is for another host. Open a new one for this host.".into()
+            }
             Rejection::Loop => "The request goes in a loop: it has been here before.".into(),
             Rejection::Identity(error) => identity_message(error).into(),
             Rejection::Claim(_) => "The credentials do not grant what this needs.".into(),

@@ -6,7 +6,8 @@ use tollgate_identity::IdentityError;
 use tollgate_policy::{AddressRefusal, UnfitMember};
 use tollgate_store::StoreError;
 use tollgate_upstream::{
-    ConnectionNamesProtectedField, IdentityAlias, UpstreamError, downstream::NotGood,
+    ConnectionNamesProtectedField, IdentityAlias, UpstreamError,
+    downstream::{Misdirected, NotGood},
 };
 use tollgate_usage::mcp::MessageError;
 use tollgate_wire::{
@@ -51,6 +52,9 @@ pub enum Rejection {
     /// The certificate that the connection was opened with is no longer valid.
     #[error(transparent)]
     Certificate(#[from] NotGood),
+    /// The connection is for another host.
+    #[error(transparent)]
+    Misdirected(#[from] Misdirected),
     /// The token does not grant all of these scopes, which the route needs.
     #[error("the token lacks a scope of: {0}")]
     Scope(Box<str>),

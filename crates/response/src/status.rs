@@ -54,6 +54,7 @@ impl Rejection {
             },
             Rejection::Method => StatusCode::METHOD_NOT_ALLOWED,
             Rejection::NoRoute => StatusCode::NOT_FOUND,
+            Rejection::Misdirected(_) => StatusCode::MISDIRECTED_REQUEST,
             // RFC 5842 section 7.2.
             Rejection::Loop => StatusCode::LOOP_DETECTED,
             Rejection::Identity(error) => match error {

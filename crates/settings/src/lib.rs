@@ -60,8 +60,8 @@ pub use self::{
     disk::{DiskSettings, SyncMode},
     limits::{Http2Limits, Limits},
     listener::{
-        ALPN_HTTP2, CertificateValidity, CurrentTls, Epoch, ListenAddress, ListenerSettings,
-        Protocols, Redirect, Renewed,
+        ALPN_HTTP2, CertificateChoice, CertificateValidity, CurrentTls, Epoch, HandshakeConfig,
+        ListenAddress, ListenerSettings, Protocols, Redirect, Renewed,
     },
     log::events_format,
     memory::{MemoryBounds, SnapshotSettings},

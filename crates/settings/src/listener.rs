@@ -27,7 +27,10 @@ use super::{AskedHere, Checker, beside};
 pub(super) use self::tls::RawTls;
 pub use self::{
     security::Redirect,
-    tls::{ALPN_HTTP2, CertificateValidity, CurrentTls, Epoch, Renewed},
+    tls::{
+        ALPN_HTTP2, CertificateChoice, CertificateValidity, CurrentTls, Epoch, HandshakeConfig,
+        Renewed,
+    },
 };
 
 /// A place where clients come in.

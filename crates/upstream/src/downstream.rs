@@ -23,6 +23,6 @@ pub use self::{
     in_flight::InFlight,
     interim::{Interim, InterimEdits},
     pace::{PART_BYTES, Pace},
-    peer::{NotGood, Peer},
+    peer::{Misdirected, NotGood, Peer},
     writing::Writing,
 };

@@ -3,9 +3,10 @@
 use std::{
     io::{Read, Write},
     net::TcpStream,
+    sync::Arc,
 };
 
-use rustls::{HandshakeKind, version};
+use rustls::{ClientConfig, HandshakeKind, version};
 use tollgate_upstream::downstream::{Handshake, HandshakeFailure};
 use x509_parser::prelude::FromDer;
 
@@ -14,14 +15,18 @@ use crate::support::{Policy, Proxy, Signer, Upstream, dial, eventually, last_req
 
 /// The first DNS name of the certificate that a client got which asked for `name`.
 fn shown(proxy: &Proxy, signer: &Signer, name: &str) -> String {
-    let mut config = (*signer.client(&[])).clone();
-    // It takes whatever it is shown: the wrong one is to be seen.
-    config.dangerous().set_certificate_verifier(std::sync::Arc::new(anything::Anything));
-    let stream = dial(proxy.address(), &config.into(), name).unwrap();
+    let stream = dial(proxy.address(), &believing(signer), name).unwrap();
     let shown = &stream.conn.peer_certificates().unwrap()[0];
     let (_, certificate) = x509_parser::certificate::X509Certificate::from_der(shown).unwrap();
     let names = certificate.subject_alternative_name().unwrap().unwrap();
     names.value.general_names[0].to_string()
+}
+
+/// A client that takes whatever it is shown: the wrong certificate is to be seen.
+pub(super) fn believing(signer: &Signer) -> Arc<ClientConfig> {
+    let mut config = (*signer.client(&[])).clone();
+    config.dangerous().set_certificate_verifier(Arc::new(anything::Anything));
+    config.into()
 }
 
 #[test]

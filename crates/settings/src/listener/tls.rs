@@ -4,6 +4,7 @@
 //! then on use the new configuration, and connections go on with theirs.
 
 mod certificates;
+mod choice;
 mod clients;
 mod revocation;
 
@@ -24,12 +25,15 @@ use tollgate_clock::Timestamp;
 use tollgate_keyword::{Keyword, keywords};
 use tollgate_yaml::{Check, Choice, Spanned};
 
-use self::certificates::RawCertificate;
+use self::certificates::{Certificates, RawCertificate};
 use super::Protocols;
 use crate::Checker;
 
-pub use self::certificates::CertificateValidity;
 pub(super) use self::certificates::read_certificates;
+pub use self::{
+    certificates::CertificateValidity,
+    choice::{CertificateChoice, HandshakeConfig},
+};
 
 /// Certificates: files in PEM form, from this file's folder. They are read anew when they change.
 #[derive(Deserialize, JsonSchema)]
@@ -104,6 +108,7 @@ pub struct CurrentTls(ArcSwap<Tls>);
 
 struct Tls {
     config: Arc<ServerConfig>,
+    certificates: Arc<Certificates>,
     verifier: Arc<dyn ClientCertVerifier>,
     /// When the lists of revoked certificates are out of date; none: that makes no difference.
     lists_until: Option<Timestamp>,
@@ -141,6 +146,12 @@ const SESSIONS: usize = 4096;
 pub(super) const MAX_PEM_BYTES: u64 = 1 << 20;
 
 impl CurrentTls {
+    /// What a handshake that begins now uses, and what learns which certificate it takes.
+    pub fn handshake(&self) -> HandshakeConfig {
+        let tls = self.0.load();
+        HandshakeConfig::new(&tls.config, &tls.certificates, tls.epoch)
+    }
+
     /// What a handshake that begins now uses, and by which rules it checks the client's
     /// certificate.
     pub fn config(&self) -> (Arc<ServerConfig>, Epoch) {
@@ -211,6 +222,7 @@ impl CurrentTls {
         }
         self.0.store(Arc::new(Tls {
             config: Arc::new(config),
+            certificates: Arc::clone(&newer.certificates),
             verifier: Arc::clone(&newer.verifier),
             lists_until: newer.lists_until,
             validity: Arc::clone(&newer.validity),
@@ -251,7 +263,7 @@ impl Checker<'_> {
                 TlsVersion::V1_3 => SINCE_1_3,
             },
         };
-        let certificates = certificates?;
+        let certificates = Arc::new(certificates?);
         let clients = clients.ok()?;
 
         let validity = certificates.validity.as_slice().into();
@@ -269,7 +281,7 @@ impl Checker<'_> {
         };
         let mut config = builder
             .with_client_cert_verifier(Arc::clone(&clients.verifier))
-            .with_cert_resolver(Arc::new(certificates));
+            .with_cert_resolver(Arc::<Certificates>::clone(&certificates));
         config.alpn_protocols = protocols.alpn();
         config.session_storage = ServerSessionMemoryCache::new(SESSIONS);
         // Without random numbers there are no tickets, and each handshake is a whole one.
@@ -278,6 +290,7 @@ impl Checker<'_> {
         }
         let tls = Tls {
             config: Arc::new(config),
+            certificates,
             verifier: clients.verifier,
             lists_until: clients.until,
             validity,

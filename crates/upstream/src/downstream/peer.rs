@@ -5,7 +5,7 @@ use std::{net::IpAddr, sync::Arc};
 use http::{HeaderMap, HeaderValue, header};
 use tollgate_clock::Timestamp;
 use tollgate_identity::ClientCertificate;
-use tollgate_settings::ListenerSettings;
+use tollgate_settings::{CertificateChoice, ListenerSettings};
 
 use super::ClientChain;
 
@@ -20,6 +20,10 @@ pub struct Peer {
     pub is_trusted: bool,
     /// The certificates that it sent in its handshake, if any.
     pub client_chain: Option<Arc<ClientChain>>,
+    /// The certificate of the listener that its connection was secured with. None: it has no TLS,
+    /// or the listener only one; or this is a trusted proxy, whose connection says nothing about
+    /// that of its client.
+    pub certificate_choice: Option<Arc<CertificateChoice>>,
     /// The address of this machine that it has connected to, at a listener for decisions.
     pub own_address: Option<IpAddr>,
     /// Where it came in.
@@ -45,6 +49,23 @@ impl Peer {
         if chain.is_good(tls, now) { Ok(Some(&chain.certificate)) } else { Err(NotGood) }
     }
 
+    /// Checks that a request for this host may come on its connection.
+    ///
+    /// # Errors
+    /// [`Misdirected`].
+    //= rfc9110#section-7.4
+    //# an origin server MUST reject a request if any scheme-specific requirements for the target URI
+    //# are not met
+    //= rfc9110#section-7.4
+    //# a request for an "https" resource MUST be rejected unless it has been received over a
+    //# connection that has been secured via a certificate valid for that target URI's origin
+    pub fn check_host(&self, host: &str) -> Result<(), Misdirected> {
+        match &self.certificate_choice {
+            Some(choice) if choice.is_misdirected(host) => Err(Misdirected),
+            _ => Ok(()),
+        }
+    }
+
     /// Whether its connection is encrypted.
     pub fn speaks_tls(&self) -> bool {
         self.listener.tls.is_some()
@@ -56,3 +77,9 @@ impl Peer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the client's certificate is no longer valid")]
 pub struct NotGood;
+
+/// The request is for a host of another certificate than the one that its connection was secured
+/// with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the connection was not opened with the certificate of this host")]
+pub struct Misdirected;

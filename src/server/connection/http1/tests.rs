@@ -81,6 +81,7 @@ impl Kept {
                 address_value: HeaderValue::from_static("127.0.0.1"),
                 is_trusted: false,
                 client_chain: None,
+                certificate_choice: None,
                 own_address: None,
                 listener: Arc::new(listener),
             }),

@@ -85,6 +85,18 @@ impl Certificates {
         exact.or_else(parent).map_or(&[], Vec::as_slice)
     }
 
+    /// Those that are valid for a host, in lower case: by its name, or by a wildcard for it.
+    pub(super) fn covering(&self, host: &str) -> impl Iterator<Item = &Arc<CertifiedKey>> {
+        let parent = host.split_once('.').map(|(_, parent)| parent);
+        let wildcard = parent.and_then(|parent| self.wildcard.get(parent));
+        self.exact.get(host).into_iter().chain(wildcard).flatten()
+    }
+
+    /// Whether there is more than one.
+    pub(super) fn are_several(&self) -> bool {
+        self.all.len() > 1
+    }
+
     fn add(&mut self, certificate: Arc<CertifiedKey>, names: &[Box<str>]) {
         for name in names {
             let (table, name) = match name.strip_prefix("*.") {
