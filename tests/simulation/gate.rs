@@ -166,6 +166,7 @@ impl Question {
             address_value: HeaderValue::try_from(address.to_string()).expect("it is ASCII"),
             is_trusted: false,
             client_chain: None,
+            certificate_choice: None,
             own_address: None,
             listener: Arc::new(ListenerSettings::plain(listener)),
         };

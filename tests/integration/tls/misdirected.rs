@@ -55,7 +55,7 @@ fn host_of_another_certificate_is_421_and_charges_nobody() {
         ("first.example", "127.0.0.1", 200),
         // Without a name, and with an unknown one, a client gets the first.
         ("192.0.2.1", "first.example", 200),
-        ("192.0.2.1", "api.example.com", 421),
+        ("192.0.2.1", "api.example.com", 200),
         ("elsewhere.example", "api.example.com", 421),
     ] {
         // The second connection resumes a session.

@@ -43,7 +43,7 @@ impl HandshakeConfig {
 #[derive(Debug)]
 pub struct CertificateChoice {
     certificates: Arc<Certificates>,
-    /// Not set: the handshake has not come so far.
+    /// Not set: the handshake has not come so far, or the client has named no host in it.
     chosen: OnceLock<Arc<CertifiedKey>>,
 }
 
@@ -60,8 +60,12 @@ impl CertificateChoice {
 
 impl ResolvesServerCert for CertificateChoice {
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        let names_host = hello.server_name().is_some();
         let chosen = self.certificates.resolve(hello)?;
         // A client that has to send its hello again asks for the same.
-        Some(Arc::clone(self.chosen.get_or_init(|| chosen)))
+        Some(match names_host {
+            true => Arc::clone(self.chosen.get_or_init(|| chosen)),
+            false => chosen,
+        })
     }
 }
