@@ -258,7 +258,7 @@ impl TokenSources {
 
     /// Whether a request with this query, whose credential was taken, had it there.
     pub fn found_in(&self, query: Option<&str>) -> bool {
-        self.query.is_some() && matches!(self.in_query(query), Ok(Some(_)))
+        matches!(self.in_query(query), Ok(Some(_)))
     }
 
     /// The names in a query that are those of the policy's parameter, as they are written.

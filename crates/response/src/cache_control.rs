@@ -11,8 +11,8 @@ use tollgate_wire::quoted::split_unquoted;
 ///
 /// Where the response says nothing else, `private` is added. `public`, `s-maxage` and `private` for
 /// single fields are taken out, since they let a shared cache keep the rest: of directives that
-/// conflict, not every cache obeys the strictest. Fields that only shared caches read, and prefer to
-/// this one (RFC 9213), go altogether.
+/// conflict, not every cache obeys the strictest. Fields that only shared caches read, and prefer
+/// to this one (RFC 9213), go altogether.
 //= rfc6750#section-2.3
 //# Server success (2XX status) responses to these requests SHOULD contain a Cache-Control header
 //# with the "private" option

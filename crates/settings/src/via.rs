@@ -12,7 +12,8 @@ impl Checker<'_> {
         if via.is_none() {
             let message = format!("`{}` is no name for `Via`", raw.value);
             let help = format!(
-                "write a token, 1 to {MAX_PSEUDONYM_BYTES} letters, digits and marks such as `-` and `.`: edge-1"
+                "write a token, 1 to {MAX_PSEUDONYM_BYTES} letters, digits and marks such as `-` \
+                 and `.`: edge-1"
             );
             self.refuse(raw, message, help);
         }
