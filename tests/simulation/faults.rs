@@ -64,6 +64,11 @@ impl Fault {
     /// How many of them a seed chooses from.
     const CHOSEN: usize = 16;
 
+    /// Whether it makes a clock wrong.
+    pub(crate) fn is_of_clocks(self) -> bool {
+        matches!(self, Fault::ClockStep | Fault::ClockDrift)
+    }
+
     /// Its name in reports.
     pub(crate) fn name(self) -> &'static str {
         match self {

@@ -97,7 +97,7 @@ impl Drill {
             unknown_charges: 0,
             used: BTreeMap::new(),
             primaries: BTreeSet::new(),
-            in_use: Vec::new(),
+            ..Facts::default()
         }
     }
 }

@@ -4,6 +4,7 @@
 //! limit and all shares. Counters have the sum of what callers were admitted, unless something was
 //! lost that nobody can know of.
 
+mod sequential;
 mod slack;
 
 use std::{
@@ -14,6 +15,7 @@ use std::{
 use tollgate_clock::Timestamp;
 use tollgate_limit::{DecidedBy, Quota};
 
+pub(crate) use self::sequential::{Review, review};
 use self::slack::Slack;
 use crate::{
     ledger::{Admission, Ledger},
@@ -22,7 +24,12 @@ use crate::{
 };
 
 /// What the judge has to know besides the ledger.
+#[derive(Debug, Default)]
 pub(crate) struct Facts {
+    /// Whether nothing at all went wrong.
+    pub(crate) is_calm: bool,
+    /// Whether some clock was not right.
+    pub(crate) has_odd_clocks: bool,
     /// Proxies that share the limits.
     pub(crate) instances: u32,
     /// Proxies that were started, again or for the first time.
@@ -71,7 +78,8 @@ pub(crate) fn judge(limits: &[[Limit; 2]], ledger: &Ledger, facts: &Facts) -> Ve
 fn judge_agreement(facts: &Facts) -> Option<String> {
     let Facts { primaries, in_use, .. } = facts;
     let first = in_use.first()?;
-    let agree = in_use.iter().all(|servers| servers == first) && first.is_subset(primaries);
+    let is_right = !first.is_empty() && first.is_subset(primaries);
+    let agree = is_right && in_use.iter().all(|servers| servers == first);
     (!agree).then(|| format!("proxies use {in_use:?} of the primaries {primaries:?}"))
 }
 

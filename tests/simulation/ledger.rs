@@ -1,4 +1,4 @@
-//! What proxies have admitted, as the callers know it, and what was asked of counters: what the
+//! What proxies have answered, as the callers know it, and what was asked of counters: what the
 //! judge goes by.
 
 use std::{
@@ -7,7 +7,7 @@ use std::{
 };
 
 use tollgate_clock::Timestamp;
-use tollgate_limit::DecidedBy;
+use tollgate_limit::{DecidedBy, Outcomes, Verdict};
 
 /// One charge that was admitted.
 #[derive(Clone, Copy, Debug)]
@@ -30,17 +30,47 @@ pub(crate) struct Admission {
     pub(crate) is_late: bool,
 }
 
+/// What a caller was answered.
+#[derive(Clone, Debug)]
+pub(crate) struct Answer {
+    pub(crate) caller: usize,
+    /// The limits that were charged.
+    pub(crate) which: &'static [usize],
+    pub(crate) cost: u32,
+    pub(crate) proxy: usize,
+    /// By the clock of who decided.
+    pub(crate) at: Timestamp,
+    /// When it was asked for and answered, since the simulation began.
+    pub(crate) asked: Duration,
+    pub(crate) answered: Duration,
+    pub(crate) verdict: Verdict,
+    /// One for each limit; none: it was refused without a decision.
+    pub(crate) outcomes: Outcomes,
+    /// Where its admissions begin, if it was admitted: one for each limit.
+    pub(crate) first_admission: usize,
+}
+
+impl Answer {
+    /// How many admissions it has.
+    pub(crate) fn taken(&self) -> usize {
+        if self.verdict == Verdict::Allow { self.outcomes.len() } else { 0 }
+    }
+}
+
 /// A reset of all limits of a caller that was said to have been made.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reset {
     pub(crate) caller: usize,
     pub(crate) begun: Duration,
+    pub(crate) made: Duration,
 }
 
 /// All of them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ledger {
     pub(crate) admissions: Vec<Admission>,
+    /// All answers, also those that admitted nothing.
+    pub(crate) answers: Vec<Answer>,
     pub(crate) resets: Vec<Reset>,
     /// Callers whose limits may have been reset or not.
     pub(crate) doubted: BTreeSet<usize>,

@@ -35,7 +35,12 @@ impl Story {
 
     /// Counts that something of a kind happened.
     pub(crate) fn count(&self, kind: &'static str) {
-        *self.0.lock().unwrap().counts.entry(kind).or_default() += 1;
+        self.count_many(kind, 1);
+    }
+
+    /// The same for so many.
+    pub(crate) fn count_many(&self, kind: &'static str, times: u64) {
+        *self.0.lock().unwrap().counts.entry(kind).or_default() += times;
     }
 
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, u64> {

@@ -9,12 +9,13 @@ use tokio::{
     task::spawn_local,
     time::{Instant, sleep},
 };
-use tollgate_limit::{DecidedBy, Decision, Outcome, Quota, Verdict};
+use tollgate_clock::Timestamp;
+use tollgate_limit::{DecidedBy, Decision, Outcome, Outcomes, Quota, Verdict};
 
 use crate::{
     chance::Chance,
     gate::Question,
-    ledger::{Admission, Reset},
+    ledger::{Admission, Answer, Reset},
     limits::Limit,
     proxy::{Decided, Order},
     world::World,
@@ -76,6 +77,8 @@ impl Request {
         match decision {
             Ok(decision) => {
                 world.story.tell(&who, format_args!("{what}: {}", summary(&decision)));
+                let Decision { verdict, ref outcomes, now } = decision;
+                self.note_answer(&world, (verdict, outcomes.clone(), now));
                 if decision.verdict == Verdict::Allow {
                     self.note_admitted(&world, &decision, chance);
                 }
@@ -83,6 +86,7 @@ impl Request {
             Err(error) => {
                 world.story.count("requests refused");
                 world.story.tell(&who, format_args!("{what}: {error}"));
+                self.note_answer(&world, (Verdict::Deny, Outcomes::new(), Timestamp::default()));
             }
         }
     }
@@ -117,6 +121,26 @@ impl Request {
             proxy,
             refunded: None,
             is_late: false,
+        });
+    }
+
+    fn note_answer(&self, world: &World, decision: (Verdict, Outcomes, Timestamp)) {
+        let Request { caller, proxy, which, cost, asked } = *self;
+        let (verdict, outcomes, at) = decision;
+        let answered = world.elapsed();
+        let mut ledger = world.ledger.borrow_mut();
+        let first_admission = ledger.admissions.len();
+        ledger.answers.push(Answer {
+            caller,
+            which,
+            cost,
+            proxy,
+            at,
+            asked,
+            answered,
+            verdict,
+            outcomes,
+            first_admission,
         });
     }
 
@@ -235,7 +259,7 @@ async fn reset(world: Rc<World>, caller: usize, proxy: usize) {
     let mut ledger = world.ledger.borrow_mut();
     if let Ok(Ok(())) = made {
         world.story.count("resets");
-        ledger.resets.push(Reset { caller, begun });
+        ledger.resets.push(Reset { caller, begun, made: world.elapsed() });
     } else {
         // Some of its counters may be reset.
         ledger.doubted.insert(caller);
