@@ -24,6 +24,7 @@
 //! - [`Transport`]: how connections to Redis are opened.
 
 mod call_time;
+mod census;
 mod counts;
 mod decide;
 mod degradation;
@@ -61,6 +62,7 @@ use self::{
 };
 
 pub use self::{
+    census::Census,
     counts::{Counts, Total},
     decide::{client_time::ClientTimed, decisions::Decider, in_turn::WaitingLines},
     degradation::Degradation,

@@ -142,6 +142,13 @@ impl RedisStore {
         store
     }
 
+    /// How many adjustments are still to be made, how many connections are kept up, and how many
+    /// calls on them have no reply.
+    pub(super) fn census(&self) -> (usize, usize, usize) {
+        let (connections, calls) = self.topology.census();
+        (self.settlements.len(), connections, calls)
+    }
+
     /// Where the counters of an owner are. One call decides all charges of a partition.
     pub(super) fn partition(&self, owner: u128) -> Partition {
         self.topology.placement.partition(owner)

@@ -210,6 +210,12 @@ impl PendingCharges {
 }
 
 impl PendingCounters {
+    /// How many counters there are with room for something, and how many of their refunds wait.
+    pub(crate) fn census(&self) -> (usize, usize) {
+        let refunds = self.by_entry.values().map(PendingCounter::waiting_refunds).sum();
+        (self.by_entry.len() + self.reserved.len(), refunds)
+    }
+
     /// Whether a counter has pending charges.
     pub(crate) fn contains(&self, entry: u128) -> bool {
         self.by_entry.contains_key(&entry)

@@ -209,9 +209,14 @@ impl Node {
         self.is_known.get() || self.reachability.get() == Reachability::Cut
     }
 
+    /// How many calls wait for a connection or a reply.
+    pub(super) fn calls(&self) -> usize {
+        self.calls.get()
+    }
+
     /// Whether a reply is still pending.
     pub(super) fn is_busy(&self) -> bool {
-        self.calls.get() > 0
+        self.calls() > 0
     }
 
     /// Executes a command for a request that waits.

@@ -64,9 +64,14 @@ impl Settlements {
         }
     }
 
+    /// How many wait or are being sent.
+    pub(super) fn len(&self) -> usize {
+        self.waiting.borrow().len() + self.in_flight.get()
+    }
+
     /// Whether none waits or is being sent.
     pub(super) fn is_empty(&self) -> bool {
-        self.waiting.borrow().is_empty() && self.in_flight.get() == 0
+        self.len() == 0
     }
 
     /// Wakes the task that sends them, so that it ends if the store is gone.

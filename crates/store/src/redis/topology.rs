@@ -145,6 +145,12 @@ impl Topology {
         }
     }
 
+    /// How many connections are kept up, and how many calls on them have no reply.
+    pub(super) fn census(&self) -> (usize, usize) {
+        let nodes = self.nodes.borrow();
+        (nodes.len(), nodes.values().map(|node| node.calls()).sum())
+    }
+
     /// Waits until no reply is pending, or `deadline`.
     pub(super) async fn finish(&self, deadline: Instant) {
         let is_busy = || self.nodes.borrow().values().any(|node| node.is_busy());
