@@ -4,6 +4,7 @@
 //! limit and all shares. Counters have the sum of what callers were admitted, unless something was
 //! lost that nobody can know of.
 
+mod memory;
 mod sequential;
 mod slack;
 
@@ -15,11 +16,15 @@ use std::{
 use tollgate_clock::Timestamp;
 use tollgate_limit::{DecidedBy, Quota};
 
-pub(crate) use self::sequential::{Review, review};
 use self::slack::Slack;
+pub(crate) use self::{
+    memory::Room,
+    sequential::{Review, review},
+};
 use crate::{
     ledger::{Admission, Ledger},
     limits::{Limit, SHORT},
+    memory::Held,
     network::Doubt,
 };
 
@@ -59,12 +64,24 @@ pub(crate) struct Facts {
     pub(crate) primaries: BTreeSet<String>,
     /// Those that each proxy takes for them.
     pub(crate) in_use: Vec<BTreeSet<String>>,
+    /// What each proxy holds, and how much it may.
+    pub(crate) held: Vec<Held>,
+    pub(crate) room: Room,
+    /// Tasks that belong to no proxy and no server: each carries a connection.
+    pub(crate) carriers: usize,
+    /// Connections that are open.
+    pub(crate) connections: usize,
 }
 
 /// All that is not as promised.
 pub(crate) fn judge(limits: &[[Limit; 2]], ledger: &Ledger, facts: &Facts) -> Vec<String> {
     let mut broken = ledger.faulty.clone();
     broken.extend(judge_agreement(facts));
+    broken.extend(memory::judge(&facts.held, &facts.room));
+    if facts.carriers != facts.connections {
+        let (carriers, connections) = (facts.carriers, facts.connections);
+        broken.push(format!("{carriers} tasks carry {connections} connections"));
+    }
     for (caller, both) in limits.iter().enumerate() {
         for (at, limit) in both.iter().enumerate() {
             broken.extend(judge_bound(limit, (caller, at), ledger, facts));

@@ -5,6 +5,7 @@
 //! - `run`: one simulation, from its seed to what the judge says of it;
 //! - `world`, `proxy`, `gate`, `host`, `network`, `machine`, `layout`: what there is;
 //! - `replication`, `slots`: what servers tell each other;
+//! - `memory`: what proxies hold;
 //! - `limits`, `workload`, `faults`, `moving`: what happens;
 //! - `story`, `ledger`, `judge`: what is known of it, and whether that is as promised;
 //! - `histories`: the same judge, of drills with real servers;
@@ -29,6 +30,7 @@ mod layout;
 mod ledger;
 mod limits;
 mod machine;
+mod memory;
 mod model;
 mod moving;
 mod network;

@@ -156,6 +156,11 @@ impl Network {
         self.state().doubts.clone()
     }
 
+    /// How many connections a proxy has.
+    pub(crate) fn connections_of(&self, proxy: usize) -> usize {
+        self.state().cables.iter().filter(|cable| cable.proxy() == proxy).count()
+    }
+
     fn delay(&self, link: Link) -> Duration {
         let mut state = self.state();
         let usual = Duration::from_micros(state.chance.within(DELAY));

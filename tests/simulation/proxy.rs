@@ -13,7 +13,8 @@ use tollgate_limit::{Decision, Outcome};
 use tollgate_policy::Policies;
 use tollgate_settings::{MemoryBounds, RedisAddress, Settings, StoreSettings};
 use tollgate_store::{
-    Adjustment, MemoryStore, NotReset, ServerRole, StoreError, Stores, Transport, Unanswered,
+    Adjustment, Census, MemoryStore, NotReset, ServerRole, StoreError, Stores, Transport,
+    Unanswered,
 };
 use tollgate_yaml::Sources;
 
@@ -22,6 +23,7 @@ use crate::{
     host::address_of,
     limits::{KEY_SECRET, Limit},
     machine::MachineClock,
+    memory::HighWater,
     moving::Plan,
     network::Network,
 };
@@ -52,6 +54,8 @@ pub(crate) enum Order {
     Reset(Vec<Limit>, oneshot::Sender<Result<(), NotReset>>),
     /// How much is used of a limit, by the server that has it.
     Read(Limit, oneshot::Sender<Result<Decision, StoreError>>),
+    /// How much it holds.
+    Count(oneshot::Sender<Census>),
     /// Send what is left, and end.
     Finish(oneshot::Sender<()>),
 }
@@ -75,6 +79,8 @@ pub(crate) struct Recipe {
     pub(crate) policy: Option<PolicyFile>,
     /// Which callers are moved to the next store.
     pub(crate) plan: Plan,
+    /// The most that its processes have held.
+    pub(crate) high_water: HighWater,
 }
 
 impl Recipe {
@@ -144,7 +150,10 @@ async fn work(stores: Arc<Stores>, recipe: Recipe, mut orders: mpsc::UnboundedRe
                 Some(order) => drop(spawn_local(obey(Rc::clone(&gate), order))),
                 None => return,
             },
-            _ = ticks.tick() => gate.tick(),
+            _ = ticks.tick() => {
+                recipe.high_water.note(gate.store().census());
+                gate.tick();
+            }
         }
     }
 }
@@ -175,6 +184,9 @@ async fn obey(gate: Rc<Gate>, order: Order) {
         }
         Order::Read(limit, reply) => {
             let _ = reply.send(store.peek_known(&[limit.charge(0)], now).await);
+        }
+        Order::Count(reply) => {
+            let _ = reply.send(store.census());
         }
         Order::Finish(_) => {}
     }

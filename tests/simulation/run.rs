@@ -9,7 +9,7 @@ use std::{
 };
 
 use tokio::{
-    runtime::Builder,
+    runtime::{Builder, Handle},
     sync::{Notify, oneshot},
     task::{JoinSet, LocalSet, spawn_local},
     time::{Instant, sleep},
@@ -20,11 +20,12 @@ use crate::{
     faults::{self, Fault},
     gate::PolicyFile,
     host::{Host, Machine},
-    judge::{Facts, Review, judge, review},
+    judge::{Facts, Review, Room, judge, review},
     layout::Layout,
     ledger::Ledger,
     limits::{limits, short_quota},
     machine::MachineClock,
+    memory::{Held, HighWater},
     moving::{self, Plan},
     network::Network,
     proxy::{self, Order, Proxy, Recipe},
@@ -116,6 +117,7 @@ async fn simulate(seed: u64) -> Outcome {
         broken.push("callers are not moved".to_owned());
     }
     let used = read_counters(&world, &mut broken).await;
+    let held = held(&world).await;
     let facts = Facts {
         is_calm,
         has_odd_clocks: kinds.iter().any(|kind| kind.is_of_clocks()),
@@ -132,6 +134,10 @@ async fn simulate(seed: u64) -> Outcome {
         used,
         primaries: primaries(&world),
         in_use: world.proxies.borrow().iter().map(Proxy::primaries).collect(),
+        connections: (0..held.len()).map(|it| world.network.connections_of(it)).sum(),
+        carriers: Handle::current().metrics().num_alive_tasks(),
+        room: room(&world),
+        held,
     };
     broken.extend(judge(&world.limits, &world.ledger.borrow(), &facts));
     broken.extend(compute_again(&world, &facts));
@@ -174,6 +180,7 @@ fn build(chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
         network: network.clone(),
         policy: policy.clone(),
         plan: Plan::default(),
+        high_water: HighWater::default(),
     };
     let recipes: Vec<_> = (0..proxies).map(recipe).collect();
     layout.replicas().for_each(|(replica, primary)| hosts[replica].follow(primary));
@@ -218,6 +225,31 @@ fn compute_again(world: &World, facts: &Facts) -> Vec<String> {
     ];
     counts.into_iter().for_each(|(kind, times)| world.story.count_many(kind, times));
     broken
+}
+
+/// What each proxy holds.
+async fn held(world: &World) -> Vec<Held> {
+    let mut held = Vec::new();
+    for number in 0..world.recipes.len() {
+        let (sender, reply) = oneshot::channel();
+        world.proxies.borrow()[number].tell(Order::Count(sender));
+        let rest = reply.await.expect("the proxies of a healed world live");
+        let most = world.recipes[number].high_water.most();
+        held.push(Held { most, rest, connections: world.network.connections_of(number) });
+    }
+    held
+}
+
+/// How much a proxy may hold.
+fn room(world: &World) -> Room {
+    let ledger = world.ledger.borrow();
+    Room {
+        counters: world.limits.len() * 2,
+        servers: world.layout.servers(),
+        requests: (world.deadline.as_micros() / workload::SHORTEST_PAUSE.as_micros()) as usize + 1,
+        // What was admitted may be given back once, and what was decided without Redis too.
+        refunds: ledger.answers.len() * 2,
+    }
 }
 
 /// Charges of which some proxy does not know whether a server has them.

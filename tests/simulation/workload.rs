@@ -1,7 +1,7 @@
 //! Callers: they charge their limits at any proxy, give some of it back, and are reset by an
 //! operator now and then. One of them asks for a third of everything.
 
-use std::{rc::Rc, time::Duration};
+use std::{ops::Range, rc::Rc, time::Duration};
 
 use http::StatusCode;
 use tokio::{
@@ -24,6 +24,10 @@ use crate::{
 /// How much later than its deadline an answer may be: timers have this grain.
 const GRAIN: Duration = Duration::from_millis(2);
 
+/// The time between two requests, at least and at most.
+pub(crate) const SHORTEST_PAUSE: Duration = Duration::from_millis(5);
+const PAUSES: Range<u64> = SHORTEST_PAUSE.as_millis() as u64..120;
+
 /// Which limits of a caller a request charges.
 const CHOICES: [&[usize]; 4] = [&[0, 1], &[0], &[1], &[1]];
 
@@ -31,7 +35,7 @@ const CHOICES: [&[usize]; 4] = [&[0, 1], &[0], &[1], &[1]];
 pub(crate) async fn send_requests(world: Rc<World>, mut chance: Chance, end: Instant) {
     let has_resets = chance.is_one_in(2);
     while Instant::now() < end {
-        sleep(chance.millis(5..120)).await;
+        sleep(chance.millis(PAUSES)).await;
         let callers = world.limits.len();
         let caller = if chance.is_one_in(3) { 0 } else { chance.below(callers) };
         let proxy = chance.below(world.recipes.len());
