@@ -138,6 +138,7 @@ pub(crate) async fn reload(world: Rc<World>, mut chance: Chance, end: Instant) {
 pub(crate) fn heal(world: &World) {
     world.story.tell(&"the world", format_args!("is healed"));
     world.network.heal();
+    world.heal_sentinels();
     for host in &world.hosts {
         host.slowness.set(Duration::ZERO);
         host.lags.set(false);
@@ -182,7 +183,7 @@ async fn strike(world: &Rc<World>, fault: Fault, chance: &mut Chance) {
 async fn strike_link(world: &Rc<World>, fault: Fault, chance: &mut Chance) {
     let network = &world.network;
     let proxies = world.recipes.len();
-    let server = chance.below(world.hosts.len());
+    let server = chance.below(world.machines());
     // One proxy, or all of them.
     let meant = chance.below(proxies + 1);
     let links: Vec<_> =

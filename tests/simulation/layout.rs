@@ -1,5 +1,7 @@
 //! Which servers there are, and how they share the counters.
 
+use std::ops::Range;
+
 use crate::{chance::Chance, proxy::url_of};
 
 /// The servers of a simulation.
@@ -13,12 +15,27 @@ pub(crate) enum Layout {
     Cluster,
     /// Two servers: callers are moved from the first one to the second.
     Moving,
+    /// A primary and two replicas, and three Sentinels that name the primary.
+    Sentinels,
 }
 
+/// The name by which Sentinels know the primary.
+pub(crate) const SERVICE: &str = "main";
+
+/// Of so many seeds, this one has Sentinels. It is a rule, so that what other seeds draw stays.
+const SENTINELS: (u64, u64) = (7, 5);
+
 impl Layout {
-    pub(crate) fn choose(chance: &mut Chance) -> Layout {
+    pub(crate) const ALL: [Layout; 5] =
+        [Layout::Single, Layout::Sharded, Layout::Cluster, Layout::Moving, Layout::Sentinels];
+
+    /// By the seed. What it draws from `chance` is the same for all layouts.
+    pub(crate) fn choose(seed: u64, chance: &mut Chance, gate_chance: &mut Chance) -> Layout {
+        let is_moving = gate_chance.is_one_in(10);
         // A cluster takes as long as four others.
         match chance.below(5) {
+            _ if seed % SENTINELS.0 == SENTINELS.1 => Layout::Sentinels,
+            _ if is_moving => Layout::Moving,
             0 | 1 => Layout::Single,
             2 | 3 => Layout::Sharded,
             _ => Layout::Cluster,
@@ -31,14 +48,28 @@ impl Layout {
             Layout::Moving => 2,
             Layout::Sharded => 4,
             Layout::Cluster => 6,
+            Layout::Sentinels => 3,
+        }
+    }
+
+    /// The numbers of the machines with Sentinels.
+    pub(crate) fn sentinels(self) -> Range<usize> {
+        match self {
+            Layout::Sentinels => self.servers()..self.servers() + 3,
+            _ => 0..0,
         }
     }
 
     /// Replicas at first, with their primaries.
     pub(crate) fn replicas(self) -> impl Iterator<Item = (usize, usize)> {
-        let has_pairs = matches!(self, Layout::Sharded | Layout::Cluster);
-        let replicas = (0..self.servers()).filter(move |number| has_pairs && number % 2 == 1);
-        replicas.map(|number| (number, number - 1))
+        let primary_of = move |number: usize| match self {
+            Layout::Sentinels => 0,
+            Layout::Sharded | Layout::Cluster => number - number % 2,
+            Layout::Single | Layout::Moving => number,
+        };
+        (0..self.servers())
+            .map(move |number| (number, primary_of(number)))
+            .filter(|(it, of)| it != of)
     }
 
     /// Its name in reports.
@@ -48,6 +79,7 @@ impl Layout {
             Layout::Sharded => "sharded",
             Layout::Cluster => "cluster",
             Layout::Moving => "moving",
+            Layout::Sentinels => "sentinels",
         }
     }
 
@@ -67,6 +99,12 @@ impl Layout {
                 let [current, next] =
                     [0, 1].map(|at| format!("{{ redis: {{ url: '{}' }} }}", url_of(at)));
                 format!("current: {current}, next: {next}, percent: 0, mode: mirror")
+            }
+            Layout::Sentinels => {
+                let sentinels: Vec<_> =
+                    self.sentinels().map(|number| format!("'{}'", url_of(number))).collect();
+                let sentinels = sentinels.join(", ");
+                format!("redis: {{ service: {SERVICE}, sentinels: [{sentinels}] }}")
             }
         }
     }

@@ -4,7 +4,7 @@
 //!
 //! - `run`: one simulation, from its seed to what the judge says of it;
 //! - `world`, `proxy`, `gate`, `host`, `network`, `machine`, `layout`: what there is;
-//! - `replication`, `slots`: what servers tell each other;
+//! - `replication`, `slots`, `sentinels`: what servers tell each other, and others of them;
 //! - `memory`: what proxies hold;
 //! - `limits`, `workload`, `faults`, `moving`: what happens;
 //! - `story`, `ledger`, `judge`: what is known of it, and whether that is as promised;
@@ -38,6 +38,7 @@ mod proxy;
 mod replication;
 mod run;
 mod seeds;
+mod sentinels;
 mod slots;
 mod story;
 mod workload;

@@ -30,6 +30,7 @@ use crate::{
     network::Network,
     proxy::{self, Order, Proxy, Recipe},
     replication::replicate,
+    sentinels::Watcher,
     story::Story,
     workload,
     world::World,
@@ -77,7 +78,7 @@ pub(crate) fn run(seed: u64) -> Outcome {
 async fn simulate(seed: u64) -> Outcome {
     let mut chance = Chance::new(seed);
     let mut gate_chance = Chance::new(seed ^ GATES);
-    let world = build(&mut chance, &mut gate_chance);
+    let world = build(seed, &mut chance, &mut gate_chance);
     let is_moving = world.layout == Layout::Moving;
     let length = if is_moving { LENGTH + moving::LONGEST } else { LENGTH };
     let end = world.begun + length;
@@ -140,14 +141,17 @@ async fn simulate(seed: u64) -> Outcome {
         held,
     };
     broken.extend(judge(&world.limits, &world.ledger.borrow(), &facts));
-    broken.extend(compute_again(&world, &facts));
+    // Gates tell no instant, and stores that share a caller no order.
+    if is_plain {
+        broken.extend(compute_again(&world, &facts));
+    }
     for what in &broken {
         world.story.tell(&"the judge", format_args!("{what}"));
     }
     Outcome { story: world.story.lines(), counts: world.story.counts(), broken }
 }
 
-fn build(chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
+fn build(seed: u64, chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
     let begun = Instant::now();
     let story = Story::new();
     let network = Network::new(chance.part(), story.clone());
@@ -155,13 +159,14 @@ fn build(chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
     let deadline = Duration::from_millis(*chance.pick(&[25, 50, 100]));
     let clock = || MachineClock::new(begun);
     let written = Rc::new(Notify::new());
-    let usual = Layout::choose(chance);
-    let layout = if gate_chance.is_one_in(10) { Layout::Moving } else { usual };
+    let layout = Layout::choose(seed, chance, gate_chance);
     let machine = |number| Machine { number, seed: chance.draw(), clock: clock() };
     let hosts: Vec<_> = (0..layout.servers())
         .map(machine)
         .map(|machine| Host::new(machine, &network, &written))
         .collect();
+    let watchers: Vec<_> =
+        layout.sentinels().map(|number| Watcher::start(number, chance.draw(), &network)).collect();
     let short = short_quota(chance);
     let hourly = chance.within(30..90) as u32;
     let mut limits = limits(4, &short, hourly);
@@ -191,6 +196,8 @@ fn build(chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
         story,
         network,
         hosts,
+        watchers,
+        named: Cell::new(0),
         written,
         layout,
         recipes,
@@ -245,7 +252,7 @@ fn room(world: &World) -> Room {
     let ledger = world.ledger.borrow();
     Room {
         counters: world.limits.len() * 2,
-        servers: world.layout.servers(),
+        servers: world.machines(),
         requests: (world.deadline.as_micros() / workload::SHORTEST_PAUSE.as_micros()) as usize + 1,
         // What was admitted may be given back once, and what was decided without Redis too.
         refunds: ledger.answers.len() * 2,

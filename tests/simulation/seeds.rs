@@ -14,6 +14,7 @@ use std::{
 
 use crate::{
     faults::Fault,
+    layout::Layout,
     run::{AT_LEAST, AT_MOST, EXACT, Outcome, run},
 };
 
@@ -73,7 +74,8 @@ fn first_seeds_hold() {
     let seeds: Vec<_> = failed.keys().collect();
     assert!(seeds.is_empty(), "{} of {number} seeds have failed: {seeds:?}", seeds.len());
     let names = Fault::ALL.iter().map(|fault| fault.name());
-    let names = names.chain(["calm", EXACT, AT_LEAST, AT_MOST]);
+    let names = names.chain(Layout::ALL.map(Layout::name)).chain(["calm"]);
+    let names = names.chain([EXACT, AT_LEAST, AT_MOST]);
     let never = |name: &&str| counts.get(name).is_none_or(|times| *times == 0);
     let missing: Vec<_> = names.filter(never).collect();
     assert!(missing.is_empty() || number < USUAL, "these have never happened: {missing:?}");

@@ -18,6 +18,7 @@ use crate::{
     limits::Limit,
     network::Network,
     proxy::{Proxy, Recipe},
+    sentinels::Watcher,
     story::Story,
 };
 
@@ -26,6 +27,9 @@ pub(crate) struct World {
     pub(crate) story: Story,
     pub(crate) network: Network,
     pub(crate) hosts: Vec<Rc<Host>>,
+    pub(crate) watchers: Vec<Rc<Watcher>>,
+    /// The server that the Sentinels have made primary.
+    pub(crate) named: Cell<usize>,
     /// Notified when something may have to be replicated.
     pub(crate) written: Rc<Notify>,
     pub(crate) layout: Layout,
@@ -41,7 +45,7 @@ pub(crate) struct World {
     pub(crate) deadline: Duration,
     /// Charges of which proxies that have ended did not know whether they were taken.
     pub(crate) unknown: Cell<u64>,
-    /// How often the slots of a cluster were announced.
+    /// How often the slots of a cluster, or the primary of Sentinels, were announced.
     pub(crate) epoch: Cell<u64>,
     /// Slots that were moved to another pair of servers.
     pub(crate) moved_slots: RefCell<BTreeMap<usize, usize>>,
@@ -59,6 +63,11 @@ impl World {
     /// How long the simulation has lasted.
     pub(crate) fn elapsed(&self) -> Duration {
         self.begun.elapsed()
+    }
+
+    /// Machines that proxies connect to.
+    pub(crate) fn machines(&self) -> usize {
+        self.hosts.len() + self.watchers.len()
     }
 
     /// Ends the process of a proxy at once.

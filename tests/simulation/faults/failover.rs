@@ -41,17 +41,24 @@ pub(super) async fn strike(world: &Rc<World>, fault: Fault, chance: &mut Chance)
     }
     replica.promote();
     world.announce_slots(stays.then_some(primary.number));
+    world.name_primary(replica.number, chance);
     replica.lags.set(false);
     sleep(super::length(chance)).await;
-    if replica.follows.get().is_some() || primary.follows.get().is_some() {
+    // Sentinels may have made yet another one primary.
+    let newest = match world.layout {
+        Layout::Sentinels => &hosts[world.named.get()],
+        _ => replica,
+    };
+    if newest.follows.get().is_some() || primary.follows.get().is_some() {
         return;
     }
     let who = format!("server {}", primary.number);
-    // Nobody tells it that another one has taken over. The nodes of a cluster do.
+    // Nobody tells it that another one has taken over. The nodes of a cluster, and
+    // Sentinels, do.
     let is_rival = world.layout == Layout::Sharded && chance.is_one_in(2);
     world.story.tell(&who, format_args!("becomes a replica: {}", !is_rival));
     if !is_rival {
-        primary.follow(replica.number);
+        primary.follow(newest.number);
         world.announce_slots(None);
     }
     world.restart_host(primary.number, chance.is_one_in(2));

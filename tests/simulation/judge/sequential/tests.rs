@@ -121,6 +121,7 @@ fn judge_rows(quota: &Quota, rows: &[Row], is_calm: bool) -> Vec<String> {
                 decided_by: DecidedBy::Current,
                 proxy: 0,
                 refunded: None,
+                is_late: false,
             });
         }
         ledger.answers.push(Answer {
