@@ -81,6 +81,9 @@ pub(super) struct Helpers {
 /// A survey in progress.
 struct SurveyInProgress {
     filter: Arc<Filter>,
+    /// Jobs that were given before it, and have to be done before it can begin: it does not find
+    /// what is not applied, and the filter was not told of it.
+    waits_for: usize,
     /// Counters that are new on disk since it has begun, for each tag.
     new: Vec<u64>,
 }
@@ -273,6 +276,12 @@ impl Keeper {
         if self.applying == 0 && is_applied {
             store.acknowledge();
         }
+        if let Some(surveying) = &mut self.surveying
+            && surveying.waits_for > 0
+        {
+            surveying.waits_for -= 1;
+            self.begin_survey();
+        }
     }
 
     fn try_flush(&mut self, store: &DiskStore, now: Timestamp) -> Result<(), NotWritten> {
@@ -414,9 +423,15 @@ impl Keeper {
         // Room for those that come until the next survey; each one costs memory.
         let about = self.disk.about.load(Ordering::Relaxed);
         let filter = Arc::new(Filter::new(about + about / 4));
-        let surveying = SurveyInProgress { filter: Arc::clone(&filter), new: vec![0; TAGS] };
-        self.surveying = Some(surveying);
-        if self.helpers.upkeep.send(Job::Survey(filter)).is_err() {
+        let waits_for = self.applying;
+        self.surveying = Some(SurveyInProgress { filter, waits_for, new: vec![0; TAGS] });
+        self.begin_survey();
+    }
+
+    /// Begins the survey that was requested, if all is applied that was written before.
+    fn begin_survey(&mut self) {
+        let Some(SurveyInProgress { filter, waits_for: 0, .. }) = &self.surveying else { return };
+        if self.helpers.upkeep.send(Job::Survey(Arc::clone(filter))).is_err() {
             self.surveying = None;
         }
     }
@@ -424,7 +439,7 @@ impl Keeper {
     fn take_survey(&mut self, store: &DiskStore, found: SurveyResult) {
         let took = found.took;
         self.next_survey = Instant::now() + SURVEY_PAUSE.max(took * SURVEY_PART);
-        let Some(SurveyInProgress { filter, new }) = self.surveying.take() else { return };
+        let Some(SurveyInProgress { filter, new, .. }) = self.surveying.take() else { return };
         let Ok(counted) = found.counted else { return };
         let mut by_tag = counted.live;
         let live: u64 = by_tag.iter().sum();

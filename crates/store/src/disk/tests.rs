@@ -3,6 +3,7 @@
 
 mod full;
 mod slow_syncs;
+mod surveys;
 
 use std::{fs, io, path::Path, sync::atomic::AtomicU64, time::Duration};
 
