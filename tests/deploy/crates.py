@@ -22,7 +22,7 @@ from harness import Tally, give_up_after
 
 SECONDS = 3000
 # They train the compiler and serve simulations, and nobody installs them.
-NOT_PUBLISHED = ("tollgate-train", "tollgate-entropy")
+NOT_PUBLISHED = ("tollgate-train", "tollgate-unreliable")
 # In bytes, packed: a registry takes ten million for each.
 MOST_EACH, MOST_IN_ALL = 1_500_000, 3_000_000
 # What is no part of a program, by the beginnings of paths.

@@ -30,12 +30,16 @@ pub(crate) enum Fault {
     RestartedProxy,
     ClockStep,
     ClockDrift,
+    // Of disks.
+    PowerCut,
+    FullDisk,
+    BrokenDisk,
     Reload,
     MovedSlots,
 }
 
 impl Fault {
-    pub(crate) const ALL: [Fault; 18] = [
+    pub(crate) const ALL: [Fault; 21] = [
         Fault::Partition,
         Fault::OneWayPartition,
         Fault::SlowLink,
@@ -52,6 +56,9 @@ impl Fault {
         Fault::RestartedProxy,
         Fault::ClockStep,
         Fault::ClockDrift,
+        Fault::PowerCut,
+        Fault::FullDisk,
+        Fault::BrokenDisk,
         // These come besides.
         Fault::Reload,
         Fault::MovedSlots,
@@ -61,8 +68,8 @@ impl Fault {
     pub(crate) const OF_PROXIES: [Fault; 3] =
         [Fault::KilledProxy, Fault::RestartedProxy, Fault::ClockDrift];
 
-    /// How many of them a seed chooses from.
-    const CHOSEN: usize = 16;
+    /// How many of them, the first ones, a seed chooses from for proxies that have Redis.
+    const WITH_REDIS: usize = 16;
 
     /// Whether it makes a clock wrong.
     pub(crate) fn is_of_clocks(self) -> bool {
@@ -88,6 +95,9 @@ impl Fault {
             Fault::RestartedProxy => "restarted proxy",
             Fault::ClockStep => "clock step",
             Fault::ClockDrift => "clock drift",
+            Fault::PowerCut => "power cut",
+            Fault::FullDisk => "full disk",
+            Fault::BrokenDisk => "broken disk",
             Fault::Reload => "reload",
             Fault::MovedSlots => "moved slots",
         }
@@ -97,7 +107,7 @@ impl Fault {
 /// The kinds that a seed chooses.
 pub(crate) fn choose(chance: &mut Chance) -> Vec<Fault> {
     let number = 1 + chance.below(4);
-    (0..number).map(|_| *chance.pick(&Fault::ALL[..Fault::CHOSEN])).collect()
+    (0..number).map(|_| *chance.pick(&Fault::ALL[..Fault::WITH_REDIS])).collect()
 }
 
 /// Causes faults of these kinds until `end`, one after the other.
@@ -150,7 +160,7 @@ pub(crate) fn heal(world: &World) {
 }
 
 /// How long a fault lasts: mostly short, so that there is time for others.
-pub(super) fn length(chance: &mut Chance) -> Duration {
+pub(crate) fn length(chance: &mut Chance) -> Duration {
     let most = *chance.pick(&[100, 500, 2000, 6000]);
     chance.millis(5..most)
 }
@@ -177,6 +187,8 @@ async fn strike(world: &Rc<World>, fault: Fault, chance: &mut Chance) {
         Fault::KilledProxy | Fault::RestartedProxy => strike_proxy(world, fault, chance).await,
         Fault::ClockStep | Fault::ClockDrift => strike_clock(world, fault, chance),
         Fault::Reload | Fault::MovedSlots => {}
+        // These proxies have no disk (`disk_world`).
+        Fault::PowerCut | Fault::FullDisk | Fault::BrokenDisk => {}
     }
 }
 

@@ -4,6 +4,7 @@
 //!
 //! - `run`: one simulation, from its seed to what the judge says of it;
 //! - `world`, `proxy`, `gate`, `host`, `network`, `machine`, `layout`: what there is;
+//! - `disk_world`: proxies that have their counters on disk, without Redis;
 //! - `replication`, `slots`, `sentinels`: what servers tell each other, and others of them;
 //! - `memory`: what proxies hold;
 //! - `limits`, `workload`, `faults`, `moving`: what happens;
@@ -21,6 +22,7 @@
 )]
 
 mod chance;
+mod disk_world;
 mod faults;
 mod gate;
 mod histories;

@@ -17,6 +17,7 @@ use tokio::{
 
 use crate::{
     chance::Chance,
+    disk_world,
     faults::{self, Fault},
     gate::PolicyFile,
     host::{Host, Machine},
@@ -37,7 +38,7 @@ use crate::{
 };
 
 /// How long callers send requests and faults strike.
-const LENGTH: Duration = Duration::from_secs(20);
+pub(crate) const LENGTH: Duration = Duration::from_secs(20);
 
 /// How long a healed world takes to settle what is left: adjustments are sent for so long.
 const SETTLING: Duration = Duration::from_secs(12);
@@ -67,12 +68,21 @@ pub(crate) struct Outcome {
 /// for random is decided when a thread first asks for it.
 pub(crate) fn run(seed: u64) -> Outcome {
     let simulating = thread::spawn(move || {
-        tollgate_entropy::seed_thread(seed);
+        tollgate_unreliable::seed_thread(seed);
         let runtime = Builder::new_current_thread().enable_time().start_paused(true).build();
         let runtime = runtime.expect("a runtime without I/O can be built");
-        LocalSet::new().block_on(&runtime, simulate(seed))
+        LocalSet::new().block_on(&runtime, async move {
+            match disk_world::is_of(seed) {
+                true => disk_world::simulate(seed).await,
+                false => simulate(seed).await,
+            }
+        })
     });
-    simulating.join().unwrap_or_else(|_| panic!("seed {seed} panicked"))
+    simulating.join().unwrap_or_else(|_| Outcome {
+        story: String::new(),
+        counts: BTreeMap::new(),
+        broken: vec!["panicked".to_owned()],
+    })
 }
 
 async fn simulate(seed: u64) -> Outcome {

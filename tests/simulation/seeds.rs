@@ -20,9 +20,11 @@ use crate::{
 
 /// Seeds that have found a bug, of the store or of the judge, with what it was.
 const HAVE_FAILED: &[(u64, &str)] = &[
+    (19, "a survey of a disk missed what was written just before it (in some runs)"),
     (1396, "a server came back empty before another proxy had heard of a reset (docs/outages.md)"),
     (1476, "the judge took the window from the clock of a server that was set back"),
     (1787, "the same on a cluster"),
+    (2161, "the judge took for written what a process wrote after its end"),
     (2338, "a late charge of before a reset was given back after it, as the store says of resets"),
     (2741, "the judge took a lease for as many as the request costs"),
     (7875, "the judge missed a refund that was written to a connection as it was cut"),
@@ -42,8 +44,8 @@ fn replay() {
 
 #[test]
 fn one_seed_tells_the_same_story_twice() {
-    // One of them is calm.
-    for seed in (0..6).chain([9]) {
+    // 5 and 12 have disks, and 9 is calm.
+    for seed in (0..6).chain([9, 12]) {
         let [first, second] = [run(seed), run(seed)].map(|outcome| outcome.story);
         let mut lines = first.lines().zip(second.lines());
         assert_eq!(lines.find(|(one, other)| one != other), None, "seed {seed}");
@@ -59,14 +61,16 @@ fn seeds_that_have_failed_hold() {
     }
 }
 
-/// Runs the first seeds, or `SEEDS` from `FROM` on, on one thread or on `THREADS`. Prints how many
-/// it has run in a second, and how often each fault has struck: none may be missing.
+/// Runs the first seeds, or `SEEDS` from `FROM` on, each or every `STEP`th, on one thread or on
+/// `THREADS`. Prints how many it has run in a second, and how often each fault has struck: none may
+/// be missing.
 #[test]
 fn first_seeds_hold() {
     let number = variable("SEEDS").unwrap_or(USUAL);
     let from = variable("FROM").unwrap_or(0);
     let begun = Instant::now();
-    let Tally { counts, failed } = run_all(from, number);
+    let step = variable("STEP").unwrap_or(1);
+    let Tally { counts, failed } = run_all(from, number, step);
     let rate = number as f64 / begun.elapsed().as_secs_f64();
     println!("{number} seeds, {rate:.1} a second");
     counts.iter().for_each(|(kind, times)| println!("{times:9} {kind}"));
@@ -78,7 +82,10 @@ fn first_seeds_hold() {
     let names = names.chain([EXACT, AT_LEAST, AT_MOST]);
     let never = |name: &&str| counts.get(name).is_none_or(|times| *times == 0);
     let missing: Vec<_> = names.filter(never).collect();
-    assert!(missing.is_empty() || number < USUAL, "these have never happened: {missing:?}");
+    assert!(
+        missing.is_empty() || number < USUAL || step > 1,
+        "these have never happened: {missing:?}"
+    );
 }
 
 /// What came of many seeds.
@@ -90,13 +97,13 @@ struct Tally {
     failed: BTreeMap<u64, Vec<String>>,
 }
 
-fn run_all(from: u64, number: u64) -> Tally {
+fn run_all(from: u64, number: u64, step: u64) -> Tally {
     let tally = Mutex::new(Tally::default());
     let next = AtomicU64::new(from);
     let work = || {
         loop {
-            let seed = next.fetch_add(1, Ordering::Relaxed);
-            if seed >= from + number {
+            let seed = next.fetch_add(step, Ordering::Relaxed);
+            if seed >= from + number * step {
                 return;
             }
             let Outcome { counts, broken, .. } = run(seed);

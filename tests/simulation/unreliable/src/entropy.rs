@@ -21,7 +21,7 @@ pub fn seed_thread(seed: u64) {
 /// # Safety
 /// `buffer` must be valid for writes of `length` bytes.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
+pub(crate) unsafe extern "C" fn getrandom(buffer: *mut u8, length: usize, _flags: u32) -> isize {
     // SAFETY: the caller says so.
     let bytes = unsafe { slice::from_raw_parts_mut(buffer, length) };
     match STATE.get() {
