@@ -30,8 +30,8 @@ impl Layout {
         [Layout::Single, Layout::Sharded, Layout::Cluster, Layout::Moving, Layout::Sentinels];
 
     /// By the seed. What it draws from `chance` is the same for all layouts.
-    pub(crate) fn choose(seed: u64, chance: &mut Chance, gate_chance: &mut Chance) -> Layout {
-        let is_moving = gate_chance.is_one_in(10);
+    pub(crate) fn choose(seed: u64, chance: &mut Chance, later_chance: &mut Chance) -> Layout {
+        let is_moving = later_chance.is_one_in(10);
         // A cluster takes as long as four others.
         match chance.below(5) {
             _ if seed % SENTINELS.0 == SENTINELS.1 => Layout::Sentinels,

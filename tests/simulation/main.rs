@@ -2,7 +2,7 @@
 //! real Redis client code, against a model of Redis. A seed decides everything that happens, so
 //! what it finds can be repeated: `SEED=7 cargo test --test simulation replay -- --nocapture`.
 //!
-//! - `run`: one simulation, from its seed to what the judge says of it;
+//! - `run`, `course`: one simulation, from its seed to what the judge says of it;
 //! - `world`, `proxy`, `gate`, `host`, `network`, `machine`, `layout`: what there is;
 //! - `disk_world`: proxies that have their counters on disk, without Redis;
 //! - `replication`, `slots`, `sentinels`: what servers tell each other, and others of them;
@@ -22,6 +22,7 @@
 )]
 
 mod chance;
+mod course;
 mod disk_world;
 mod faults;
 mod gate;

@@ -2,34 +2,34 @@
 
 use std::{
     cell::{Cell, RefCell},
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     rc::Rc,
     thread,
     time::Duration,
 };
 
 use tokio::{
-    runtime::{Builder, Handle},
-    sync::{Notify, oneshot},
-    task::{JoinSet, LocalSet, spawn_local},
+    runtime::Builder,
+    sync::Notify,
+    task::{LocalSet, spawn_local},
     time::{Instant, sleep},
 };
 
 use crate::{
     chance::Chance,
-    disk_world,
-    faults::{self, Fault},
+    course::Course,
+    disk_world, faults,
     gate::PolicyFile,
     host::{Host, Machine},
-    judge::{Facts, Review, Room, judge, review},
+    judge::{Facts, Review, judge, review},
     layout::Layout,
     ledger::Ledger,
     limits::{limits, short_quota},
     machine::MachineClock,
-    memory::{Held, HighWater},
+    memory::HighWater,
     moving::{self, Plan},
     network::Network,
-    proxy::{self, Order, Proxy, Recipe},
+    proxy::{self, Recipe},
     replication::replicate,
     sentinels::Watcher,
     story::Story,
@@ -43,12 +43,9 @@ pub(crate) const LENGTH: Duration = Duration::from_secs(20);
 /// How long a healed world takes to settle what is left: adjustments are sent for so long.
 const SETTLING: Duration = Duration::from_secs(12);
 
-/// Draws of their own for gates, so that worlds without them are what they were. Of the seeds that
-/// are kept, none has gates.
-const GATES: u64 = 0x6761_7465_7300_0000;
-
-/// Of so many seeds, this one has no faults.
-const CALM: (u64, u64) = (10, 9);
+/// Draws of their own for what came later (gates, and callers and slots that move), so that worlds
+/// without it are what they were.
+const LATER: u64 = 0x6761_7465_7300_0000;
 
 /// What the second judge has looked at, as it is counted.
 pub(crate) const EXACT: &str = "answers that the second judge has computed";
@@ -87,39 +84,12 @@ pub(crate) fn run(seed: u64) -> Outcome {
 
 async fn simulate(seed: u64) -> Outcome {
     let mut chance = Chance::new(seed);
-    let mut gate_chance = Chance::new(seed ^ GATES);
-    let world = build(seed, &mut chance, &mut gate_chance);
-    let is_moving = world.layout == Layout::Moving;
-    let length = if is_moving { LENGTH + moving::LONGEST } else { LENGTH };
-    let end = world.begun + length;
-    let mut kinds = faults::choose(&mut chance);
-    if is_moving && gate_chance.is_one_in(2) {
-        kinds = Fault::OF_PROXIES.to_vec();
-    }
-    let is_plain = world.policy.is_none() && !is_moving;
-    let is_calm = seed % CALM.0 == CALM.1 && is_plain;
-    if is_calm {
-        world.story.count("calm");
-        kinds.clear();
-    }
-    world
-        .story
-        .tell(&"the world", format_args!("seed {seed}, {:?}, faults {kinds:?}", world.layout));
-    let mut causing = JoinSet::new();
-    for _ in 0..if is_calm { 0 } else { 2 } {
-        let cause = faults::cause(Rc::clone(&world), kinds.clone(), chance.part(), end);
-        causing.spawn_local(cause);
-    }
-    causing.spawn_local(moving::move_callers(Rc::clone(&world), gate_chance.part()));
-    if world.layout == Layout::Cluster && gate_chance.is_one_in(2) && !is_calm {
-        let moving = faults::move_slots(Rc::clone(&world), gate_chance.part(), end);
-        causing.spawn_local(moving);
-    }
-    if world.policy.is_some() {
-        causing.spawn_local(faults::reload(Rc::clone(&world), gate_chance, end));
-    }
+    let mut later_chance = Chance::new(seed ^ LATER);
+    let world = build(seed, &mut chance, &mut later_chance);
+    let course = Course::choose(seed, &world, &mut chance, &mut later_chance);
+    let causing = course.begin(&world, &mut chance, later_chance);
     spawn_local(replicate(Rc::clone(&world), chance.part()));
-    workload::send_requests(Rc::clone(&world), chance.part(), end).await;
+    workload::send_requests(Rc::clone(&world), chance.part(), course.end).await;
     causing.join_all().await;
     faults::heal(&world);
     sleep(SETTLING).await;
@@ -127,32 +97,9 @@ async fn simulate(seed: u64) -> Outcome {
     if !moving::wait_until_moved(&world).await {
         broken.push("callers are not moved".to_owned());
     }
-    let used = read_counters(&world, &mut broken).await;
-    let held = held(&world).await;
-    let facts = Facts {
-        is_calm,
-        has_odd_clocks: kinds.iter().any(|kind| kind.is_of_clocks()),
-        instances: world.recipes.len() as u32,
-        lives: world.lives.borrow().iter().sum(),
-        has_lost_data: world.has_lost_data.get(),
-        was_replaced: world.was_replaced.get(),
-        were_moved: is_moving,
-        may_decide_twice: is_moving && kinds != Fault::OF_PROXIES,
-        has_set_clock: world.has_set_clock.get(),
-        has_lost_pending: world.has_lost_pending.get(),
-        doubts: world.network.doubts(),
-        unknown_charges: unknown_charges(&world),
-        used,
-        primaries: primaries(&world),
-        in_use: world.proxies.borrow().iter().map(Proxy::primaries).collect(),
-        connections: (0..held.len()).map(|it| world.network.connections_of(it)).sum(),
-        carriers: Handle::current().metrics().num_alive_tasks(),
-        room: room(&world),
-        held,
-    };
+    let facts = course.gather(&world, &mut broken).await;
     broken.extend(judge(&world.limits, &world.ledger.borrow(), &facts));
-    // Gates tell no instant, and stores that share a caller no order.
-    if is_plain {
+    if course.is_plain {
         broken.extend(compute_again(&world, &facts));
     }
     for what in &broken {
@@ -161,7 +108,7 @@ async fn simulate(seed: u64) -> Outcome {
     Outcome { story: world.story.lines(), counts: world.story.counts(), broken }
 }
 
-fn build(seed: u64, chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> {
+fn build(seed: u64, chance: &mut Chance, later_chance: &mut Chance) -> Rc<World> {
     let begun = Instant::now();
     let story = Story::new();
     let network = Network::new(chance.part(), story.clone());
@@ -169,7 +116,7 @@ fn build(seed: u64, chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> 
     let deadline = Duration::from_millis(*chance.pick(&[25, 50, 100]));
     let clock = || MachineClock::new(begun);
     let written = Rc::new(Notify::new());
-    let layout = Layout::choose(seed, chance, gate_chance);
+    let layout = Layout::choose(seed, chance, later_chance);
     let machine = |number| Machine { number, seed: chance.draw(), clock: clock() };
     let hosts: Vec<_> = (0..layout.servers())
         .map(machine)
@@ -180,9 +127,9 @@ fn build(seed: u64, chance: &mut Chance, gate_chance: &mut Chance) -> Rc<World> 
     let short = short_quota(chance);
     let hourly = chance.within(30..90) as u32;
     let mut limits = limits(4, &short, hourly);
-    let has_gates = gate_chance.is_one_in(3) && layout != Layout::Moving;
+    let has_gates = later_chance.is_one_in(3) && layout != Layout::Moving;
     let policy = has_gates.then(|| {
-        let align = *gate_chance.pick(&["first_request", "epoch"]);
+        let align = *later_chance.pick(&["first_request", "epoch"]);
         let policy = PolicyFile::new(hourly, align);
         limits.iter_mut().enumerate().for_each(|(caller, own)| own[0] = policy.limit_of(caller));
         policy
@@ -242,63 +189,4 @@ fn compute_again(world: &World, facts: &Facts) -> Vec<String> {
     ];
     counts.into_iter().for_each(|(kind, times)| world.story.count_many(kind, times));
     broken
-}
-
-/// What each proxy holds.
-async fn held(world: &World) -> Vec<Held> {
-    let mut held = Vec::new();
-    for number in 0..world.recipes.len() {
-        let (sender, reply) = oneshot::channel();
-        world.proxies.borrow()[number].tell(Order::Count(sender));
-        let rest = reply.await.expect("the proxies of a healed world live");
-        let most = world.recipes[number].high_water.most();
-        held.push(Held { most, rest, connections: world.network.connections_of(number) });
-    }
-    held
-}
-
-/// How much a proxy may hold.
-fn room(world: &World) -> Room {
-    let ledger = world.ledger.borrow();
-    Room {
-        counters: world.limits.len() * 2,
-        servers: world.machines(),
-        requests: (world.deadline.as_micros() / workload::SHORTEST_PAUSE.as_micros()) as usize + 1,
-        // What was admitted may be given back once, and what was decided without Redis too.
-        refunds: ledger.answers.len() * 2,
-    }
-}
-
-/// Charges of which some proxy does not know whether a server has them.
-fn unknown_charges(world: &World) -> u32 {
-    let living: u64 = world.proxies.borrow().iter().map(Proxy::unknown_charges).sum();
-    (world.unknown.get() + living) as u32
-}
-
-/// The servers that are no replicas.
-fn primaries(world: &World) -> BTreeSet<String> {
-    let hosts = world.hosts.iter().filter(|host| host.follows.get().is_none());
-    hosts.map(|host| proxy::name_of(host.number)).collect()
-}
-
-/// What is used of each hourly limit.
-async fn read_counters(world: &World, broken: &mut Vec<String>) -> BTreeMap<usize, u32> {
-    let mut used = BTreeMap::new();
-    for (caller, [hourly, _]) in world.limits.iter().enumerate() {
-        let (sender, reply) = oneshot::channel();
-        world.proxies.borrow()[0].tell(Order::Read(hourly.clone(), sender));
-        match reply.await {
-            Ok(Ok(decision)) => {
-                used.extend(decision.outcomes.first().map(|it| (caller, it.standing.used)));
-            }
-            other => broken.push(format!("{} cannot be read: {other:?}", hourly.name)),
-        }
-    }
-    for (number, proxy) in world.proxies.borrow().iter().enumerate() {
-        match proxy.stores().pending() {
-            0 => {}
-            pending => broken.push(format!("proxy {number} still has {pending} pending counters")),
-        }
-    }
-    used
 }
