@@ -54,8 +54,8 @@ impl Peer {
     /// # Errors
     /// [`Misdirected`].
     //= rfc9110#section-7.4
-    //# an origin server MUST reject a request if any scheme-specific requirements for the target URI
-    //# are not met
+    //# an origin server MUST reject a request if any scheme-specific requirements for the target
+    //# URI are not met
     //= rfc9110#section-7.4
     //# a request for an "https" resource MUST be rejected unless it has been received over a
     //# connection that has been secured via a certificate valid for that target URI's origin
