@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tokio::time::Instant;
+use tokio::{runtime::Handle, time::Instant};
 use tollgate_clock::{Clock, SimulatedClock, Timestamp};
 
 /// When simulations begin, by a clock that is right.
@@ -19,6 +19,8 @@ struct Setting {
     said: Timestamp,
     /// Microseconds that it gains in a second.
     gain: i64,
+    /// What it has told the simulation last.
+    told: Timestamp,
 }
 
 impl Setting {
@@ -33,11 +35,18 @@ impl MachineClock {
     /// A clock that is right now.
     pub(crate) fn new(begun: Instant) -> Self {
         let said = START + begun.elapsed();
-        MachineClock(Arc::new(Mutex::new(Setting { at: Instant::now(), said, gain: 0 })))
+        let setting = Setting { at: Instant::now(), said, gain: 0, told: said };
+        MachineClock(Arc::new(Mutex::new(setting)))
     }
 
+    /// The present instant. The threads of a disk know no simulated time: to them it is as late as
+    /// when the simulation, which waits for them in place, has asked last.
     pub(crate) fn now(&self) -> Timestamp {
-        self.0.lock().unwrap().now()
+        let mut setting = self.0.lock().unwrap();
+        if Handle::try_current().is_ok() {
+            setting.told = setting.now();
+        }
+        setting.told
     }
 
     /// Sets it ahead by so many milliseconds, or back if they are negative.
@@ -52,8 +61,10 @@ impl MachineClock {
 
     fn change(&self, change: impl FnOnce(&mut Setting)) {
         let mut setting = self.0.lock().unwrap();
-        *setting = Setting { at: Instant::now(), said: setting.now(), gain: setting.gain };
+        let said = setting.now();
+        *setting = Setting { at: Instant::now(), said, ..*setting };
         change(&mut setting);
+        setting.told = setting.now();
     }
 
     /// The same for a store.
