@@ -15,8 +15,9 @@ use tokio::task::unconstrained;
 use tollgate_store::Disk;
 use tollgate_unreliable::Drive;
 
-/// How long threads may take for something.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long threads may take for something. A busy machine may let them wait, and nothing is in a
+/// hurry.
+pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// How often a thread is looked at that says nothing.
 pub(super) const LOOK: Duration = Duration::from_millis(1);
