@@ -11,7 +11,7 @@ use proptest::prelude::*;
 use tokio::time::Instant;
 use tollgate_clock::{Clock, Timestamp};
 use tollgate_limit::{
-    AlgorithmKind, Align, Charge, Decision, FixedWindow, Key, KeyHasher, LimitId, Quota,
+    AlgorithmKind, Align, Charge, Decision, FixedWindow, Gcra, Key, KeyHasher, LimitId, Quota,
 };
 use tollgate_settings::{DiskSettings, MemoryBounds, SyncMode};
 
@@ -254,6 +254,28 @@ fn what_is_over_leaves_the_disk_when_tables_are_merged() {
     // A sliding window counts for as long again.
     let (survey, ..) = offline.stat().unwrap();
     assert_eq!((survey.live, survey.over), (1000, 0));
+}
+
+/// A counter that was reset, or given back, may be over before an earlier state of it is.
+#[test]
+fn earlier_state_does_not_come_back_when_the_latest_is_over() {
+    let folder = tempfile::tempdir().unwrap();
+    let minute = Duration::from_secs(60);
+    let quota = Quota::from(Gcra::new(60, minute, 60, 3).unwrap());
+    let subject = Subject::open(folder.path(), START);
+    let own = charge(1, &quota);
+    subject.charge(&Charge { cost: 30, ..own });
+    subject.save();
+    subject.store.disk().compact().unwrap();
+    subject.store.memory().remove(&own);
+    subject.charge(&own);
+    subject.close();
+
+    let later = START + Duration::from_secs(5);
+    let subject = Subject::open(folder.path(), later);
+    subject.store.disk().compact().unwrap();
+    assert_eq!(subject.used(&own), 0);
+    subject.close();
 }
 
 #[test]

@@ -28,7 +28,6 @@ pub(super) struct ExpiryFactory(pub(super) Arc<Expiry>);
 struct ExpiryFilter {
     expiry: Arc<Expiry>,
     now: Timestamp,
-    is_last_level: bool,
     dropped: u64,
 }
 
@@ -37,13 +36,8 @@ impl Factory for ExpiryFactory {
         "expiry"
     }
 
-    fn make_filter(&self, context: &Context) -> Box<dyn CompactionFilter> {
-        Box::new(ExpiryFilter {
-            now: self.0.clock.now(),
-            expiry: Arc::clone(&self.0),
-            is_last_level: context.is_last_level,
-            dropped: 0,
-        })
+    fn make_filter(&self, _context: &Context) -> Box<dyn CompactionFilter> {
+        Box::new(ExpiryFilter { now: self.0.clock.now(), expiry: Arc::clone(&self.0), dropped: 0 })
     }
 }
 
@@ -59,17 +53,14 @@ impl CompactionFilter for ExpiryFilter {
         let value = item.value()?;
         // What cannot be read is kept: it is for people to decide about.
         let is_over = Record::read(&value).and_then(|record| record.is_over(self.now));
-        Ok(match (is_over, self.is_last_level) {
-            (Some(true), true) => {
-                self.dropped += 1;
-                Verdict::Destroy
-            }
-            // An earlier state may be in a deeper level, and must not come back.
-            (Some(true), false) => {
-                self.dropped += 1;
-                Verdict::Remove
-            }
-            _ => Verdict::Keep,
+        // An earlier state of the counter may be over later: after a reset or a refund, less is
+        // used. It must not come back, whether it is in a deeper level or in the same merge, so a
+        // tombstone takes the place of what goes. In the last level none is left of that.
+        Ok(if is_over == Some(true) {
+            self.dropped += 1;
+            Verdict::Remove
+        } else {
+            Verdict::Keep
         })
     }
 
