@@ -22,6 +22,7 @@ use crate::{
 const HAVE_FAILED: &[(u64, &str)] = &[
     (19, "a survey of a disk missed what was written just before it (in some runs)"),
     (1396, "a server came back empty before another proxy had heard of a reset (docs/outages.md)"),
+    (1426, "a merge of tables kept a state of before a reset when the latest was over"),
     (1476, "the judge took the window from the clock of a server that was set back"),
     (1787, "the same on a cluster"),
     (2161, "the judge took for written what a process wrote after its end"),
