@@ -1,5 +1,5 @@
 //! The gate of proxies, above their stores: what Envoy asks it, under a policy that is loaded anew
-//! at any moment. Its limit is the hourly one of the callers, who are told apart by their address.
+//! at any moment. Its limit is the hourly one of the callers, each of whom has an address.
 
 use std::{
     cell::Cell,
@@ -60,7 +60,7 @@ pub(crate) struct Answer {
 
 /// What an answer says of the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Told {
+pub(crate) struct LimitFields {
     pub(crate) limit: u32,
     pub(crate) used: u32,
     pub(crate) remaining: u32,
@@ -179,10 +179,10 @@ impl Question {
 
 impl Answer {
     /// What it says of the limit. None: it lacks one of the fields.
-    pub(crate) fn told(&self) -> Option<Told> {
+    pub(crate) fn fields(&self) -> Option<LimitFields> {
         let field = |name: &str| self.headers.get(name)?.to_str().ok();
         let number = |name: &str| field(name)?.parse().ok();
-        Some(Told {
+        Some(LimitFields {
             limit: number("x-ratelimit-limit")?,
             used: number("x-ratelimit-used")?,
             remaining: number("x-ratelimit-remaining")?,
@@ -198,13 +198,13 @@ impl Answer {
             StatusCode::TOO_MANY_REQUESTS => true,
             status => return Some(format!("status {status}")),
         };
-        let Some(told) = self.told() else { return Some(format!("no {:?}", self.headers)) };
-        let Told { limit, used, remaining, is_alone, .. } = told;
+        let Some(fields) = self.fields() else { return Some(format!("no {:?}", self.headers)) };
+        let LimitFields { limit, used, remaining, is_alone, .. } = fields;
         let is_limit = if is_alone { limit <= file.hourly } else { limit == file.hourly };
         let is_whole = is_denied && remaining == 0 || limit.saturating_sub(used) == remaining;
         let says_when = self.headers.contains_key("retry-after") == is_denied;
         let is_good = is_limit && is_whole && says_when;
-        (!is_good).then(|| format!("{} with {told:?}, {:?}", self.status, self.headers))
+        (!is_good).then(|| format!("{} with {fields:?}, {:?}", self.status, self.headers))
     }
 }
 

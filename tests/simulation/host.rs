@@ -8,20 +8,17 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::{Notify, mpsc},
-    task::{JoinHandle, JoinSet, spawn_local},
+    sync::Notify,
+    task::{JoinHandle, spawn_local},
     time::{Instant, sleep},
 };
 
 use crate::{
     machine::MachineClock,
-    model::{Address, Role, Server},
-    network::{Accepted, Cable, Network, PATIENCE},
+    model::{Address, Reply, Role, Server, Session},
+    network::{Cable, Network, PATIENCE},
+    serving::{Service, accept},
 };
-
-/// Bytes that are read at once.
-const PIECE: usize = 1 << 16;
 
 /// The machine of a server.
 pub(crate) struct Machine {
@@ -160,32 +157,15 @@ pub(crate) fn address_of(number: usize) -> Address {
     Address::new(&format!("redis-{number}"), 7000 + number as u16)
 }
 
-async fn accept(host: Rc<Host>, mut accepted: mpsc::UnboundedReceiver<Accepted>) {
-    let mut sessions = JoinSet::new();
-    while let Some(connection) = accepted.recv().await {
-        sessions.spawn_local(serve(Rc::clone(&host), connection));
-        while sessions.try_join_next().is_some() {}
+impl Service for Host {
+    fn connect(&self) -> Session {
+        self.server.borrow_mut().connect()
     }
-}
 
-/// Answers the commands of one connection.
-async fn serve(host: Rc<Host>, Accepted { mut stream, cable }: Accepted) {
-    let mut session = host.server.borrow_mut().connect();
-    let mut piece = vec![0; PIECE];
-    loop {
-        let Ok(length @ 1..) = stream.read(&mut piece).await else { return };
-        let Ok(commands) = session.feed(&piece[..length]) else { return };
-        let mut replies = Vec::new();
-        for command in commands {
-            host.until_free(&cable).await;
-            let now = host.clock.now();
-            let reply = host.server.borrow_mut().handle(now, &mut session, &command);
-            replies.extend(session.encode(&reply));
-            host.written.notify_one();
-        }
-        cable.note_executed(length, replies.len());
-        if stream.write_all(&replies).await.is_err() {
-            return;
-        }
+    async fn answer(&self, session: &mut Session, cable: &Cable, command: &[Vec<u8>]) -> Reply {
+        self.until_free(cable).await;
+        let reply = self.server.borrow_mut().handle(self.clock.now(), session, command);
+        self.written.notify_one();
+        reply
     }
 }

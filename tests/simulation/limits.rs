@@ -35,6 +35,12 @@ impl Limit {
         Charge::new(self.key, &self.quota, cost)
     }
 
+    /// Whether what was charged may be given back. What has come back by itself already may be given
+    /// back once more in others (docs/budgets.md).
+    pub(crate) fn can_be_refunded(&self) -> bool {
+        !matches!(self.quota, Quota::Gcra(_) | Quota::TokenBucket(_))
+    }
+
     /// What one of `instances` admits by itself.
     pub(crate) fn share(&self, instances: u32) -> u32 {
         let instances = NonZeroU32::new(instances).unwrap_or(NonZeroU32::MIN);

@@ -9,5 +9,5 @@ cd "$(dirname "$0")/../.."
 
 seeds="${1:-10000}"
 from="${2:-0}"
-exec env SEEDS="$seeds" FROM="$from" THREADS="$(nproc)" \
+exec env SEEDS="$seeds" FROM="$from" \
     cargo test --profile gate --test simulation first_seeds_hold -- --nocapture

@@ -19,8 +19,8 @@ struct Setting {
     said: Timestamp,
     /// Microseconds that it gains in a second.
     gain: i64,
-    /// What it has told the simulation last.
-    told: Timestamp,
+    /// What the simulation has read last.
+    read: Timestamp,
 }
 
 impl Setting {
@@ -35,7 +35,7 @@ impl MachineClock {
     /// A clock that is right now.
     pub(crate) fn new(begun: Instant) -> Self {
         let said = START + begun.elapsed();
-        let setting = Setting { at: Instant::now(), said, gain: 0, told: said };
+        let setting = Setting { at: Instant::now(), said, gain: 0, read: said };
         MachineClock(Arc::new(Mutex::new(setting)))
     }
 
@@ -44,9 +44,9 @@ impl MachineClock {
     pub(crate) fn now(&self) -> Timestamp {
         let mut setting = self.0.lock().unwrap();
         if Handle::try_current().is_ok() {
-            setting.told = setting.now();
+            setting.read = setting.now();
         }
-        setting.told
+        setting.read
     }
 
     /// Sets it ahead by so many milliseconds, or back if they are negative.
@@ -64,7 +64,7 @@ impl MachineClock {
         let said = setting.now();
         *setting = Setting { at: Instant::now(), said, ..*setting };
         change(&mut setting);
-        setting.told = setting.now();
+        setting.read = setting.now();
     }
 
     /// The same for a store.

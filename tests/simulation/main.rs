@@ -3,7 +3,8 @@
 //! what it finds can be repeated: `SEED=7 cargo test --test simulation replay -- --nocapture`.
 //!
 //! - `run`, `course`: one simulation, from its seed to what the judge says of it;
-//! - `world`, `proxy`, `gate`, `host`, `network`, `machine`, `layout`: what there is;
+//! - `world`, `proxy`, `gate`, `host`, `serving`, `network`, `machine`,
+//!   `layout`: what there is;
 //! - `disk_world`: proxies that have their counters on disk, without Redis;
 //! - `replication`, `slots`, `sentinels`: what servers tell each other, and others of them;
 //! - `memory`: what proxies hold;
@@ -42,6 +43,7 @@ mod replication;
 mod run;
 mod seeds;
 mod sentinels;
+mod serving;
 mod slots;
 mod story;
 mod workload;

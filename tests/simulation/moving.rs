@@ -17,7 +17,7 @@ pub(crate) const LONGEST: Duration = SHORT.saturating_mul(2);
 pub(crate) struct Plan(Rc<Cell<Option<(u8, MoveMode)>>>);
 
 impl Plan {
-    /// As a proxy does when it starts or is told to.
+    /// As a proxy does when it starts, and when the settings change.
     pub(crate) fn put_in_force(&self, stores: &Stores) {
         if let Some((percent, mode)) = self.0.get() {
             stores.moving.set(percent, mode);
@@ -42,7 +42,7 @@ pub(crate) async fn move_callers(world: Rc<World>, mut chance: Chance) {
         for (number, recipe) in world.recipes.iter().enumerate() {
             recipe.plan.0.set(Some((percent, mode)));
             let who = format!("proxy {number}");
-            world.story.tell(&who, format_args!("is told {mode:?} {percent} %"));
+            world.story.tell(&who, format_args!("is set to {mode:?} {percent} %"));
             recipe.plan.put_in_force(world.proxies.borrow()[number].stores());
             sleep(chance.millis(0..1500)).await;
         }

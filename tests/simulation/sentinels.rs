@@ -3,24 +3,17 @@
 
 use std::{cell::RefCell, rc::Rc, time::Duration};
 
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    sync::mpsc,
-    task::{JoinSet, spawn_local},
-    time::sleep,
-};
+use tokio::{task::spawn_local, time::sleep};
 
 use crate::{
     chance::Chance,
     host::address_of,
     layout::{Layout, SERVICE},
-    model::{Sentinel, Watched},
-    network::{Accepted, Network},
+    model::{Reply, Sentinel, Session, Watched},
+    network::{Cable, Network},
+    serving::{Service, accept},
     world::World,
 };
-
-/// Bytes that are read at once.
-const PIECE: usize = 1 << 12;
 
 /// A Sentinel on a machine of its own.
 pub(crate) struct Watcher {
@@ -89,29 +82,12 @@ async fn hear_later(watcher: Rc<Watcher>, named: (usize, u64), later: Duration) 
     watcher.hear(named);
 }
 
-async fn accept(watcher: Rc<Watcher>, mut accepted: mpsc::UnboundedReceiver<Accepted>) {
-    let mut sessions = JoinSet::new();
-    while let Some(connection) = accepted.recv().await {
-        sessions.spawn_local(serve(Rc::clone(&watcher), connection));
-        while sessions.try_join_next().is_some() {}
+impl Service for Watcher {
+    fn connect(&self) -> Session {
+        self.sentinel.borrow_mut().connect()
     }
-}
 
-/// Answers the commands of one connection.
-async fn serve(watcher: Rc<Watcher>, Accepted { mut stream, cable }: Accepted) {
-    let mut session = watcher.sentinel.borrow_mut().connect();
-    let mut piece = vec![0; PIECE];
-    loop {
-        let Ok(length @ 1..) = stream.read(&mut piece).await else { return };
-        let Ok(commands) = session.feed(&piece[..length]) else { return };
-        let mut replies = Vec::new();
-        for command in commands {
-            let reply = watcher.sentinel.borrow().handle(&mut session, &command);
-            replies.extend(session.encode(&reply));
-        }
-        cable.note_executed(length, replies.len());
-        if stream.write_all(&replies).await.is_err() {
-            return;
-        }
+    async fn answer(&self, session: &mut Session, _cable: &Cable, command: &[Vec<u8>]) -> Reply {
+        self.sentinel.borrow().handle(session, command)
     }
 }

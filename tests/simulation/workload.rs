@@ -10,13 +10,12 @@ use tokio::{
     time::{Instant, sleep},
 };
 use tollgate_clock::Timestamp;
-use tollgate_limit::{DecidedBy, Decision, Outcome, Outcomes, Quota, Verdict};
+use tollgate_limit::{DecidedBy, Decision, Outcome, Outcomes, Verdict};
 
 use crate::{
     chance::Chance,
     gate::Question,
     ledger::{Admission, Answer, Reset},
-    limits::Limit,
     proxy::{Decided, Order},
     world::World,
 };
@@ -107,21 +106,21 @@ impl Request {
             return world.story.tell(&who, format_args!("{what}: ended before it answered"));
         };
         world.story.count("answers of gates");
-        let told = answer.told();
-        world.story.tell(&who, format_args!("{what}: {}, {told:?}", answer.status));
+        let fields = answer.fields();
+        world.story.tell(&who, format_args!("{what}: {}, {fields:?}", answer.status));
         note_if_late(&world, answer.took, &format!("{who} for {what} at {asked:?}"));
         let fault = world.policy.as_ref().and_then(|file| answer.fault(file));
         let mut ledger = world.ledger.borrow_mut();
         ledger.faulty.extend(fault.map(|fault| format!("{who}, {what} at {asked:?}: {fault}")));
-        let Some(told) = told.filter(|_| answer.status == StatusCode::OK) else { return };
+        let Some(fields) = fields.filter(|_| answer.status == StatusCode::OK) else { return };
         ledger.admissions.push(Admission {
             limit: (caller, 0),
             units: cost,
             at: answer.at,
-            reset: told.reset,
+            reset: fields.reset,
             asked,
             answered: world.elapsed(),
-            decided_by: if told.is_alone { DecidedBy::Local } else { DecidedBy::Current },
+            decided_by: if fields.is_alone { DecidedBy::Local } else { DecidedBy::Current },
             proxy,
             refunded: None,
             is_late: false,
@@ -168,7 +167,7 @@ impl Request {
             let limit = &world.limits[self.caller][*at];
             // A request in flight always ends.
             let is_lease = limit.quota.holds_leases();
-            if is_lease || chance.is_one_in(5) && can_be_refunded(limit) {
+            if is_lease || chance.is_one_in(5) && limit.can_be_refunded() {
                 let wait = chance.millis(1..4000);
                 let given = Given { entry, proxy: self.proxy, outcome: *outcome, wait };
                 spawn_local(given.back(Rc::clone(world)));
@@ -188,16 +187,11 @@ fn note_if_late(world: &World, took: Duration, what: &str) {
 }
 
 /// A decision in a line of the story.
-fn summary(decision: &Decision) -> String {
+pub(crate) fn summary(decision: &Decision) -> String {
     let Decision { verdict, outcomes, now } = decision;
     let by: Vec<_> = outcomes.iter().map(|outcome| outcome.decided_by).collect();
     let used: Vec<_> = outcomes.iter().map(|outcome| outcome.standing.used).collect();
     format!("{verdict:?} by {by:?}, used {used:?}, at {now}")
-}
-
-/// What has come back by itself already may be given back once more in these (docs/budgets.md).
-fn can_be_refunded(limit: &Limit) -> bool {
-    !matches!(limit.quota, Quota::Gcra(_) | Quota::TokenBucket(_))
 }
 
 /// A charge that is corrected later.

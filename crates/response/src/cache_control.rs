@@ -1,8 +1,8 @@
 //! `Cache-Control` of a response to a request that was authenticated by a token in its URL.
 //!
 //! A shared cache knows that a request with `Authorization` is one client's (RFC 9111 section 3.5),
-//! and nothing of a token in a URL. It would answer whoever has that URL, without asking this
-//! proxy: also when the token has expired, was revoked, or its caller is over a limit.
+//! and nothing of a token in a URL. It would answer anybody who has that URL, without asking
+//! this proxy: also when the token has expired, was revoked, or its caller is over a limit.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use tollgate_wire::quoted::split_unquoted;

@@ -1,4 +1,4 @@
-//! A socket to a server in TLS. However it is closed, the server is told first.
+//! A socket to a server in TLS. However it is closed, the server gets an alert first.
 
 use std::{
     io::{self, Write},

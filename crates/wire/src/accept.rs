@@ -2,7 +2,7 @@
 
 use http::{HeaderMap, header};
 
-use crate::quoted::split_unquoted;
+use crate::{media_type::is_token, quoted::split_unquoted};
 
 /// Members of `Accept` that are read; what a browser sends has ten.
 pub const MAX_MEMBERS: usize = 64;
@@ -55,12 +55,6 @@ fn read_quality(text: &[u8]) -> Option<Quality> {
         quality = quality * 10 + digit(decimals.get(decimal).copied().unwrap_or(b'0'))?;
     }
     (quality <= 1000).then_some(quality)
-}
-
-fn is_token(text: &[u8]) -> bool {
-    let is_token_byte =
-        |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
-    !text.is_empty() && text.iter().all(is_token_byte)
 }
 
 /// Whether a quoted string is all there is, closed by its last byte.

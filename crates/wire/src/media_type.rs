@@ -24,12 +24,10 @@ impl<'h> MediaType<'h> {
         let text = first.map_or(Some(""), |value| value.to_str().ok())?;
         let (essence, parameters) = text.split_once(';').unwrap_or((text, ""));
         let essence = essence.trim();
-        let is_token = |text: &str| {
-            let is_part = |byte| is_token_byte(byte);
-            !text.is_empty() && text.bytes().all(is_part)
-        };
         let is_sound = essence.is_empty() && first.is_none()
-            || essence.split_once('/').is_some_and(|(kind, rest)| is_token(kind) && is_token(rest));
+            || essence
+                .split_once('/')
+                .is_some_and(|(kind, rest)| is_token(kind.as_bytes()) && is_token(rest.as_bytes()));
         let mut charset = None;
         for parameter in parameters.split(';').map(str::trim).filter(|text| !text.is_empty()) {
             let (name, value) = parameter.split_once('=')?;
@@ -61,9 +59,10 @@ impl<'h> MediaType<'h> {
     }
 }
 
-/// A byte of a token (RFC 9110 section 5.6.2).
-pub(crate) fn is_token_byte(byte: u8) -> bool {
-    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+/// Whether it is a token (RFC 9110 section 5.6.2).
+pub(crate) fn is_token(text: &[u8]) -> bool {
+    let is_part = |byte: &u8| byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(byte);
+    !text.is_empty() && text.iter().all(is_part)
 }
 
 #[cfg(test)]

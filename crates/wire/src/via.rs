@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, HeaderValue, Version, header};
 
-use crate::media_type::is_token_byte;
+use crate::media_type::is_token;
 
 /// The longest pseudonym.
 pub const MAX_PSEUDONYM_BYTES: usize = 64;
@@ -20,8 +20,7 @@ pub struct Via {
 impl Via {
     /// That of a proxy with this name. None: it is no token, or too long.
     pub fn named(pseudonym: &str) -> Option<Via> {
-        let is_token = !pseudonym.is_empty() && pseudonym.bytes().all(is_token_byte);
-        if !is_token || pseudonym.len() > MAX_PSEUDONYM_BYTES {
+        if !is_token(pseudonym.as_bytes()) || pseudonym.len() > MAX_PSEUDONYM_BYTES {
             return None;
         }
         let of = |version: &str| HeaderValue::try_from(format!("{version} {pseudonym}")).ok();

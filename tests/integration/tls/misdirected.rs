@@ -49,7 +49,7 @@ fn host_of_another_certificate_is_421_and_charges_nobody() {
         // Both certificates are for this one.
         ("y.shared.example", "x.shared.example", 200),
         ("x.shared.example", "y.shared.example", 421),
-        // None is for these.
+        // No certificate is for these.
         ("first.example", "elsewhere.example", 200),
         ("first.example", "z.y.shared.example", 200),
         ("first.example", "127.0.0.1", 200),

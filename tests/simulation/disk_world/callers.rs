@@ -7,10 +7,10 @@ use tokio::{
     task::spawn_local,
     time::{Instant, sleep},
 };
-use tollgate_limit::{Decision, Outcome, Quota, Verdict};
+use tollgate_limit::{Outcome, Verdict};
 
 use super::DiskWorld;
-use crate::chance::Chance;
+use crate::{chance::Chance, workload::summary};
 
 /// How long after a request what it was charged may be given back.
 pub(super) const LONGEST_REQUEST: Duration = Duration::from_secs(4);
@@ -49,7 +49,7 @@ pub(super) async fn send_requests(world: Rc<DiskWorld>, mut chance: Chance, end:
                 let is_admitted = decision.verdict == Verdict::Allow;
                 for (at, outcome) in which.iter().zip(&decision.outcomes).filter(|_| is_admitted) {
                     let place = (caller, *at);
-                    if chance.is_one_in(5) && can_be_refunded(&world, place) {
+                    if chance.is_one_in(5) && world.limits[caller][*at].limit.can_be_refunded() {
                         let given = Given { place, cost, outcome: *outcome, life };
                         let wait = chance.millis(1..LONGEST_REQUEST.as_millis() as u64);
                         spawn_local(given.back(Rc::clone(&world), wait));
@@ -58,20 +58,6 @@ pub(super) async fn send_requests(world: Rc<DiskWorld>, mut chance: Chance, end:
             }
         }
     }
-}
-
-/// A decision in a line of the story.
-fn summary(decision: &Decision) -> String {
-    let Decision { verdict, outcomes, now } = decision;
-    let by: Vec<_> = outcomes.iter().map(|outcome| outcome.decided_by).collect();
-    let used: Vec<_> = outcomes.iter().map(|outcome| outcome.standing.used).collect();
-    format!("{verdict:?} by {by:?}, used {used:?}, at {now}")
-}
-
-/// What has come back by itself already may be given back once more in others (docs/budgets.md).
-fn can_be_refunded(world: &DiskWorld, place: (usize, usize)) -> bool {
-    let quota = &world.limits[place.0][place.1].limit.quota;
-    !matches!(quota, Quota::Gcra(_) | Quota::TokenBucket(_))
 }
 
 /// A charge that is given back.

@@ -82,7 +82,7 @@ pub(super) struct Helpers {
 struct SurveyInProgress {
     filter: Arc<Filter>,
     /// Jobs that were given before it, and have to be done before it can begin: it does not find
-    /// what is not applied, and the filter was not told of it.
+    /// what is not applied, and its filter does not have that.
     waits_for: usize,
     /// Counters that are new on disk since it has begun, for each tag.
     new: Vec<u64>,

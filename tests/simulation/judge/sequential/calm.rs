@@ -42,7 +42,7 @@ pub(super) fn judge(both: &[Limit; 2], caller: usize, ledger: &Ledger, review: &
             review.exact += 1;
         }
     }
-    // What else is told, the first judge says.
+    // The first judge says what else is wrong.
     if ledger.doubted.contains(&caller) || !review.broken.is_empty() {
         return;
     }

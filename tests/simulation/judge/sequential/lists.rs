@@ -105,24 +105,24 @@ impl<'l> List<'l> {
             }
             Quota::Gcra(limit) => {
                 let drained = |since: u64| (now - since) * u64::from(limit.limit);
-                let parts = self.owed(length, drained);
+                let parts = self.left(length, drained);
                 Used { parts, parts_of_unit: length }
             }
             Quota::TokenBucket(bucket) => whole(match self.refills {
                 Refills::FromFirst => self.missing(now),
                 Refills::Most => {
-                    self.owed(1, |since| ((now - since) / length + 1) * u64::from(bucket.refill))
+                    self.left(1, |since| ((now - since) / length + 1) * u64::from(bucket.refill))
                 }
                 Refills::Fewest => {
-                    self.owed(1, |since| (now - since) / length * u64::from(bucket.refill))
+                    self.left(1, |since| (now - since) / length * u64::from(bucket.refill))
                 }
             }),
         }
     }
 
     /// What is left of all that was taken when so much has come back since an instant. What comes
-    /// back while nothing is owed is lost, so the instant counts since which most is left.
-    fn owed(&self, parts_of_unit: u64, back: impl Fn(u64) -> u64) -> u64 {
+    /// back while nothing is left is lost, so the instant counts since which most is left.
+    fn left(&self, parts_of_unit: u64, back: impl Fn(u64) -> u64) -> u64 {
         let mut most = 0;
         let mut parts = 0;
         for taken in self.taken.iter().rev() {
