@@ -191,7 +191,7 @@ pub(super) async fn open(
                 within(deadline, Opening::Handshake, handshake).await?;
             certificate_choice = choice.filter(|_| !is_trusted);
             deadline.set(shared.timeouts.head);
-            client_chain = shown(stream.get_ref().1, tls, epoch, shared)?;
+            client_chain = shown_chain(stream.get_ref().1, tls, epoch, shared)?;
             (Stream::Tls(stream), protocol)
         }
     };
@@ -210,7 +210,7 @@ pub(super) async fn open(
 }
 
 /// Counts a handshake, and checks the certificates that the client has sent in it, if any.
-fn shown(
+fn shown_chain(
     connection: &ServerConnection,
     tls: &CurrentTls,
     epoch: Epoch,
