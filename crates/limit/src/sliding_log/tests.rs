@@ -13,6 +13,10 @@ impl Subject for SlidingLog {
     fn with_capacity(&self, capacity: u32) -> SlidingLog {
         SlidingLog { limit: capacity, ..self.clone() }
     }
+
+    fn take_apart(&self, log: &mut Log, cost: u32, now: Timestamp) {
+        self.with_capacity(SlidingLog::MAX_LIMIT).take(log, cost, now);
+    }
 }
 
 impl suite::apart::Bounded for SlidingLog {

@@ -42,6 +42,12 @@ pub(crate) trait Subject: Algorithm<State: Debug> + Debug + Sized {
     /// The same algorithm with another capacity: another rate of the same limit.
     fn with_capacity(&self, capacity: u32) -> Self;
 
+    /// Charges a key whose memory is not bounded, so that no charge counts for longer because it was
+    /// put together with a later one.
+    fn take_apart(&self, state: &mut Self::State, cost: u32, now: Timestamp) {
+        self.take(state, cost, now);
+    }
+
     /// The steps of reported instants.
     fn time_step(&self) -> Duration {
         Duration::from_micros(1)

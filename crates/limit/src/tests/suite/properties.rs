@@ -201,7 +201,9 @@ impl<State: crate::State> Twins<State> {
         Twins { refunded, uncharged, receipt, admitted, cost, now }
     }
 
-    /// Applies a step to both: the uncharged key takes each charge that the refunded key admits.
+    /// Applies a step to both: the uncharged key takes each charge that the refunded key admits. Its
+    /// memory is not bounded: else a full log could count more without the charge than with it,
+    /// since it puts other charges together.
     /// Returns false if the uncharged key has lost its anchor, because then the two cannot be
     /// compared any more.
     fn step<S: Subject<State = State>>(&mut self, subject: &S, step: &Step) -> bool {
@@ -210,7 +212,7 @@ impl<State: crate::State> Twins<State> {
         if step.forced || subject.admits(&self.refunded, step.cost, self.now) {
             if step.cost > 0 {
                 subject.take(&mut self.refunded, step.cost, self.now);
-                subject.take(&mut self.uncharged, step.cost, self.now);
+                subject.take_apart(&mut self.uncharged, step.cost, self.now);
             }
         } else {
             subject.on_denied(&mut self.refunded, step.cost, self.now);
