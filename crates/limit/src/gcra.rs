@@ -267,10 +267,10 @@ impl Algorithm for Gcra {
         }
     }
 
-    /// The one that is empty later of the two.
+    /// The one that is empty later of the two. If that is the same step of time, the greater one.
     fn join(&self, level: &mut Level, other: &Level, now: Timestamp) -> bool {
         let [rest, other] = [&*level, other].map(|level| self.drain(level, now));
-        let is_more = other.full > rest.full;
+        let is_more = (other.full, other.level) > (rest.full, rest.level);
         if is_more {
             *level = other;
         }

@@ -275,6 +275,22 @@ fn grain_is_as_fine_as_can_be_counted_exactly() {
 }
 
 #[test]
+fn greater_of_two_levels_is_kept_if_both_drain_within_one_step_of_time() {
+    let quick = gcra(3_000_000, SECOND, 10);
+    let levels = [1, 3].map(|units| {
+        let mut level = Level::default();
+        quick.take(&mut level, units, START);
+        level
+    });
+    let [mut fewer, mut more] = levels;
+    assert_eq!(fewer.full, more.full);
+    assert!(quick.join(&mut fewer, &more, START));
+    assert_eq!(quick.standing(&fewer, START).used, 3);
+    assert!(!quick.join(&mut more, &levels[0], START));
+    assert_eq!(more, levels[1]);
+}
+
+#[test]
 fn changed_grain_misreads_nothing() {
     let [micros, millis] = [1, 1000].map(|time_grain| Gcra { time_grain, ..gcra(7, SECOND, 7) });
     let now = START + Duration::from_micros(1_234);

@@ -446,6 +446,18 @@ fn assert_carried<A: Algorithm<State: StateVariant>>(
     assert_eq!(found, algorithm.standing(&state, now), "{place}");
 }
 
+#[test]
+fn scripts_join_levels_that_drain_within_one_microsecond_as_the_algorithm_does() {
+    let quick = Gcra::new(3_000_000, Duration::from_secs(1), 10, 10).unwrap();
+    let quota = Quota::from(quick.clone());
+    let mut server = Server::start();
+    for (entry, [ours, theirs]) in (0..).zip([[1, 3], [3, 1], [2, 2]]) {
+        let costs = [ours, theirs].map(|cost| vec![(0, cost)]);
+        let charge = Charge::new(key(entry), &quota, 1);
+        assert_carried(&mut server, (&quick, charge), &costs, (Operation::Seed, 0));
+    }
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(60))]
     #[test]

@@ -94,7 +94,7 @@ if opcode == SEED or opcode == ADD then
   algorithms[KIND].join = function(c, numbers)
     local other = drained_of(c, numbers)
     drain(c)
-    local is_more = other.full > c.full
+    local is_more = other.full > c.full or (other.full == c.full and other.level > c.level)
     if is_more then
       c.level, c.at, c.full = other.level, other.at, other.full
     end
