@@ -2,6 +2,7 @@
 //! damage.
 
 mod full;
+mod reads;
 mod slow_syncs;
 mod surveys;
 

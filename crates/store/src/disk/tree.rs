@@ -20,12 +20,12 @@ use std::{
 };
 
 use lsm_tree::{
-    AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SequenceNumberCounter, UserKey,
-    UserValue,
+    AbstractTree, AnyTree, Cache, Config, DescriptorTable, Guard, SeqNo, SequenceNumberCounter,
+    UserKey, UserValue,
     compaction::Leveled,
     config::{BloomConstructionPolicy, FilterPolicy, FilterPolicyEntry, PinningPolicy},
 };
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use tollgate_clock::{Clock, Timestamp};
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -93,6 +93,8 @@ pub(super) struct Tree {
     sequence: SequenceNumberCounter,
     strategy: Arc<Leveled>,
     expiry: Arc<Expiry>,
+    /// Held while a snapshot is taken: its number is read, and then the tables of that number.
+    taking_snapshot: RwLock<()>,
     /// Held while tables are merged.
     merging: Mutex<()>,
     /// Whether a change of the tables has failed, and what is on disk was not put right since.
@@ -170,6 +172,7 @@ impl Tree {
             sequence,
             strategy,
             expiry,
+            taking_snapshot: RwLock::default(),
             merging: Mutex::default(),
             is_in_doubt: AtomicBool::new(false),
         })
@@ -198,7 +201,8 @@ impl Tree {
     /// # Errors
     /// [`TreeError`].
     pub(super) fn get(&self, key: &[u8; KEY_BYTES]) -> Result<Option<Record>, TreeError> {
-        let value = guarded(|| Ok(self.tree.get(key, self.sequence.get())?))?;
+        // The latest state there is. A number that was read before could be gone by now.
+        let value = guarded(|| Ok(self.tree.get(key, SeqNo::MAX)?))?;
         value.map(|value| Record::read(&value).ok_or_else(unknown_form)).transpose()
     }
 
@@ -219,7 +223,10 @@ impl Tree {
         &self,
         mut each: impl FnMut(UserKey, UserValue) -> Result<(), TreeError>,
     ) -> Result<(), TreeError> {
-        let mut entries = guarded(|| Ok(self.tree.iter(self.sequence.get(), None)))?;
+        let mut entries = {
+            let _taking = self.taking_snapshot.read();
+            guarded(|| Ok(self.tree.iter(self.sequence.get(), None)))?
+        };
         let mut seen = 0_u64;
         while let Some(next) = guarded(|| Ok(entries.next()))? {
             seen += 1;
@@ -230,6 +237,13 @@ impl Tree {
             each(key, value)?;
         }
         Ok(())
+    }
+
+    /// A number that no snapshot which is still to get its tables is below: what only earlier ones
+    /// would read may go.
+    fn oldest_snapshot(&self) -> SeqNo {
+        let _nobody_takes_one = self.taking_snapshot.write();
+        self.sequence.get()
     }
 
     /// Bytes of counters that wait to become a table.
@@ -261,7 +275,7 @@ impl Tree {
         self.settle(None)?;
         let written = guarded(|| {
             let lock = self.tree.get_flush_lock();
-            self.tree.flush(&lock, self.sequence.get())?;
+            self.tree.flush(&lock, self.oldest_snapshot())?;
             Ok(())
         });
         if written.is_err() {
@@ -279,7 +293,7 @@ impl Tree {
             let before = self.tree.current_version().id();
             self.while_merging(|| {
                 let strategy = Arc::clone(&self.strategy);
-                Ok(self.tree.compact(strategy, self.sequence.get())?)
+                Ok(self.tree.compact(strategy, self.oldest_snapshot())?)
             })?;
             if self.tree.current_version().id() == before {
                 break;
@@ -306,7 +320,7 @@ impl Tree {
     /// # Errors
     /// [`TreeError`]; then the tables are as they were.
     pub(super) fn merge_all(&self) -> Result<(), TreeError> {
-        self.while_merging(|| Ok(self.tree.major_compact(TABLE_BYTES, self.sequence.get())?))
+        self.while_merging(|| Ok(self.tree.major_compact(TABLE_BYTES, self.oldest_snapshot())?))
     }
 
     /// Has what takes long end before it is done.
