@@ -360,7 +360,7 @@ fn small(upstream: &Upstream, verified: &str) -> Proxy {
     let settings = format!(
         "{ASKABLE}\nstore: {{ memory: {{ max_keys: 1000 }}, unverified_keys: {{ percent: 50, per_address: 100 }} }}"
     );
-    Proxy::with_settings(&settings, &[&policy])
+    Proxy::with_known_secret(&settings, &[&policy])
 }
 
 #[test]

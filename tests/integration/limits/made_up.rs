@@ -27,7 +27,7 @@ fn policy(upstream: &Upstream, keys: &str, fields: &str) -> Policy {
 fn start(store: &str, policy: &Policy) -> Proxy {
     let settings =
         format!("workers: 1\ntrusted_proxies: [127.0.0.1]\nstore: {{ {store} }}\naccess_log: {{}}");
-    Proxy::with_settings(&settings, &[policy])
+    Proxy::with_known_secret(&settings, &[policy])
 }
 
 fn by_key(key: usize, address: &str) -> Request {

@@ -146,6 +146,16 @@ impl Proxy {
         Proxy::with_listeners("[{ address: 127.0.0.1:0 }]", settings, policies)
     }
 
+    /// The same, and keys of the in-process store are hashed alike in each run: which clients share
+    /// the bound on counters of their own choice (one in 65,531 shares another one's) depends on
+    /// that.
+    pub(crate) fn with_known_secret(settings: &str, policies: &[&Policy]) -> Proxy {
+        let settings = parse("[{ address: 127.0.0.1:0 }]", settings);
+        let mut settings = settings.unwrap_or_else(|problems| panic!("{problems}"));
+        settings.store.key_secret = Some([7; 16]);
+        Proxy::serve(Configuration { settings, policies: compile(policies) })
+    }
+
     /// With these listeners, the first of which is where tests connect to.
     pub(crate) fn with_listeners(listeners: &str, settings: &str, policies: &[&Policy]) -> Proxy {
         let settings = parse(listeners, settings).unwrap_or_else(|problems| panic!("{problems}"));

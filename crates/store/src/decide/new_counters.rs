@@ -26,7 +26,8 @@ pub(crate) struct NewCounters {
 struct MinuteFilter {
     number: u64,
     seen: Vec<u64>,
-    /// How many new counters each client has used.
+    /// How many new counters clients have used: a count-min sketch (Cormode and Muthukrishnan,
+    /// 2005), row after row. The least of a client's cells is its count, and never too low.
     by_client: Vec<u32>,
 }
 
@@ -37,8 +38,13 @@ const BITS: usize = 1 << 23;
 /// Bits that each counter sets.
 const BITS_PER_COUNTER: u64 = 4;
 
-/// Clients are distinguished by a part of a hash: one client in so many shares another one's bound.
-const CLIENTS: usize = 1 << 16;
+/// Rows of the sketch, in each of which another part of a client's hash chooses its cell. A client
+/// pays for what others have used only if it shares its cell in every row: with one other, one
+/// client in 2^32 does.
+const ROWS: usize = 2;
+
+/// Cells of a row: 256 KiB.
+const CELLS: usize = 1 << 16;
 
 const MINUTE_MICROS: u64 = 60_000_000;
 
@@ -57,13 +63,10 @@ impl NewCounters {
         if minute.has_seen(pair_hash) {
             return true;
         }
-        let Some(count) = minute.by_client.get_mut((by % CLIENTS as u128) as usize) else {
-            return true;
-        };
-        if *count >= self.max_per_minute {
+        if minute.used_by(by) >= self.max_per_minute {
             return false;
         }
-        *count += 1;
+        minute.count_one(by);
         minute.see(pair_hash);
         true
     }
@@ -76,7 +79,23 @@ impl MinuteFilter {
             self.seen.clear();
             self.seen.resize(BITS / 64, 0);
             self.by_client.clear();
-            self.by_client.resize(CLIENTS, 0);
+            self.by_client.resize(ROWS * CELLS, 0);
+        }
+    }
+
+    /// How many new counters a client has used, or more if others share all its cells.
+    fn used_by(&self, by: u128) -> u32 {
+        client_cells(by).filter_map(|cell| self.by_client.get(cell).copied()).min().unwrap_or(0)
+    }
+
+    /// Counts one more, only in the cells that have fewer: what others have added to a cell is not
+    /// added to again (the conservative update of Estan and Varghese, 2002).
+    fn count_one(&mut self, by: u128) {
+        let used = self.used_by(by) + 1;
+        for cell in client_cells(by) {
+            if let Some(count) = self.by_client.get_mut(cell) {
+                *count = used.max(*count);
+            }
         }
     }
 
@@ -92,6 +111,14 @@ impl MinuteFilter {
             }
         }
     }
+}
+
+/// The positions of a client's cells, one in each row.
+fn client_cells(by: u128) -> impl Iterator<Item = usize> {
+    (0..ROWS).map(move |row| {
+        let part = (by >> (row as u32 * CELLS.ilog2())) as usize % CELLS;
+        row * CELLS + part
+    })
 }
 
 /// The positions of the filter's bits for a hash, as the number of a 64-bit word and a mask. The
@@ -203,6 +230,20 @@ mod tests {
         let next = START + std::time::Duration::from_secs(60);
         assert_eq!(admitted(&new_counters, 1, 200..300, next), 100);
         assert_eq!(admitted(&new_counters, 1, 0..1, next), 0);
+    }
+
+    #[test]
+    fn client_that_shares_some_cells_with_a_busy_one_has_its_own_bound() {
+        let new_counters = NewCounters::new(100);
+        let used = |by: u128, first: u32| {
+            let keys = first..first + 300;
+            keys.filter(|key| new_counters.admit(by, hash(*key), START)).count()
+        };
+        let busy = hash(1);
+        assert_eq!(used(busy, 1_000), 100);
+        assert_eq!(used(busy ^ 1 << 20, 2_000), 100, "another cell in the second row");
+        assert_eq!(used(busy ^ 1 << 3, 3_000), 100, "another cell in the first row");
+        assert_eq!(used(busy ^ 1 << 100, 4_000), 0, "the same cells");
     }
 
     #[test]
