@@ -27,12 +27,14 @@ fn used(served: &Served, token: &str) -> u64 {
     response.number("x-ratelimit-used")
 }
 
+/// Bytes of the first journal of the counters on disk.
+fn journal_bytes(folder: &Folder) -> u64 {
+    fs::metadata(folder.path().join("counters/journal-0")).map_or(0, |it| it.len())
+}
+
 /// Waits until all that was charged is on disk.
 fn flushed(folder: &Folder, keys: usize) {
-    eventually("counters are on disk", || {
-        let bytes = fs::metadata(folder.path().join("counters/journal-0")).map_or(0, |it| it.len());
-        (bytes > 40 * keys as u64).then_some(())
-    });
+    eventually("counters are on disk", || (journal_bytes(folder) > 40 * keys as u64).then_some(()));
 }
 
 #[test]
@@ -41,9 +43,11 @@ fn counters_outlive_a_kill_and_a_restart() {
     let folder = Folder::with_settings(&upstream, STORE);
     let token = folder.token(&["--sub", "42"]);
     let served = serve(&folder);
-    assert_eq!([used(&served, &token), used(&served, &token)], [1, 2]);
-    flushed(&folder, 1);
-    std::thread::park_timeout(std::time::Duration::from_millis(200));
+    for number in 1..=2 {
+        let before = journal_bytes(&folder);
+        assert_eq!(used(&served, &token), number);
+        eventually("it is on disk", || (journal_bytes(&folder) > before).then_some(()));
+    }
     served.running.signal("KILL");
     served.running.finish();
     let served = serve(&folder);
@@ -173,7 +177,6 @@ fn counters_go_to_the_next_process_and_back_if_it_does_not_start() {
         text(&output.stderr).contains("is in use by process ").then_some(())
     });
     assert_eq!(used(&served, &token), 2);
-    std::thread::park_timeout(std::time::Duration::from_millis(200));
 
     let next = serve(&folder);
     assert_exit(&served.running.finish(), 0);

@@ -191,7 +191,7 @@ fn primary_that_is_made_a_replica_of_its_replica_is_not_written_to() {
 
 #[test]
 fn proxy_starts_while_a_shard_is_away() {
-    const CALLERS: usize = 30;
+    const CALLERS: usize = 90;
     let upstream = Upstream::start();
     let shards = Shards::start(3);
     [shards.primary(VICTIM), shards.replica(VICTIM)].into_iter().for_each(Redis::kill);

@@ -27,7 +27,7 @@ fn start(store: &str, policy: &Policy) -> Proxy {
         "workers: 2\ntrusted_proxies: [127.0.0.1]\n\
          store: {{ {store}, deadline: 10s, unverified_keys: {{ per_address: 4, new_per_minute: 4 }} }}"
     );
-    Proxy::with_settings(&settings, &[policy])
+    Proxy::with_known_secret(&settings, &[policy])
 }
 
 fn by_key(key: usize, address: &str) -> Request {

@@ -252,7 +252,8 @@ fn gremlin_breaks_connections_on_command() {
         assert_eq!(counted(), count_after, "the server has run it");
     }
 
-    let mut connection = connect(BRIEFLY);
+    let mut connection = connect(PATIENCE);
+    connection.set_read_timeout(Some(BRIEFLY)).unwrap();
     gremlin.stall();
     assert!(count(&mut connection).unwrap_err().is_timeout());
     assert_eq!(counted(), 3);

@@ -77,7 +77,7 @@ fn calls_of_several_servers_each_have_a_span() {
     ]);
     let proxied = with_redis(&receiver, &shards.settings(), "sample: 1", &policy);
     // One of a few callers has its counter at another server than the host.
-    let names: Vec<String> = (0..8).map(|number| format!("c{number}")).collect();
+    let names: Vec<String> = (0..40).map(|number| format!("c{number}")).collect();
     for name in &names {
         proxied.send(get(&format!("/{name}")).by(name)).assert_status(200);
     }

@@ -57,14 +57,14 @@ fn servers_get_requests_by_weight() {
 fn caller_keeps_the_server() {
     let servers = [Upstream::start(), Upstream::start(), Upstream::start()];
     let proxy = Proxy::start(&before(&servers.each_ref(), "balance: caller"));
-    for caller in 0..20 {
+    for caller in 0..100 {
         let before = servers.each_ref().map(Upstream::count);
-        for _ in 0..5 {
+        for _ in 0..3 {
             proxy.get_as(&format!("user-{caller}")).assert_status(200);
         }
         let after = servers.each_ref().map(Upstream::count);
         let got: Vec<usize> = (0..3).map(|at| after[at] - before[at]).collect();
-        assert!(got.contains(&5), "caller {caller}: {got:?}");
+        assert!(got.contains(&3), "caller {caller}: {got:?}");
     }
     assert!(servers.iter().all(|server| server.count() > 0));
 }
@@ -74,7 +74,7 @@ fn server_that_fails_gets_nothing_for_a_while_and_comes_back() {
     let ((bad, status), good) = (moody(), Upstream::start());
     status.store(500, Ordering::SeqCst);
     let fields = "balance: round_robin, retries: off, \
-                  ejection: { failures: 2, status: [5xx], time: 300ms, max_time: 300ms }";
+                  ejection: { failures: 2, status: [5xx], time: 2s, max_time: 2s }";
     let proxy = Proxy::start(&before(&[&bad, &good], fields));
     let failed = (0..4).filter(|_| proxy.get("/").status == 500).count();
     assert_eq!(failed, 2);

@@ -129,7 +129,7 @@ fn hung_server_is_not_asked_again() {
     assert_eq!(hung.count(), 1);
     // Another one is.
     let upstream = Upstream::start();
-    let fields = "response_timeout: 200ms, balance: round_robin";
+    let fields = "response_timeout: 2s, balance: round_robin";
     let proxy = Proxy::start(&before(&[&hung, &upstream], fields));
     proxy.get("/").assert_status(200);
     proxy.get("/").assert_status(200);

@@ -187,7 +187,7 @@ fn failure_of_the_upstream_ends_a_request_too() {
         (broken("nonsense\r\n\r\n"), 502),
     ] {
         let policy = Policy::before(&upstream)
-            .upstream(&upstream, "response_timeout: 200ms")
+            .upstream(&upstream, "response_timeout: 1s")
             .on_all_routes(&[ONE]);
         let proxy = Proxy::start(&policy);
         for _ in 0..3 {

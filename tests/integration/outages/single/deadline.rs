@@ -9,7 +9,7 @@ use super::{is_decided, undecided, used_in_redis, wait_until_decided};
 use crate::support::{Client, Gremlin, Policy, Proxy, Redis, Upstream, eventually, get};
 
 /// How long a decision may take here.
-const DEADLINE: Duration = Duration::from_millis(200);
+const DEADLINE: Duration = Duration::from_secs(1);
 
 fn proxy(redis: &str, policy: &Policy) -> Proxy {
     let deadline = DEADLINE.as_millis();
