@@ -303,6 +303,7 @@ def try_filter(tollgate, asked, back, tally):
             return running("envoy", command, front, tally)
 
         with envoy(text):
+            eventually(lambda: send(front, "first")[0] == 200)
             answers = [send(front, "filter") for _ in range(11)]
             statuses = [status for status, _ in answers]
             expect(tally, "envoy: the limit", statuses, [200] * 10 + [429])

@@ -167,10 +167,14 @@ def try_look(binary, admin, port, tally):
     def wait():
         with redis.Redis(port=port, password=PASSWORD) as client:
             client.execute_command("TG.CHARGE", "slow", "both")
+            charged.set()
             waited.append(client.execute_command("TG.CHARGE", "slow", "both", "WAIT", 60_000)[0])
 
+    charged = threading.Event()
     one = threading.Thread(target=wait)
     one.start()
+    charged.wait(10)
+    # It is in line soon.
     time.sleep(0.5)
     told = asked("reset", "key:both", "--why", "a test")
     tally.record("reset: a key", [] if "reset key:both" in told and "mail" in told else [told])
@@ -236,13 +240,18 @@ def try_crowd(port, tally):
             # An address has only so many ports.
             source = (f"127.0.1.{number % 200 + 1}", 0)
             crowd.append(socket.create_connection(("127.0.0.1", port), 10, source))
+            # Who says no password for long is closed.
+            crowd[-1].sendall(hello)
         for one in crowd:
-            one.sendall(hello + b"*4\r\n$9\r\nRL.REDUCE\r\n$1\r\nc\r\n$7\r\n1000000\r\n$2\r\n60\r\n")
+            one.sendall(b"*4\r\n$9\r\nRL.REDUCE\r\n$1\r\nc\r\n$7\r\n1000000\r\n$2\r\n60\r\n")
         held = set()
         for one in crowd:
             reply = b""
             while reply.count(b"\r\n") < 2:
-                reply += one.recv(100)
+                more = one.recv(100)
+                if not more:
+                    raise ConnectionError("a connection was closed")
+                reply += more
             held.add(reply)
         if len(held) != CONNECTIONS:
             failures.append(f"{len(held)} different replies")

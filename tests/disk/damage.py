@@ -49,14 +49,20 @@ def make(site, proxy):
     return used
 
 
-def newest(folder, pattern):
-    """The file that comes last."""
-    return sorted(folder.glob(pattern))[-1]
+def largest(folder, pattern):
+    """The file with the most in it: the journal that was written to, and not the next one, which is
+    made ahead."""
+    return max(folder.glob(pattern), key=lambda file: file.stat().st_size)
+
+
+def smallest(folder, pattern):
+    """The file with the least in it: the journal that was made ahead."""
+    return min(folder.glob(pattern), key=lambda file: file.stat().st_size)
 
 
 def largest_table(folder):
     """The table with the counters."""
-    return max((folder / "tables" / "tables").iterdir(), key=lambda file: file.stat().st_size)
+    return largest(folder / "tables" / "tables", "*")
 
 
 def flip(file, part):
@@ -86,18 +92,20 @@ def delete(file):
 # What is done to a store, and what `check --repair` does: it helps (True), it cannot (False), or the
 # loss is accepted (None). Each gives the file to be told.
 DAMAGE = {
-    "the journal, a byte in the middle": (lambda it: flip(newest(it, "journal-*"), 0.5), True),
-    "the journal, a byte at its beginning": (lambda it: flip(newest(it, "journal-*"), 0), True),
-    "the journal, a byte of its last write": (lambda it: flip(newest(it, "journal-*"), 0.99), True),
-    "the journal is gone": (lambda it: delete(newest(it, "journal-*")), None),
+    "the journal, a byte in the middle": (lambda it: flip(largest(it, "journal-*"), 0.5), True),
+    "the journal, a byte at its beginning": (lambda it: flip(largest(it, "journal-*"), 0), True),
+    "the journal, a byte of its last write": (lambda it: flip(largest(it, "journal-*"), 0.99), True),
+    "the journal is gone": (lambda it: delete(largest(it, "journal-*")), None),
+    "the next journal, a byte": (lambda it: flip(smallest(it, "journal-*"), 0.5), True),
+    "the next journal is gone": (lambda it: delete(smallest(it, "journal-*")), None),
     "`counters`, a byte": (lambda it: flip(it / "counters", 0.5), False),
     "`counters` is cut": (lambda it: cut(it / "counters", 0.5), False),
     "`counters` is gone": (lambda it: delete(it / "counters"), False),
     "a table is gone": (lambda it: delete(largest_table(it)), False),
     "a table is cut": (lambda it: cut(largest_table(it), 0.5), False),
     "a table, the last bytes": (lambda it: flip(largest_table(it), 0.99), False),
-    "the list of tables, a byte": (lambda it: flip(newest(it / "tables", "v*"), 0.5), False),
-    "the list of tables is gone": (lambda it: delete(newest(it / "tables", "v*")), False),
+    "the list of tables, a byte": (lambda it: flip(largest(it / "tables", "v*"), 0.5), False),
+    "the list of tables is gone": (lambda it: delete(largest(it / "tables", "v*")), False),
     "`tables/current`, a byte": (lambda it: flip(it / "tables" / "current", 0.2), False),
     "`tables/current` is gone": (lambda it: delete(it / "tables" / "current"), False),
     "the folder of tables is gone": (lambda it: delete(it / "tables"), False),
@@ -172,14 +180,16 @@ class Scene:
             problems = ["exit code 0, and nothing is repaired"] if claimed else []
             self.check(f"{name}: `--repair` does not claim success", problems and [*problems, text])
 
-    def wrong_counters(self, may_be_earlier=False):
-        """Counters that are not as they were, and are not refused either."""
+    def wrong_counters(self, may_be_earlier=False, in_all=False):
+        """Counters that are not as they were, and are not refused either: of some of them, or of
+        all."""
         if not self.proxy.is_running():
             self.proxy.start()
         wrong, missing = [], 0
         with Asker(self.proxy.port) as asker:
             looked_at = list(self.used.items())
-            looked_at = looked_at[:: KEYS // SEEN] + looked_at[:FRAMES] + looked_at[-FRAMES:]
+            if not in_all:
+                looked_at = looked_at[:: KEYS // SEEN] + looked_at[:FRAMES] + looked_at[-FRAMES:]
             for key, used in dict(looked_at).items():
                 status, content = asker.charge((LIMIT, key, 0))
                 found = standings_of(content).get(LIMIT, (None,))[0]
@@ -193,7 +203,7 @@ class Scene:
     def try_cut_journal(self):
         """A cut journal looks as one that was being written; the log tells what was left out."""
         self.renew()
-        file = cut(newest(self.proxy.counters, "journal-*"), 0.5)
+        file = cut(largest(self.proxy.counters, "journal-*"), 0.5)
         (self.proxy.folder / "log").write_text("")
         self.proxy.start()
         told = self.proxy.has_logged(file.name)
@@ -214,7 +224,7 @@ class Scene:
                 told = "damaged" in log and "lost" in log
                 self.check(f"{name}: the start says what is lost", [] if told else [log[-600:]])
             else:
-                self.check(f"{name}: no counter is a fresh one", self.wrong_counters())
+                self.check(f"{name}: no counter is a fresh one", self.wrong_counters(in_all=True))
                 told = self.proxy.has_logged("cannot be read from disk")
                 self.check(f"{name}: the log tells it", [] if told else ["it does not"])
                 with Asker(self.proxy.port) as asker:

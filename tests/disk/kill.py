@@ -19,7 +19,6 @@ import random
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 from dataclasses import dataclass
 
@@ -30,6 +29,7 @@ from store import (
     Asker,
     Proxy,
     Tally,
+    Witness,
     binary_under_test,
     charge_request,
     standing_request,
@@ -60,8 +60,6 @@ OPENING_EVERY = 4
 COMPACT_EVERY = 3
 # Counters that were not charged since the last start and are read all the same.
 SAMPLE = 200
-# How often it is looked how late this machine wakes a thread.
-LOOK_SECONDS = 0.02
 OLDER = "a kill loses nothing that is older than `flush`"
 ANY = "a stop, and a kill with `sync: every`, lose nothing"
 SHOWN = 5
@@ -93,22 +91,6 @@ class Loss:
             f"answered {self.seconds * 1000:.0f} ms before the kill, {self.late} times more than "
             f"allowed; {self.split} calls in part"
         )
-
-
-class Witness(threading.Thread):
-    """Sees how late this machine wakes threads: the proxy's may be woken as late, and that is not its
-    fault."""
-
-    def __init__(self):
-        super().__init__(daemon=True)
-        self.late = 0
-        self.ended = threading.Event()
-
-    def run(self):
-        while not self.ended.is_set():
-            slept = time.monotonic()
-            time.sleep(LOOK_SECONDS)
-            self.late = max(self.late, time.monotonic() - slept - LOOK_SECONDS)
 
 
 class Trial:
@@ -144,11 +126,9 @@ class Trial:
         disk = TURNS[self.turn % len(TURNS)]
         name = f"sync: {disk['sync']}, flush: {disk['flush']} s"
         loss = self.losses[name if kills else f"{name}, stopped"]
-        witness = Witness()
-        witness.start()
-        clients = self.load(self.random.uniform(*LOAD_SECONDS))
-        instant = time.monotonic()
-        witness.ended.set()
+        with Witness(self.proxy.folder) as witness:
+            clients = self.load(self.random.uniform(*LOAD_SECONDS))
+            instant = time.monotonic()
         if kills:
             self.proxy.kill()
         elif (code := self.proxy.stop()) != 0:

@@ -10,7 +10,7 @@ import subprocess
 import time
 from dataclasses import dataclass, field
 
-from store import Asker, eventually, standings_of
+from store import Asker, Witness, eventually, standings_of
 
 LIMITS = {
     "plain": {"rate": "1_000_000/day", "on_store_error": "closed"},
@@ -102,7 +102,7 @@ def try_torn_writes(site):
                 site.report.check(f"torn after {length} bytes", problems)
                 break
             history.forget(proxy)
-            with Asker(proxy.port) as asker:
+            with Asker(proxy.port) as asker, Witness(proxy.folder) as witness:
                 history.load(asker, 0.6)
                 faults.begin(f"write torn={length} name=journal- after={chooser.randrange(2000)}")
                 history.load(asker, LOAD_SECONDS, at_once=8)
@@ -111,7 +111,7 @@ def try_torn_writes(site):
             proxy.kill()
             faults.end()
             if started(proxy, problems):
-                problems += history.compare(proxy, FLUSH_SECONDS)
+                problems += history.compare(proxy, FLUSH_SECONDS + 3 * witness.late)
             proxy.kill()
             site.report.check(f"torn after {length} bytes", problems)
 
@@ -130,7 +130,7 @@ def try_power_failures(site):
                 proxy.start()
                 history = History()
                 faults.begin(f"seed {seed}", "write hold=50")
-                with Asker(proxy.port) as asker:
+                with Asker(proxy.port) as asker, Witness(proxy.folder, syncs=True) as witness:
                     history.load(asker, chooser.uniform(0.6, 1.4), at_once=8)
                     if is_at_sync:
                         kill = "sync kill name=journal-"
@@ -144,7 +144,7 @@ def try_power_failures(site):
                     if shown.returncode != 0 or not started(proxy, problems):
                         problems.append(f"it is not repaired: {shown.stdout}{shown.stderr}")
                         continue
-                bound = {"os": float("inf"), "every": 0}.get(sync, flush)
+                bound = {"os": float("inf"), "every": 0}.get(sync, flush + 3 * witness.late)
                 problems += [f"seed {seed}: {it}" for it in history.compare(proxy, bound)]
         when = "before a sync" if is_at_sync else "at any time"
         name = f"power failure {when}, sync: {sync}, flush: {flush} s"

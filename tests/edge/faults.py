@@ -237,7 +237,7 @@ def main():
 
     tally = Tally()
     with Upstream() as upstream:
-        patience = {"response_timeout": "1s", "idle_timeout": "1s", "connect_timeout": "1s"}
+        patience = {"response_timeout": "2s", "idle_timeout": "2s", "connect_timeout": "2s"}
         servers = {"api": upstream.port, "away": free_port()}
         upstreams = {
             name: {"servers": [f"http://127.0.0.1:{port}"]} | patience
