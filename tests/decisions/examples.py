@@ -19,7 +19,7 @@ import redis
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parents[1] / "examples"
 sys.path[:0] = [str(HERE.parent / "edge")]
-from stage import Tally, binary_under_test, free_port, running
+from stage import Tally, Witness, binary_under_test, free_port, running
 
 SECONDS = 400
 RATE = 50
@@ -67,7 +67,8 @@ def try_celery(redis_port, tally):
     broker = free_port()
     server = ["redis-server", "--port", str(broker), "--save", "", "--bind", "127.0.0.1"]
     with tempfile.TemporaryDirectory(prefix="celery-") as folder, \
-            running("redis-server", server, broker, tally), contextlib.ExitStack() as workers:
+            running("redis-server", server, broker, tally), Witness(folder) as witness, \
+            contextlib.ExitStack() as workers:
         sent = Path(folder) / "sent.txt"
         environment = os.environ | {
             "BROKER_URL": f"redis://127.0.0.1:{broker}/0",
@@ -107,13 +108,15 @@ def try_celery(redis_port, tally):
     seconds = collections.Counter(int(at - times[0]) for at in times) if times else {}
     most = max(seconds.values(), default=0)
     # A task writes down its time a moment after it got through: it may be counted with the next, and
-    # on a busy machine many may.
+    # as many as this machine was late.
     tally.record("celery: no second has more than the rate",
-                 [] if most <= RATE * 1.3 else [f"{most} in a second"])
-    took = times[-1] - times[0] if times else 0
-    rate = (TASKS - 1) / took if took else 0
-    tally.record("celery: the rate as a whole",
-                 [] if RATE * 0.9 <= rate <= RATE * 1.03 else [f"{rate:.2f} a second"])
+                 [] if most <= RATE * (1.1 + witness.late) else [f"{most} in a second"])
+    # The first ones wait for workers that still begin.
+    settled = times[TASKS // 10 :]
+    took = settled[-1] - settled[0] if settled else 0
+    rate = (len(settled) - 1) / took if took else 0
+    tally.record("celery: the rate as a whole is exact",
+                 [] if RATE * 0.9 <= rate <= RATE * 1.005 else [f"{rate:.2f} a second"])
     tally.record("celery: nobody polls", [] if asked <= TASKS * 1.1 else [f"{asked} commands"])
     print(f"   {TASKS} tasks at {rate:.2f} a second, at most {most} in one, {asked / TASKS:.3f} "
           "commands a task")

@@ -12,8 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
 import time
 from pathlib import Path
 
@@ -22,6 +20,7 @@ sys.path[:0] = [str(TESTS / "httpbin")]
 from harness import (
     PATIENCE_SECONDS,
     Tally,
+    Witness,
     binary_under_test,
     free_port,
     give_up_after,
@@ -32,8 +31,6 @@ WORKERS = 2
 START_ATTEMPTS = 3
 LOG_LINES = 25
 LOG_SECONDS = 5
-# How often it is looked how late this machine is.
-LOOK_SECONDS = 0.02
 
 
 class Proxy:
@@ -259,35 +256,6 @@ class Asker:
         if len(body) < length:
             raise ConnectionError("the connection was closed")
         return status, json.loads(body) if body[:1] == b"{" else {}
-
-
-class Witness(threading.Thread):
-    """Sees by how many seconds this machine is late to wake a thread and to write what it has to, or to
-    sync that: the proxy's threads may be as late, and that is not its fault."""
-
-    def __init__(self, folder, syncs=False):
-        super().__init__(daemon=True)
-        self.folder, self.syncs = folder, syncs
-        self.late = 0
-        self.ended = threading.Event()
-
-    def __enter__(self):
-        self.start()
-        return self
-
-    def __exit__(self, *_):
-        self.ended.set()
-        self.join()
-
-    def run(self):
-        with tempfile.TemporaryFile(dir=self.folder, buffering=0) as file:
-            while not self.ended.is_set():
-                slept = time.monotonic()
-                time.sleep(LOOK_SECONDS)
-                file.write(b".")
-                if self.syncs:
-                    os.fdatasync(file.fileno())
-                self.late = max(self.late, time.monotonic() - slept - LOOK_SECONDS)
 
 
 def charge_request(charges):

@@ -18,7 +18,7 @@ from pathlib import Path
 TESTS = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(TESTS / "httpbin"), str(TESTS / "tokens")]
 from forge import hmac_signer, token
-from harness import PATIENCE_SECONDS, Tally, binary_under_test, free_port, running
+from harness import PATIENCE_SECONDS, Tally, Witness, binary_under_test, free_port, running
 
 SECRET = b"a secret that no other test has, and that is long enough to sign with"
 MEBIBYTE = 1 << 20

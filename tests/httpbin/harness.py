@@ -13,10 +13,13 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
 PATIENCE_SECONDS = 30
+# How often it is looked how late this machine is.
+LOOK_SECONDS = 0.02
 
 
 class Tally:
@@ -40,6 +43,35 @@ class Tally:
         """Prints the line that `tests/run.sh` adds up, and returns the exit code."""
         print(f"{self.passed} passed, {self.failed} failed")
         return 1 if self.failed else 0
+
+
+class Witness(threading.Thread):
+    """Sees by how many seconds this machine is late to wake a thread and to write to a folder, or to sync
+    that: the proxy's threads may be as late, and that is not its fault."""
+
+    def __init__(self, folder, syncs=False):
+        super().__init__(daemon=True)
+        self.folder, self.syncs = folder, syncs
+        self.late = 0
+        self.ended = threading.Event()
+
+    def __enter__(self):
+        self.start()
+        return self
+
+    def __exit__(self, *_):
+        self.ended.set()
+        self.join()
+
+    def run(self):
+        with tempfile.TemporaryFile(dir=self.folder, buffering=0) as file:
+            while not self.ended.is_set():
+                slept = time.monotonic()
+                time.sleep(LOOK_SECONDS)
+                file.write(b".")
+                if self.syncs:
+                    os.fdatasync(file.fileno())
+                self.late = max(self.late, time.monotonic() - slept - LOOK_SECONDS)
 
 
 def give_up_after(seconds):

@@ -22,12 +22,15 @@ fn policy(upstream: &Upstream, fields: &str) -> Policy {
         ])
 }
 
-fn start(store: &str, policy: &Policy) -> Proxy {
-    let settings = format!(
+fn settings(store: &str) -> String {
+    format!(
         "workers: 2\ntrusted_proxies: [127.0.0.1]\n\
          store: {{ {store}, deadline: 10s, unverified_keys: {{ per_address: 4, new_per_minute: 4 }} }}"
-    );
-    Proxy::with_known_secret(&settings, &[policy])
+    )
+}
+
+fn start(store: &str, policy: &Policy) -> Proxy {
+    Proxy::with_settings(&settings(store), &[policy])
 }
 
 fn by_key(key: usize, address: &str) -> Request {
@@ -144,7 +147,7 @@ fn client_is_bounded_while_callers_are_moved() {
             "current: {{ memory: {{}} }}, next: {{ redis: {{ {} }} }}, percent: 100, mode: {name}",
             redis.settings()
         );
-        let proxy = start(&store, &policy(&upstream, ""));
+        let proxy = Proxy::with_known_secret(&settings(&store), &[&policy(&upstream, "")]);
         assert_eq!(proxy.stores().moving.plan(), Some((100, mode)));
         assert_bounded(&proxy, name);
     }

@@ -63,10 +63,11 @@ impl NewCounters {
         if minute.has_seen(pair_hash) {
             return true;
         }
-        if minute.used_by(by) >= self.max_per_minute {
+        let used = minute.used_by(by);
+        if used >= self.max_per_minute {
             return false;
         }
-        minute.count_one(by);
+        minute.raise(by, used + 1);
         minute.see(pair_hash);
         true
     }
@@ -88,10 +89,9 @@ impl MinuteFilter {
         client_cells(by).filter_map(|cell| self.by_client.get(cell).copied()).min().unwrap_or(0)
     }
 
-    /// Counts one more, only in the cells that have fewer: what others have added to a cell is not
-    /// added to again (the conservative update of Estan and Varghese, 2002).
-    fn count_one(&mut self, by: u128) {
-        let used = self.used_by(by) + 1;
+    /// Raises a client's count to `used`, only in the cells that have fewer: what others have added
+    /// to a cell is not added to again (the conservative update of Estan and Varghese, 2002).
+    fn raise(&mut self, by: u128, used: u32) {
         for cell in client_cells(by) {
             if let Some(count) = self.by_client.get_mut(cell) {
                 *count = used.max(*count);
